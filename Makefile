@@ -1,0 +1,63 @@
+# Everything here needs python3 (3.11 or newer) and make; the rest is installed into $(VENV) at first use.
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+STACK := $(VENV)/.stack-installed
+DEV := $(VENV)/.dev-installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo up test check bench chaos clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  PYTHON=python3.12 chooses the interpreter, VENV=dir the environment,"
+	@echo "  ARGS='…' adds options to demo, test, bench and chaos."
+
+demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a cancel
+	$(BIN)/python -m deploy.demo $(ARGS)
+
+up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
+	$(BIN)/python -m deploy.stack up
+
+test: $(DEV) ## run every test, real Redis and real workers included
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV) ## lint, formatting, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports
+
+bench: $(DEV) ## measure this machine
+	$(BIN)/python -m bench $(ARGS)
+
+chaos: $(DEV) ## kill, pause and partition things for a while
+	$(BIN)/python -m pytest tests/chaos tests/process -m chaos $(ARGS)
+
+clean: ## remove caches, builds and the dev stack's data (keeps the environment)
+	rm -rf .palaver build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
+
+# pip is the last thing venv puts there: an environment that was only half made is made again.
+$(BIN)/pip:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "Palaver needs Python 3.11 or newer, but there is no '$(PYTHON)'." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Palaver needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; } >&2
+	$(PYTHON) -m venv $(VENV)
+
+$(STACK): pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "installing Palaver and its server into $(VENV) (once, about a minute)"
+	$(PIP_INSTALL) --editable '.[server,testing]'
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "installing Palaver and its development tools into $(VENV) (once, about a minute)"
+	$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@ $(STACK)

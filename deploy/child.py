@@ -1,0 +1,136 @@
+"""One process of the dev stack: its own process group, its log, gone when the stack is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from deploy.errors import StackError
+from palaver.testing.redis_server import dying_with_parent
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Sent to one process these would leave its own children working, or orphaned until they notice.
+_GROUP_SIGNALS = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
+
+
+class Child:
+    """A command that is started, watched, signalled and stopped; `ready` says whether it does its work yet.
+
+    `name` is what messages call it. The log is kept over restarts of the same child.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log_path: Path,
+        ready: Callable[[Child], bool],
+    ) -> None:
+        self.name = name
+        self.log_path = log_path
+        self._command = command
+        self._environment = environment
+        self._ready = ready
+        self._process: subprocess.Popen[bytes] | None = None
+        self._group_may_live = False
+        self._log_offset = 0
+        log_path.unlink(missing_ok=True)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the last start; raises StackError before the first."""
+        if self._process is None:
+            raise StackError(f"{self.name} was never started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists, stopped by a signal or not."""
+        if self._process is None:
+            return False
+        if self._process.poll() is None:
+            return True
+        self._end_group()
+        return False
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the last start ended, negative for a signal; None while it runs."""
+        return self._process.poll() if self._process is not None else None
+
+    @property
+    def output(self) -> str:
+        """What the last start has written so far."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_offset)
+            return log.read().decode(errors="replace")
+
+    def start(self) -> None:
+        """Start the command from the repository's root; does not wait for anything."""
+        with self.log_path.open("ab") as log:
+            self._log_offset = log.tell()
+            self._process = subprocess.Popen(
+                dying_with_parent(self._command),
+                cwd=ROOT,
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._group_may_live = True
+
+    def wait_until_ready(self, give_up_at: float) -> None:
+        """Return once it is ready. Raises StackError if it exits or `give_up_at` (monotonic) comes first."""
+        while not self._ready(self):
+            if not self.running:
+                raise StackError(f"{self.name} exited with {self.exit_code}{self._log_tail()}")
+            if time.monotonic() >= give_up_at:
+                raise StackError(f"{self.name} was not ready in time{self._log_tail()}")
+            time.sleep(0.05)
+
+    def kill(self, signum: int) -> None:
+        """Send a signal: KILL (and wait), STOP and CONT to the group, any other to the process alone."""
+        if self._process is None or not self.running:
+            return
+        if signum in _GROUP_SIGNALS:
+            os.killpg(self.pid, signum)
+        else:
+            os.kill(self.pid, signum)
+        if signum == signal.SIGKILL:
+            self._process.wait()
+            self._group_may_live = False
+
+    def terminate(self) -> None:
+        """Ask it to end, also when it is paused."""
+        self.kill(signal.SIGCONT)
+        self.kill(signal.SIGTERM)
+
+    def reap(self, give_up_at: float) -> None:
+        """Wait for the end until `give_up_at` (monotonic), then end the group, whatever is left of it."""
+        if self._process is None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, give_up_at - time.monotonic()))
+        self.kill(signal.SIGKILL)
+
+    def _end_group(self) -> None:
+        # Once only, right after the end: later the number may belong to somebody else's group.
+        if self._group_may_live:
+            self._group_may_live = False
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _log_tail(self) -> str:
+        lines = self.output.splitlines()[-25:]
+        return (
+            "; the end of its log, " + str(self.log_path) + ":\n" + "\n".join(f"    {line}" for line in lines)
+        )

@@ -1,0 +1,54 @@
+"""Where the servers of the dev stack listen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from deploy.errors import StackError
+from palaver.testing.ports import free_port, port_is_free
+
+VARIABLES = {
+    "api": "PALAVER_API_PORT",
+    "flower": "PALAVER_FLOWER_PORT",
+    "redis": "PALAVER_REDIS_PORT",
+    "model_server": "PALAVER_MODEL_PORT",
+}
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The loopback port of each server; the defaults are those of `make up`."""
+
+    api: int = 8080
+    flower: int = 5555
+    redis: int = 6390
+    model_server: int = 9101
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Ports:
+        """The ports of PALAVER_API_PORT and its like. Raises StackError for what is not a port number."""
+        chosen: dict[str, int] = {}
+        for name, variable in VARIABLES.items():
+            if text := environment.get(variable):
+                if not text.isdecimal() or not 0 < int(text) < 65536:
+                    raise StackError(f"{variable} must be a port number, not {text!r}")
+                chosen[name] = int(text)
+        return cls(**chosen)
+
+    @classmethod
+    def free(cls) -> Ports:
+        """Different ports that nobody listens on now."""
+        found: set[int] = set()
+        while len(found) < len(VARIABLES):
+            found.add(free_port())
+        return cls(*found)
+
+    def require(self, name: str) -> None:
+        """Raise StackError, naming the variable to set, when the port of `name`, if it has one, is taken."""
+        port = asdict(self).get(name)
+        if port is not None and not port_is_free(port):
+            raise StackError(
+                f"port {port} for {name} is in use: stop what listens there, "
+                f"or set {VARIABLES[name]} to another port"
+            )

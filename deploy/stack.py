@@ -1,0 +1,278 @@
+"""The dev stack: an embedded Redis, the model server and every process of the Procfile, as child processes.
+
+    with Stack(data_dir, processes={"worker": 2, "flower": 0}) as stack:
+        stack.kill("worker")
+        stack.start("worker")
+
+`python -m deploy.stack up` runs it with the ports and places of the environment until Ctrl-C. The Procfile is
+read, not repeated: what runs here is what production runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from signal import SIGKILL
+from types import FrameType, TracebackType
+from typing import IO, NoReturn, Self
+
+from deploy.child import ROOT, Child
+from deploy.errors import StackError
+from deploy.plan import Plan, read_procfile
+from deploy.ports import Ports
+from deploy.supervision import Process, Supervisor
+from palaver.testing.ports import HOST
+from palaver.testing.redis_server import RedisServer, RedisServerError
+
+PROCFILE = ROOT / "Procfile"
+
+_WELCOME = """
+Palaver is up.
+  API     {stack.url}  (try {stack.url}/docs)
+  Flower  {stack.flower_url}
+  logs    {logs}
+
+Submit a run:
+  curl -sS {stack.url}/v1/runs -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\
+    -d '{{"agent": {{"model": "fake/tool-20", "tools": ["calculator"]}}, "input": "hello"}}'
+
+Ctrl-C stops everything; what was submitted stays in the data directory for the next time.
+"""
+
+
+class Stack:
+    """Everything Palaver needs on one machine, as child processes of this one.
+
+    `ports`: free ones unless given. `processes`: how many of a Procfile line to run; 1 unless given, 0 leaves
+    it out. `redis_url`: a server to use instead of the embedded one. `environment`: added to this process's
+    own; a PALAVER_PROVIDERS in it replaces the dev providers. `deadline`, `grace`: seconds until everything
+    must be ready, and that stopping may take before what is left is killed. `report` is told of each process.
+
+    Start it from a thread that outlives it: on Linux the processes end with the thread that started them.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        ports: Ports | None = None,
+        processes: Mapping[str, int] | None = None,
+        procfile: Path = PROCFILE,
+        environment: Mapping[str, str] | None = None,
+        redis_url: str | None = None,
+        deadline: float = 60.0,
+        grace: float = 20.0,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.data_dir = data_dir.resolve()
+        self.ports = ports or Ports.free()
+        self._plan = Plan(self.data_dir, self.ports, read_procfile(procfile), dict(environment or {}))
+        self._counts = dict.fromkeys(self._plan.lines, 1) | dict(processes or {})
+        if unknown := self._counts.keys() - self._plan.lines.keys():
+            raise StackError(f"{procfile} has no line for {', '.join(sorted(unknown))}")
+        self._redis = RedisServer(port=self.ports.redis, data_dir=self.data_dir / "redis", deadline=deadline)
+        self._given_redis_url = redis_url
+        self._deadline = deadline
+        self._grace = grace
+        self._report = report
+        self._children: dict[str, list[Child]] = {}
+        self._lock: IO[str] | None = None
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str], procfile: Path, report: Callable[[str], None]
+    ) -> Stack:
+        """The stack that PALAVER_DATA_DIR, PALAVER_REDIS_URL, PALAVER_PROVIDERS and the ports ask for."""
+        providers = environment.get("PALAVER_PROVIDERS")
+        return cls(
+            Path(environment.get("PALAVER_DATA_DIR") or ".palaver"),
+            ports=Ports.from_environment(environment),
+            environment={"PALAVER_PROVIDERS": str(Path(providers).resolve())} if providers else {},
+            redis_url=environment.get("PALAVER_REDIS_URL") or None,
+            procfile=procfile,
+            report=report,
+        )
+
+    def __enter__(self) -> Self:
+        self.up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The API."""
+        return f"http://{HOST}:{self.ports.api}"
+
+    @property
+    def flower_url(self) -> str:
+        """Flower."""
+        return f"http://{HOST}:{self.ports.flower}"
+
+    @property
+    def model_url(self) -> str:
+        """The model server, without the /v1 of its OpenAI-compatible routes."""
+        return f"http://{HOST}:{self.ports.model_server}"
+
+    @property
+    def ledger_path(self) -> Path:
+        """The file in which the model server counts its requests."""
+        return self._plan.ledger_path
+
+    @property
+    def redis_url(self) -> str:
+        """The Redis the stack uses, embedded or given."""
+        return self._given_redis_url or self._redis.url
+
+    @property
+    def processes(self) -> dict[str, Process]:
+        """Every process the stack has started, running or not, by a name that counts: `worker-2`."""
+        embedded: dict[str, Process] = {} if self._given_redis_url else {"redis": self._redis}
+        return embedded | {child.name: child for group in self._children.values() for child in group}
+
+    def up(self) -> None:
+        """Start everything and return when all of it is ready.
+
+        Raises StackError, with nothing left running, when a port or the data directory is taken, or a process
+        exits or is not ready in time (with the end of its log).
+        """
+        try:
+            self._take_data_dir()
+            give_up_at = time.monotonic() + self._deadline
+            if self._given_redis_url is None:
+                self.start("redis")
+            self.start("model_server")
+            names = [name for name in self._plan.lines for _ in range(self._counts[name])]
+            for child in [self._launch(name) for name in names]:
+                self._wait(child, give_up_at)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self, name: str) -> int:
+        """Start `name` again if one has ended, else one more; return its process id when it is ready.
+
+        `name`: a line of the Procfile, `redis` or `model_server`. Raises StackError as `up` does.
+        """
+        if name != "redis":
+            child = self._launch(name)
+            self._wait(child, time.monotonic() + self._deadline)
+            return child.pid
+        self.ports.require(name)
+        try:
+            self._redis.start()
+        except RedisServerError as error:
+            raise StackError(f"redis: {error}") from error
+        self._report(f"redis is ready (process {self._redis.pid})")
+        return self._redis.pid
+
+    def kill(self, name: str, index: int = 0, signal: int = SIGKILL) -> int:
+        """Signal the `index`th running `name` and return its process id. After SIGKILL it has ended.
+
+        SIGKILL, SIGSTOP and SIGCONT reach its children as well. Raises StackError when no such process runs.
+        """
+        pids = self.pids(name)
+        if index >= len(pids):
+            raise StackError(f"{name} number {index} does not run")
+        if name != "redis":
+            next(child for child in self._children[name] if child.pid == pids[index]).kill(signal)
+        elif signal == SIGKILL:
+            self._redis.kill()
+        else:
+            os.kill(pids[index], signal)
+        return pids[index]
+
+    def pids(self, name: str) -> list[int]:
+        """The process ids of every `name` that runs, in the order of their numbers."""
+        if name == "redis":
+            return [self._redis.pid] if self._redis.running else []
+        return [child.pid for child in self._children.get(name, ()) if child.running]
+
+    def log(self, name: str, index: int = 0) -> str:
+        """What the `index`th `name`, running or not, has written since its last start."""
+        return self._children[name][index].output
+
+    def stop(self) -> None:
+        """End everything, last started first: SIGTERM, then SIGKILL after the grace. Redis goes last."""
+        give_up_at = time.monotonic() + self._grace
+        started = [child for group in self._children.values() for child in group]
+        clients = [child for child in reversed(started) if child.name != "model_server-1"]
+        for group in (clients, self._children.get("model_server", [])):
+            for child in group:
+                child.terminate()
+            for child in group:
+                child.reap(give_up_at)
+        self._redis.stop()
+        self._children.clear()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _launch(self, name: str) -> Child:
+        places = self._children.setdefault(name, [])
+        child = next((child for child in places if not child.running), None)
+        if child is None:
+            child = self._plan.child(name, len(places) + 1, self.redis_url)
+            places.append(child)
+        self.ports.require(name)
+        child.start()
+        return child
+
+    def _wait(self, child: Child, give_up_at: float) -> None:
+        child.wait_until_ready(give_up_at)
+        self._report(f"{child.name} is ready (process {child.pid})")
+
+    def _take_data_dir(self) -> None:
+        (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
+        self._lock = (self.data_dir / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StackError(
+                f"another stack runs in {self.data_dir}: stop it, or set PALAVER_DATA_DIR to another place"
+            ) from error
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    # From here on nothing may cut the shutdown short: make forwards the signal a second time.
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """`up`: run the stack of the environment and restart what exits, until Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.stack", description=main.__doc__)
+    parser.add_argument("command", choices=["up"])
+    parser.add_argument("--procfile", type=Path, default=PROCFILE, help="another list of processes")
+    options = parser.parse_args(argv)
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _interrupt)
+    try:
+        with Stack.from_environment(os.environ, options.procfile, _say) as stack:
+            _say(_WELCOME.format(stack=stack, logs=stack.data_dir / "logs"))
+            supervisor = Supervisor(stack.processes, _say, time.monotonic())
+            while True:
+                supervisor.look(time.monotonic())
+                time.sleep(0.5)
+    except StackError as error:
+        sys.exit(f"palaver: {error}")
+    except KeyboardInterrupt:
+        _say("stopped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""The publisher: deliveries become Celery messages. The one module outside ``workers`` that speaks to the broker.
+
+A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: what is lost, the sweeper
+delivers again. The messages are Celery's protocol 2, built here, so that the API needs no Celery.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from palaver.leases import Delivery
+
+try:
+    from kombu import Connection, Exchange, Producer, Queue
+    from kombu.transport import redis
+except ImportError as error:
+    raise ImportError("publishing needs the server extra: pip install palaver[server]") from error
+
+_log = logging.getLogger("palaver.deliveries")
+
+QUEUE_NAMES: Final = ("model", "tools", "model.recovered", "tools.recovered")
+_CONNECT_TIMEOUT: Final = 2.0
+_PIPELINE: Final = 100
+"""Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
+_BACKLOG: Final = 10_000
+"""Handed-over batches that may wait for a broker that does not answer; the sweeper delivers what is dropped."""
+_ORIGIN: Final = f"palaver@{socket.gethostname()}"
+_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+
+
+def queue(name: str) -> Queue:
+    """The declaration of a queue that publishers and workers share: durable, on the default exchange."""
+    return Queue(name, Exchange(""), routing_key=name, durable=True)
+
+
+QUEUES: Final[Mapping[str, Queue]] = {name: queue(name) for name in QUEUE_NAMES}
+"""Every queue there is, by name."""
+
+
+def transport_options(url: str) -> dict[str, Any]:
+    """kombu's options for the broker at ``url``, for publishers and workers alike."""
+    if urlsplit(url).scheme.partition("+")[0] not in {"redis", "rediss"}:
+        return {}
+    return {
+        # Without them a publish hangs for as long as Redis does.
+        "socket_timeout": 5,
+        "socket_connect_timeout": _CONNECT_TIMEOUT,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+        # The store knows what is unfinished: no record of unacknowledged messages, no visibility timeout.
+        "ack_emulation": False,
+        # One list a queue, read in the order in which the queues are consumed.
+        "priority_steps": [0],
+        "queue_order_strategy": "priority",
+        # A ceiling for each channel; kombu's 10 refuses bursts.
+        "max_connections": 100,
+    }
+
+
+class _Channel(redis.Channel):
+    """A channel that keeps one client: the client per command that kombu makes is half the cost of a publish."""
+
+    _commands: Any = None
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """The given client or this channel's own."""
+        if client is None:
+            self._commands = client = self._commands or self._create_client()  # type: ignore[no-untyped-call]
+        yield client
+
+
+class _Transport(redis.Transport):
+    Channel = _Channel
+
+
+class Publisher:
+    """Sends deliveries to the broker at ``url``. Connects when it is first used; safe to use from any thread."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._options = transport_options(url)
+        self._transport = _Transport if self._options else None
+        self._local = threading.local()
+        self._soon: SimpleQueue[Sequence[Delivery] | None] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def publish(self, deliveries: Sequence[Delivery]) -> bool:
+        """Send ``deliveries``, on Redis in one pipeline. False when that failed: the sweeper will send them again.
+
+        Waits for the broker, 5 s at most on Redis: not for an event loop.
+        """
+        if not deliveries:
+            return True
+        try:
+            producer = self._producer()
+            self._declare(producer, {delivery.queue for delivery in deliveries})
+            # A pipeline costs more than it saves for one.
+            with producer.batch(max_size=_PIPELINE) if len(deliveries) > 1 else nullcontext():
+                for delivery in deliveries:
+                    _send(producer, delivery)
+        except Exception as error:
+            self._drop()
+            _log.warning(
+                "not published, left to the sweeper: %s (%s)",
+                " ".join(delivery.task_id for delivery in deliveries[:_PIPELINE]),
+                type(error).__name__,
+            )
+            return False
+        return True
+
+    def publish_soon(self, deliveries: Sequence[Delivery]) -> None:
+        """Send ``deliveries`` from a thread of its own, together with what else waits. Never blocks: for event loops."""
+        if not deliveries or self._soon.qsize() > _BACKLOG:
+            return
+        self._soon.put(deliveries)
+        if self._thread is None or not self._thread.is_alive():
+            with self._starting:
+                # A fork leaves the thread behind, so a worker's child starts one again.
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(
+                        target=self._send_waiting, name="palaver-publisher", daemon=True
+                    )
+                    self._thread.start()
+
+    def depth(self, queue: str) -> int:
+        """Messages that wait in ``queue``; 0 when there is no such queue. Waits for the broker.
+
+        Raises what kombu raises when the broker does not answer.
+        """
+        try:
+            # Declaring says how many there are; asking passively would cost the channel when there is no queue yet.
+            reply = self._producer().channel.queue_declare(queue=queue, durable=True, auto_delete=False)
+        except Exception:
+            self._drop()
+            raise
+        return int(reply.message_count)
+
+    def close(self) -> None:
+        """Send what was handed over, for at most 5 s, and disconnect."""
+        if self._thread is not None and self._thread.is_alive():
+            self._soon.put(None)
+            self._thread.join(5)
+        self._drop()
+
+    def _send_waiting(self) -> None:
+        while (first := self._soon.get()) is not None:
+            batch, last = list(first), False
+            while len(batch) < _PIPELINE and not last:
+                try:
+                    more = self._soon.get_nowait()
+                except Empty:
+                    break
+                batch += more or ()
+                last = more is None
+            self.publish(batch)
+            if last:
+                break
+        self._drop()
+
+    def _producer(self) -> Producer:
+        """This thread's producer, on a connection of its own; a new one after a fork."""
+        local = self._local
+        if getattr(local, "process", None) != os.getpid():
+            local.connection = Connection(
+                self._url,
+                transport=self._transport,
+                transport_options=self._options | {"max_retries": 0},
+                connect_timeout=_CONNECT_TIMEOUT,
+            )
+            local.producer = Producer(local.connection.channel(), auto_declare=False)
+            local.declared = set()
+            local.process = os.getpid()
+        return local.producer
+
+    def _declare(self, producer: Producer, names: Iterable[str]) -> None:
+        """Once a connection: RabbitMQ drops silently what is sent to a queue that is not there."""
+        for name in names:
+            if name not in self._local.declared:
+                (QUEUES.get(name) or queue(name)).declare(channel=producer.channel)
+                self._local.declared.add(name)
+
+    def _drop(self) -> None:
+        """Forget this thread's connection: the next publish makes a new one."""
+        connection = getattr(self._local, "connection", None)
+        self._local.process = self._local.connection = self._local.producer = None
+        if connection is not None:
+            try:
+                connection.release()
+            except Exception as error:
+                _log.debug("the broker's connection did not close: %s", type(error).__name__)
+
+
+def _send(producer: Producer, delivery: Delivery) -> None:
+    task_id = delivery.task_id
+    arguments = [delivery.run_id, delivery.conversation_id, delivery.step, delivery.number]
+    producer.publish(
+        json.dumps([arguments, {}, _EMBED]),
+        routing_key=delivery.queue,
+        exchange="",
+        content_type="application/json",
+        content_encoding="utf-8",
+        delivery_mode=2,
+        headers={
+            "lang": "py",
+            "task": delivery.task_name,
+            "id": task_id,
+            "root_id": delivery.run_id,
+            "parent_id": None,
+            "group": None,
+            "argsrepr": f"{delivery.run_id} step {delivery.step}",
+            "kwargsrepr": "{}",
+            "origin": _ORIGIN,
+            "ignore_result": True,
+            "retries": 0,
+            "timelimit": [None, None],
+            "eta": None,
+            "expires": None,
+            "shadow": None,
+        },
+        correlation_id=task_id,
+    )

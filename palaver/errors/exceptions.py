@@ -1,0 +1,241 @@
+"""The exceptions Palaver raises.
+
+    PalaverError
+     ├── ProviderError                a model's provider did not give a usable answer
+     │    ├── ProviderHTTPError       it answered with an error status
+     │    ├── MalformedResponse       the answer is not a completion
+     │    ├── EmptyCompletion         a completion with neither text nor calls
+     │    ├── TruncatedStream         the stream broke off
+     │    ├── ResponseTooLarge        more bytes than allowed
+     │    ├── FirstTokenTimeout       no first token in time
+     │    ├── IdleTimeout             the stream stalled
+     │    ├── TotalTimeout            the whole call took too long
+     │    └── ContentFiltered         withheld by the provider's policy
+     ├── ToolFailure
+     │    ├── ToolError               raised by a tool: its message is told to the model
+     │    │    └── RetryableToolError try the tool again
+     │    ├── ToolTimeout             the tool overran its time
+     │    └── InvalidToolCall         the model's call does not fit the tool
+     │         └── UnknownTool
+     ├── ControlFlow                  not failures: classify() lets them through
+     │    ├── Cancelled
+     │    └── StaleLease
+     ├── ConfigurationError
+     ├── UnknownRun
+     ├── UnknownConversation
+     ├── IdempotencyMismatch
+     ├── Conflict
+     └── RunFailed                    raised by the SDK; carries the run's error object
+
+An exception raised without a message says its docstring.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Final
+
+from palaver.errors.headers import request_id as request_id_of
+
+MAX_BODY: Final = 65_536
+"""Bytes of an error body that are kept: providers' error objects are below 10 kB, proxies' pages below 64."""
+
+
+class PalaverError(Exception):
+    """Something went wrong in Palaver."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (inspect.getdoc(type(self)) or "").partition("\n\n")[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A prefork pool pickles what a task raises; Exception's own way would call __init__ with the message.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[PalaverError], args: tuple[object, ...], state: dict[str, object]) -> PalaverError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class ProviderError(PalaverError):
+    """The provider did not give a usable answer."""
+
+    provider: str | None = None
+    model: str | None = None
+    status: int | None = None
+    request_id: str | None = None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.request_id = request_id
+
+
+class ProviderHTTPError(ProviderError):
+    """The provider answered with an error status, or with an error inside a 200.
+
+    ``body`` is cut at ``MAX_BODY`` bytes; it may quote the prompt, so the judge reads it and nobody shows it.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        self.headers: Mapping[str, str] = dict(headers or {})
+        self.body = bytes(body[:MAX_BODY])
+        super().__init__(
+            f"{provider or 'The provider'} answered HTTP {status}.",
+            provider=provider,
+            model=model,
+            status=status,
+            request_id=request_id or request_id_of(self.headers),
+        )
+
+
+class MalformedResponse(ProviderError):
+    """The provider's answer is not a completion."""
+
+
+class EmptyCompletion(ProviderError):
+    """The completion has neither text nor tool calls."""
+
+
+class TruncatedStream(ProviderError):
+    """The stream broke off before its end."""
+
+
+class ResponseTooLarge(ProviderError):
+    """The provider's answer is larger than allowed."""
+
+
+class FirstTokenTimeout(ProviderError):
+    """The model did not begin to answer in time."""
+
+
+class IdleTimeout(ProviderError):
+    """The model's stream stalled."""
+
+
+class TotalTimeout(ProviderError):
+    """The model call took longer than allowed."""
+
+
+class ContentFiltered(ProviderError):
+    """The provider's content policy withheld the answer."""
+
+
+class ToolFailure(PalaverError):
+    """A tool call has no result."""
+
+
+class ToolError(ToolFailure):
+    """The tool failed.
+
+    For tools to raise: the message is told to the model, which may go on without the tool.
+    """
+
+
+class RetryableToolError(ToolError):
+    """The tool failed and asks to be tried again.
+
+    ``retry_after`` is in seconds; without it the back-off of the tool's policy applies. When the attempts are
+    used up, the message is told to the model.
+    """
+
+    retry_after: float | None = None
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ToolTimeout(ToolFailure):
+    """The tool did not finish in time."""
+
+
+class InvalidToolCall(ToolFailure):
+    """The arguments of the tool call do not fit the tool."""
+
+
+class UnknownTool(InvalidToolCall):
+    """There is no tool of that name."""
+
+
+class ControlFlow(PalaverError):
+    """Work on the step must end; nothing failed."""
+
+
+class Cancelled(ControlFlow):
+    """The run was cancelled."""
+
+
+class StaleLease(ControlFlow):
+    """The lease was taken over: somebody else goes on with this step."""
+
+
+class ConfigurationError(PalaverError):
+    """The configuration is wrong.
+
+    ``pointer`` is the JSON pointer of the wrong value, such as ``/rules/rate_limited/attempts``, if there is
+    one; ``reason`` is the message without it.
+    """
+
+    def __init__(self, reason: str | None = None, *, pointer: str = "") -> None:
+        super().__init__(f"{pointer}: {reason}" if pointer else reason)
+        self.reason = reason or str(self)
+        self.pointer = pointer
+
+
+class UnknownRun(PalaverError):
+    """There is no such run."""
+
+
+class UnknownConversation(PalaverError):
+    """There is no such conversation."""
+
+
+class IdempotencyMismatch(PalaverError):
+    """The idempotency key was used before, with another request."""
+
+
+class Conflict(PalaverError):
+    """The run's present status does not allow this.
+
+    ``code`` says which rule, ``run_id`` which run.
+    """
+
+    def __init__(self, code: str, run_id: str | None = None, message: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.run_id = run_id
+
+
+class RunFailed(PalaverError):
+    """The run failed.
+
+    ``error`` is the run's error object.
+    """
+
+    def __init__(self, error: Mapping[str, Any], run_id: str | None = None) -> None:
+        message = error.get("message")
+        super().__init__(message if isinstance(message, str) else None)
+        self.error: Mapping[str, Any] = dict(error)
+        self.run_id = run_id

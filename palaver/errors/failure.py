@@ -1,0 +1,174 @@
+"""A failure: an exception, judged. It is what travels; the exception never does."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Final, TypedDict
+
+from palaver.errors.vocabulary import FACTS, ErrorClass, Source, UserAction
+
+MAX_MESSAGE: Final = 500
+"""Characters a failure's message may have: enough for two sentences, too few for a prompt."""
+
+_SCRUB_WINDOW: Final = 4 * MAX_MESSAGE  # only so much is searched: messages of tools may be megabytes
+
+_SECRETS: Final = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 [redacted]"),
+    (re.compile(r"://[^/\s@]{1,256}@"), "://[redacted]@"),
+    (re.compile(r"(://[^\s?'\"]{1,512}\?)[^\s'\"]+"), r"\1[redacted]"),
+    (
+        re.compile(
+            r"(?i)((?:api|access|secret|private|auth|signing)[-_ ]?key|token|secret|passw(?:or)?d|signature)"
+            r"(['\"]?\s*[:=]\s*['\"]?)[^\s'\"&,;]{4,}"
+        ),
+        r"\1\2[redacted]",
+    ),
+    (
+        re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|pplx|glpat|gh[opsu]|github_pat|xox[abeprs])[-_][\w*.-]{6,}"),
+        "[redacted]",
+    ),
+    (re.compile(r"\b(?:AKIA|ASIA|AIza|ya29\.|eyJ)[\w./+=-]{12,}"), "[redacted]"),
+    (re.compile(r"(?<![A-Za-z0-9_+=])[A-Za-z0-9_+=]{40,}"), "[redacted]"),
+)
+_CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+def safe_text(text: str, limit: int = MAX_MESSAGE) -> str:
+    """One line of at most ``limit`` characters, without control characters or what looks like a key."""
+    window = text[:_SCRUB_WINDOW]
+    line = " ".join("".join(char if char.isprintable() else " " for char in window).split())
+    for pattern, instead in _SECRETS:
+        line = pattern.sub(instead, line)
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def safe_code(text: object) -> str | None:
+    """``text`` in lower case if it reads like a provider's error code, else None: foreign text is no code."""
+    if not isinstance(text, str) or not _CODE.fullmatch(text) or safe_text(text) != text:
+        return None
+    return text.lower()
+
+
+class ProviderObject(TypedDict):
+    """A provider on the wire."""
+
+    name: str
+    model: str | None
+    http_status: int | None
+    request_id: str | None
+
+
+ErrorObject = TypedDict(
+    "ErrorObject",
+    {
+        "class": str,
+        "code": str,
+        "message": str,
+        "source": Source,
+        "retryable": bool,
+        "recoverable": bool,
+        "step": int | str | None,
+        "attempt": int | None,
+        "provider": ProviderObject | None,
+        "user_action": UserAction,
+    },
+)
+"""A failure on the wire: the same object on runs, events and in the SDK."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Which provider failed, and how to find the request in its logs."""
+
+    name: str
+    model: str | None = None
+    http_status: int | None = None
+    request_id: str | None = None
+
+    def to_object(self) -> ProviderObject:
+        """The provider on the wire."""
+        return {
+            "name": self.name,
+            "model": self.model,
+            "http_status": self.http_status,
+            "request_id": self.request_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong, judged: safe to store, to show and to log.
+
+    The message is made safe on construction: one line, ``MAX_MESSAGE`` characters, nothing that looks like a
+    key. Whoever builds a failure still owes that it holds no prompt and no provider's body.
+    """
+
+    error_class: ErrorClass
+    code: str
+    """Finer than the class: ``fake.rate_limit_exceeded``, ``http_503``, ``connect_refused``."""
+    message: str
+    source: Source
+    retryable: bool
+    """Whether trying the same step again can help; a policy's rule decides whether and when."""
+    recoverable: bool
+    """Whether the run goes on and the model is told; such a failure never becomes the run's ``error``."""
+    user_action: UserAction
+    retry_after: float | None = None
+    """Seconds the other side asked to wait, if it did."""
+    provider: Provider | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", safe_text(self.message) or FACTS[self.error_class].sentence)
+        if self.retry_after is not None and not (math.isfinite(self.retry_after) and self.retry_after >= 0):
+            object.__setattr__(self, "retry_after", None)
+
+    @classmethod
+    def of(
+        cls,
+        error_class: ErrorClass,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        source: Source | None = None,
+        retryable: bool | None = None,
+        user_action: UserAction | None = None,
+        retry_after: float | None = None,
+        provider: Provider | None = None,
+    ) -> Failure:
+        """A failure of a class, with the facts of the class for everything not given."""
+        facts = FACTS[error_class]
+        return cls(
+            error_class=error_class,
+            code=code or error_class.value,
+            message=facts.sentence if message is None else message,
+            source=source or facts.source,
+            retryable=facts.retryable if retryable is None else retryable,
+            recoverable=facts.recoverable,
+            user_action=user_action or facts.user_action,
+            retry_after=retry_after,
+            provider=provider,
+        )
+
+    def noting(self, note: str, *, user_action: UserAction | None = None) -> Failure:
+        """This failure with a sentence added to its message; the message gives way if both do not fit."""
+        note = safe_text(note)
+        room = max(MAX_MESSAGE - len(note) - 1, 1)
+        message = f"{safe_text(self.message, room)} {note}"
+        return replace(self, message=message, user_action=user_action or self.user_action)
+
+    def to_error(self, *, step: int | str | None, attempt: int | None) -> ErrorObject:
+        """The failure on the wire. ``step`` is a model step's number or a tool step's ``seq/call_id``."""
+        return {
+            "class": self.error_class.value,
+            "code": self.code,
+            "message": self.message,
+            "source": self.source,
+            "retryable": self.retryable,
+            "recoverable": self.recoverable,
+            "step": step,
+            "attempt": attempt,
+            "provider": None if self.provider is None else self.provider.to_object(),
+            "user_action": self.user_action,
+        }

@@ -1,0 +1,286 @@
+"""The exceptions of libraries, judged one by one.
+
+They are recognised by the top-level package and the name of a class on their method resolution order, so that
+nothing is imported: the wheel works without redis or aiohttp. A subclass nobody judged inherits its nearest
+judged base, and the tests fail for every exported class that is not judged by its own name.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from palaver.errors.vocabulary import ErrorClass, Source, UserAction
+
+_C = ErrorClass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known about an exception before its circumstances."""
+
+    error_class: ErrorClass
+    code: str
+    sentence: str | None = None
+    retryable: bool | None = None
+    user_action: UserAction | None = None
+    source: Source | None = None
+    vague: bool = False
+    """A wrapper: what caused it may say more."""
+
+
+def _vague(error_class: ErrorClass, code: str) -> Finding:
+    return Finding(error_class, code, vague=True)
+
+
+def _ours(code: str) -> Finding:
+    return Finding(_C.INTERNAL, code)
+
+
+_CONNECTION: Final = _vague(_C.CONNECTION, "connection")
+_TIMEOUT: Final = _vague(_C.TIMEOUT, "timeout")
+_CONNECT_TIMEOUT: Final = Finding(
+    _C.TIMEOUT, "connect_timeout", "No connection came about in time.", vague=True
+)
+_READ_TIMEOUT: Final = Finding(_C.TIMEOUT, "read_timeout", "The answer stopped coming in time.")
+_REFUSED: Final = Finding(_C.CONNECTION, "connect_refused", "The connection was refused.")
+_RESET: Final = Finding(_C.CONNECTION, "connection_reset", "The connection was reset.")
+_DNS: Final = Finding(_C.CONNECTION, "dns", "The host name could not be resolved.", user_action="settings")
+_TLS: Final = Finding(_C.CONNECTION, "tls", "The TLS handshake failed.", user_action="settings")
+_CERTIFICATE: Final = Finding(
+    _C.CONNECTION, "tls_certificate", "The certificate could not be verified.", user_action="settings"
+)
+_DISCONNECTED: Final = Finding(_C.CONNECTION, "server_disconnected", "The server closed the connection.")
+_TRUNCATED: Final = Finding(_C.CONNECTION, "stream_truncated", "The answer broke off before its end.")
+_PROXY: Final = Finding(_C.CONNECTION, "proxy", "The proxy failed.", user_action="settings")
+_BAD_RESPONSE: Final = Finding(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
+_BAD_ADDRESS: Final = Finding(
+    _C.INVALID_REQUEST, "invalid_url", "The address cannot be used.", user_action="settings"
+)
+_REDIRECTS: Final = Finding(
+    _C.INVALID_REQUEST, "too_many_redirects", "The address redirects elsewhere.", user_action="settings"
+)
+HTTP_ERROR: Final = Finding(_C.PROVIDER_ERROR, "http_error")
+"""An exception that carries an answer: the answer is judged."""
+_BAD_HTTP: Final = Finding(_C.CONNECTION, "protocol_error", "The server broke the HTTP protocol.")
+
+
+def _store(code: str, sentence: str) -> Finding:
+    return Finding(_C.STORAGE, code, sentence, source="store")
+
+
+_STORE_AWAY: Final = _store("store_unavailable", "The store cannot be reached.")
+_STORE_FULL: Final = _store("store_out_of_memory", "The store is out of memory.")
+_STORE_LOADING: Final = _store("store_loading", "The store is loading its data.")
+_STORE_READ_ONLY: Final = _store("store_read_only", "The store takes no writes at present.")
+_STORE_MOVING: Final = _store("store_failing_over", "The store is failing over.")
+_STORE_ODD: Final = _store("store_error", "The store failed to answer.")
+_STORE_REFUSES: Final = Finding(
+    _C.STORAGE,
+    "store_access",
+    "The store refuses our credentials.",
+    retryable=False,
+    user_action="settings",
+    source="store",
+)
+_STORE_MISUSED: Final = Finding(_C.INTERNAL, "store_misused", source="store")
+
+FINDINGS: Final[Mapping[str, Mapping[str, Finding]]] = {
+    "httpx": {
+        "HTTPError": _CONNECTION,
+        "RequestError": _CONNECTION,
+        "TransportError": _CONNECTION,
+        "NetworkError": _CONNECTION,
+        "ConnectError": _vague(_C.CONNECTION, "connect_error"),
+        "ReadError": _vague(_C.CONNECTION, "read_error"),
+        "WriteError": _vague(_C.CONNECTION, "write_error"),
+        "CloseError": _vague(_C.CONNECTION, "close_error"),
+        "TimeoutException": _TIMEOUT,
+        "ConnectTimeout": _CONNECT_TIMEOUT,
+        "ReadTimeout": _READ_TIMEOUT,
+        "WriteTimeout": Finding(_C.TIMEOUT, "write_timeout", "The request could not be sent in time."),
+        "PoolTimeout": Finding(_C.TIMEOUT, "pool_timeout", "No connection of the pool came free in time."),
+        "ProxyError": _PROXY,
+        "ProtocolError": _BAD_HTTP,
+        "RemoteProtocolError": _BAD_HTTP,
+        "LocalProtocolError": _ours("local_protocol_error"),
+        "UnsupportedProtocol": _BAD_ADDRESS,
+        "InvalidURL": _BAD_ADDRESS,
+        "TooManyRedirects": _REDIRECTS,
+        "DecodingError": _BAD_RESPONSE,
+        "HTTPStatusError": HTTP_ERROR,
+        "CookieConflict": _ours("cookie_conflict"),
+        "StreamError": _ours("stream_misused"),
+        "StreamConsumed": _ours("stream_misused"),
+        "StreamClosed": _ours("stream_misused"),
+        "ResponseNotRead": _ours("stream_misused"),
+        "RequestNotRead": _ours("stream_misused"),
+    },
+    "aiohttp": {
+        "ClientError": _CONNECTION,
+        "ClientConnectionError": _CONNECTION,
+        "ClientOSError": _CONNECTION,
+        "ClientConnectorError": _vague(_C.CONNECTION, "connect_error"),
+        "ClientConnectorDNSError": _DNS,
+        "ClientConnectorSSLError": _TLS,
+        "ClientSSLError": _TLS,
+        "ClientConnectorCertificateError": _CERTIFICATE,
+        "ServerFingerprintMismatch": _CERTIFICATE,
+        "ClientConnectionResetError": _RESET,
+        "ClientPayloadError": _TRUNCATED,
+        "ClientProxyConnectionError": _PROXY,
+        "ClientHttpProxyError": _PROXY,
+        "ServerConnectionError": _CONNECTION,
+        "ServerDisconnectedError": _DISCONNECTED,
+        "ServerTimeoutError": _TIMEOUT,
+        "ConnectionTimeoutError": _CONNECT_TIMEOUT,
+        "SocketTimeoutError": _READ_TIMEOUT,
+        "UploadAbortedError": _vague(_C.CONNECTION, "write_error"),
+        "ClientResponseError": HTTP_ERROR,
+        "ContentTypeError": _BAD_RESPONSE,
+        "WSServerHandshakeError": HTTP_ERROR,
+        "TooManyRedirects": _REDIRECTS,
+        "RedirectClientError": _REDIRECTS,
+        "InvalidURL": _BAD_ADDRESS,
+        "InvalidUrlClientError": _BAD_ADDRESS,
+        "InvalidUrlRedirectClientError": _BAD_ADDRESS,
+        "NonHttpUrlClientError": _BAD_ADDRESS,
+        "NonHttpUrlRedirectClientError": _BAD_ADDRESS,
+        "HttpProcessingError": _BAD_HTTP,
+        "EofStream": _TRUNCATED,
+        "WebSocketError": _BAD_HTTP,
+        "WSMessageTypeError": _ours("websocket_misused"),
+        "BadContentDispositionHeader": _ours("warning"),
+        "BadContentDispositionParam": _ours("warning"),
+    },
+    "redis": {
+        "RedisError": _STORE_ODD,
+        "ConnectionError": _STORE_AWAY,
+        "TimeoutError": _store("store_timeout", "The store did not answer in time."),
+        "MaxConnectionsError": _store("store_pool_exhausted", "All connections to the store are in use."),
+        "MasterNotFoundError": _STORE_MOVING,
+        "SlaveNotFoundError": _STORE_MOVING,
+        "BusyLoadingError": _STORE_LOADING,
+        "OutOfMemoryError": _STORE_FULL,
+        "ReadOnlyError": _STORE_READ_ONLY,
+        "ClusterError": _STORE_MOVING,
+        "ClusterDownError": _STORE_MOVING,
+        "MasterDownError": _STORE_MOVING,
+        "TryAgainError": _STORE_MOVING,
+        "AskError": _STORE_MOVING,
+        "MovedError": _STORE_MOVING,
+        "SlotNotCoveredError": _STORE_MOVING,
+        "RedisClusterException": _STORE_MOVING,
+        # A restarted server has forgotten its scripts; the next attempt loads them.
+        "NoScriptError": _store("store_script_missing", "The store has forgotten a script."),
+        "WatchError": _store("store_contended", "Somebody else wrote at the same time."),
+        # The server refused a command of the transaction, which it does when it is full or read-only.
+        "ExecAbortError": _store("store_transaction_refused", "The store refused a transaction."),
+        "InvalidResponse": _STORE_ODD,
+        "AuthenticationError": _STORE_REFUSES,
+        "AuthorizationError": _STORE_REFUSES,
+        "ExternalAuthProviderError": _STORE_AWAY,
+        "NoPermissionError": _STORE_REFUSES,
+        "AuthenticationWrongNumberOfArgsError": _STORE_REFUSES,
+        "ResponseError": _STORE_MISUSED,
+        "ModuleError": _STORE_MISUSED,
+        "NoSuchFieldsetError": _STORE_MISUSED,
+        "DataError": _STORE_MISUSED,
+        "PubSubError": _STORE_MISUSED,
+        "LockError": _STORE_MISUSED,
+        "LockNotOwnedError": _STORE_MISUSED,
+        "ClusterCrossSlotError": _STORE_MISUSED,
+        "CrossSlotTransactionError": _STORE_MISUSED,
+        "InvalidPipelineStack": _STORE_MISUSED,
+        "IncorrectPolicyType": _STORE_MISUSED,
+        "ChildDeadlockedError": _STORE_MISUSED,
+    },
+    "kombu": {"OperationalError": _store("broker_unavailable", "The broker cannot be reached.")},
+    "billiard": {
+        "SoftTimeLimitExceeded": Finding(_C.TIMEOUT, "soft_time_limit", source="engine"),
+        "WorkerLostError": Finding(_C.WORKER_LOST, "worker_lost"),
+    },
+    "asyncio": {"IncompleteReadError": _TRUNCATED},
+    "pydantic_core": {"ValidationError": _ours("validation")},
+    "json": {"JSONDecodeError": _ours("json")},
+    "socket": {"gaierror": _DNS, "herror": _DNS},
+    "ssl": {
+        "SSLError": _TLS,
+        "SSLCertVerificationError": _CERTIFICATE,
+        "SSLEOFError": _DISCONNECTED,
+        "SSLZeroReturnError": _DISCONNECTED,
+    },
+    "builtins": {
+        "ConnectionRefusedError": _REFUSED,
+        "ConnectionResetError": _RESET,
+        "ConnectionAbortedError": _RESET,
+        "BrokenPipeError": _RESET,
+        "ConnectionError": _CONNECTION,
+        "TimeoutError": Finding(_C.TIMEOUT, "timeout"),
+        "MemoryError": _ours("out_of_memory"),
+        "RecursionError": _ours("recursion"),
+        "UnicodeDecodeError": _ours("encoding"),
+    },
+}
+
+_EXHAUSTED: Final = Finding(
+    _C.CONNECTION, "out_of_sockets", "This machine has no sockets left.", user_action="wait"
+)
+_UNREACHABLE: Final = Finding(_C.CONNECTION, "unreachable", "The host cannot be reached.")
+_ERRNOS: Final[Mapping[int, Finding]] = {
+    errno.ECONNREFUSED: _REFUSED,
+    errno.ECONNRESET: _RESET,
+    errno.ECONNABORTED: _RESET,
+    errno.EPIPE: _RESET,
+    errno.ETIMEDOUT: Finding(_C.TIMEOUT, "connect_timeout", "No connection came about in time."),
+    **dict.fromkeys((errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN), _UNREACHABLE),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL), _EXHAUSTED),
+}
+
+_REDIS_WORDS: Final[Mapping[str, Finding]] = {
+    "OOM": _STORE_FULL,
+    "LOADING": _STORE_LOADING,
+    "BUSY": _store("store_busy", "The store is busy with a script."),
+    "MISCONF": _STORE_READ_ONLY,
+    "READONLY": _STORE_READ_ONLY,
+    "NOREPLICAS": _STORE_READ_ONLY,
+    "MASTERDOWN": _STORE_MOVING,
+    "CLUSTERDOWN": _STORE_MOVING,
+    "TRYAGAIN": _STORE_MOVING,
+}
+"""The first word of a server's error."""
+_REDIS_WORD: Final = re.compile(
+    rf"(?:^|-)({'|'.join(_REDIS_WORDS)})\b"
+)  # a Lua script passes errors on as -WORD
+
+
+def find(error: BaseException) -> Finding | None:
+    """What is known about an exception by its class and errno; None if nobody judged it.
+
+    Causes are not followed.
+    """
+    judged = (
+        FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__
+    )
+    found = next((finding for finding in judged if finding), None)
+    if isinstance(error, OSError) and error.errno is not None and (found is None or found.vague):
+        return _ERRNOS.get(error.errno, found)
+    if found is _STORE_MISUSED:
+        word = _REDIS_WORD.search(text_of(error)[:256])
+        return _REDIS_WORDS[word.group(1)] if word else found
+    if found is _BAD_HTTP and "peer closed" in text_of(error):
+        return _TRUNCATED
+    if found is _BAD_HTTP and "disconnected" in text_of(error).lower():
+        return _DISCONNECTED
+    return found
+
+
+def text_of(error: BaseException) -> str:
+    """``str(error)``, or nothing if even that raises."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

@@ -1,0 +1,66 @@
+"""What providers say in headers: how long to wait, and the number of the request in their logs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,32}(\.[0-9]{0,32})?([eE][+-]?[0-9]{1,3})?")
+REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
+"""What may pass for a request's number: it is shown."""
+_REQUEST_ID_HEADERS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds to wait as ``retry-after-ms`` or ``Retry-After`` (seconds or HTTP date) ask for.
+
+    The milliseconds win: who sends both means the finer one. None without the headers or with junk in them,
+    0 for a time that has passed. ``now`` stands in for the clock and is taken as UTC if it has no zone. Never
+    raises. RFC 9110, 10.2.3; ``retry-after-ms`` is sent by OpenAI and Azure.
+    """
+    milliseconds = _seconds(_header(headers, "retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = _header(headers, "retry-after")
+    seconds = _seconds(text)
+    return seconds if seconds is not None else _until(text, now)
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """The provider's number of the request, None if it sent none that is fit to show. Never raises."""
+    found = (_header(headers, name) for name in _REQUEST_ID_HEADERS)
+    return next((text for text in found if text is not None and REQUEST_ID.fullmatch(text)), None)
+
+
+def _header(headers: Mapping[str, str], name: str) -> str | None:
+    for key, value in headers.items():
+        if isinstance(key, str) and key.lower() == name and isinstance(value, str):
+            return value.strip()
+    return None
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None or not _NUMBER.fullmatch(text):
+        return None
+    number = float(text)
+    return max(number, 0.0) if math.isfinite(number) else None
+
+
+def _until(text: str | None, now: datetime | None) -> float | None:
+    if not text or len(text) > 64:
+        return None
+    try:
+        then = _utc(parsedate_to_datetime(text))
+        wait = (then - _utc(now or datetime.now(UTC))).total_seconds()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        # The parser of e-mail dates lets all of these out on junk.
+        return None
+    return max(wait, 0.0)
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

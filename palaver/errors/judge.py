@@ -1,0 +1,220 @@
+"""``classify``: the only judge of exceptions, our own and foreign ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from palaver.errors import exceptions as ours
+from palaver.errors.failure import Failure, Provider
+from palaver.errors.foreign import HTTP_ERROR, Finding, find, text_of
+from palaver.errors.response import judge_response
+from palaver.errors.vocabulary import FACTS, ErrorClass, Source
+
+_C = ErrorClass
+_MAX_CAUSES: Final = 16
+
+_OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
+    ours.MalformedResponse: Finding(_C.PROVIDER_ERROR, "bad_model_response"),
+    ours.EmptyCompletion: Finding(_C.PROVIDER_ERROR, "empty_completion"),
+    ours.TruncatedStream: Finding(_C.CONNECTION, "stream_truncated"),
+    # Asking again would most likely bring the same flood, and each costs its full length.
+    ours.ResponseTooLarge: Finding(_C.PROVIDER_ERROR, "response_too_large", retryable=False),
+    ours.FirstTokenTimeout: Finding(_C.TIMEOUT, "first_token_timeout"),
+    ours.IdleTimeout: Finding(_C.TIMEOUT, "idle_timeout"),
+    ours.TotalTimeout: Finding(_C.TIMEOUT, "total_timeout"),
+    ours.ContentFiltered: Finding(_C.CONTENT_FILTER, "content_filter"),
+    ours.ProviderError: Finding(_C.PROVIDER_ERROR, "provider_error"),
+    ours.RetryableToolError: Finding(_C.TOOL_ERROR, "tool_error", retryable=True),
+    ours.ToolError: Finding(_C.TOOL_ERROR, "tool_error"),
+    ours.ToolTimeout: Finding(_C.TOOL_TIMEOUT, "tool_timeout"),
+    ours.UnknownTool: Finding(_C.INVALID_TOOL_CALL, "unknown_tool"),
+    ours.InvalidToolCall: Finding(_C.INVALID_TOOL_CALL, "invalid_arguments"),
+    ours.ToolFailure: Finding(_C.TOOL_ERROR, "tool_error"),
+    ours.ConfigurationError: Finding(
+        _C.INVALID_REQUEST, "configuration", source="engine", user_action="settings"
+    ),
+    ours.UnknownRun: Finding(_C.INTERNAL, "state_lost", source="store"),
+    ours.UnknownConversation: Finding(_C.INTERNAL, "state_lost", source="store"),
+}
+"""Ours by the nearest class; what is not here is for callers of the API and internal when a step meets it."""
+
+_OF_OURS: Final = (ours.ProviderError, ours.ToolFailure)
+"""What may hide behind a wrapper."""
+
+_UNREADABLE: Final = frozenset({"json", "validation", "encoding"})
+"""Codes that are our bugs, unless it was a model's answer that we read."""
+
+
+def classify(
+    exception: BaseException,
+    *,
+    source: Source = "engine",
+    provider: str | None = None,
+    model: str | None = None,
+) -> Failure:
+    """Judge an exception.
+
+    ``source`` says whose work was going on: with "model", an answer that cannot be parsed is the provider's
+    error and not ours; with "tool", everything the tool's code raised is a tool error to tell the model, be
+    it a failing database or a bug, because only the engine itself speaks for the store and the provider.
+    ``provider`` and ``model`` name the call for exceptions that do not carry it.
+
+    A wrapper that says less than its cause is judged by its cause; a group by its first member. An
+    exception of another library that carries an HTTP answer is judged by that answer.
+
+    Raises the exception itself where it is not a failure but an order to stop: ``Cancelled``, ``StaleLease``,
+    and whatever is no ``Exception`` (``asyncio.CancelledError``, ``KeyboardInterrupt``, …). To answer a
+    cancellation with a failure would swallow it.
+    """
+    while isinstance(exception, ExceptionGroup):
+        orders = exception.subgroup(ours.ControlFlow)
+        exception = (orders or exception).exceptions[0]
+    if isinstance(exception, ours.ControlFlow) or not isinstance(exception, Exception):
+        raise exception
+    if source == "tool" and not isinstance(exception, ours.ToolFailure):
+        return _judge_tool(exception)
+    telling = _telling(exception)
+    if isinstance(telling, ours.PalaverError):
+        return _judge_ours(telling, source, provider, model)
+    return _judge_foreign(telling, source, provider, model)
+
+
+def _judge_ours(error: ours.PalaverError, source: Source, provider: str | None, model: str | None) -> Failure:
+    if isinstance(error, ours.ProviderHTTPError):
+        return judge_response(
+            error.status or 0,
+            error.body,
+            error.headers,
+            provider=error.provider or provider,
+            model=error.model or model,
+            request=error.request_id,
+        )
+    found = next((_OURS[kind] for kind in type(error).__mro__ if kind in _OURS), None)
+    if found is None or found.error_class is _C.INTERNAL:
+        return _internal(error, found, source)
+    at = _provider(provider, model)
+    if isinstance(error, ours.ProviderError):
+        at = _provider(error.provider or provider, error.model or model, error.status, error.request_id)
+    return Failure.of(
+        found.error_class,
+        text_of(error),
+        code=found.code,
+        source=found.source,
+        retryable=found.retryable,
+        user_action=found.user_action,
+        retry_after=error.retry_after if isinstance(error, ours.RetryableToolError) else None,
+        provider=at if FACTS[found.error_class].source == "model" else None,
+    )
+
+
+def _judge_tool(error: Exception) -> Failure:
+    found = _look(_telling(error))
+    late = found is not None and found.error_class is _C.TIMEOUT
+    says = text_of(error)
+    name = type(error).__name__
+    return Failure.of(
+        _C.TOOL_TIMEOUT if late else _C.TOOL_ERROR,
+        f"{name}: {says}" if says else name,
+        code="tool_timeout" if late else "tool_error",
+    )
+
+
+def _judge_foreign(error: Exception, source: Source, provider: str | None, model: str | None) -> Failure:
+    found = _look(error)
+    answer = _answer(error) if found is None or found is HTTP_ERROR else None
+    if answer is not None:
+        status, body, headers = answer
+        return judge_response(status, body, headers, provider=provider, model=model, source=source)
+    if found is not None and source == "model" and found.code in _UNREADABLE:
+        found = Finding(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
+    if found is None or found.error_class is _C.INTERNAL:
+        return _internal(error, found, source)
+    return Failure.of(
+        found.error_class,
+        found.sentence,
+        code=found.code,
+        source=found.source or source,
+        retryable=found.retryable,
+        user_action=found.user_action,
+        provider=None if found.source else _provider(provider, model),
+    )
+
+
+def _internal(error: Exception, found: Finding | None, source: Source) -> Failure:
+    """Names the class and not the message: what an unforeseen exception quotes is unforeseen too."""
+    return Failure.of(
+        _C.INTERNAL,
+        f"{FACTS[_C.INTERNAL].sentence} ({type(error).__name__})",
+        code=found.code if found else "internal",
+        source=(found.source if found else None) or source,
+    )
+
+
+def _telling(error: Exception) -> Exception:
+    """The exception to judge: this one, or its nearest judged cause if nobody judged this one."""
+    found = find(error)
+    if found is HTTP_ERROR:
+        # aiohttp dresses what its parser could not read as an answer with status 400.
+        return next((cause for cause in _causes(error) if find(cause) not in (None, HTTP_ERROR)), error)
+    if found is not None or isinstance(error, ours.PalaverError) or _answer(error) is not None:
+        return error
+    return next((cause for cause in _causes(error) if isinstance(cause, _OF_OURS) or find(cause)), error)
+
+
+def _look(error: Exception) -> Finding | None:
+    """The finding about an exception, or about what lies behind it where that says more."""
+    found = find(error)
+    if found is None or not found.vague:
+        return found
+    known = (finding for finding in map(find, _causes(error, implied=True)) if finding and not finding.vague)
+    cause = next(known, found)
+    both_late = found.error_class is _C.TIMEOUT and cause.error_class is _C.TIMEOUT
+    return found if both_late or cause.error_class is _C.INTERNAL else cause
+
+
+def _causes(error: Exception, *, implied: bool = False) -> Iterator[Exception]:
+    """What caused an exception, nearest first; ``implied`` follows exceptions it was raised amidst, too."""
+    seen = {id(error)}
+    waiting = [error]
+    while waiting and len(seen) <= _MAX_CAUSES:
+        current = waiting.pop(0)
+        following: list[BaseException | None] = [current.__cause__]
+        if implied and current.__cause__ is None:
+            following.append(current.__context__)  # also a suppressed one: httpcore raises its wrappers so
+        if isinstance(current, ExceptionGroup):
+            following.extend(current.exceptions)
+        for cause in following:
+            if isinstance(cause, Exception) and id(cause) not in seen:
+                seen.add(id(cause))
+                waiting.append(cause)
+                yield cause
+
+
+def _answer(error: Exception) -> tuple[int, bytes, Mapping[str, str]] | None:
+    """Status, body and headers if the exception stands for an HTTP answer, as httpx's and aiohttp's do."""
+    response = _attribute(error, "response") or error
+    status = _attribute(response, "status_code") or _attribute(response, "status")
+    if not isinstance(status, int) or not 100 <= status <= 599:
+        return None
+    body = _attribute(response, "content")
+    headers = _attribute(response, "headers")
+    return (
+        status,
+        body[: ours.MAX_BODY] if isinstance(body, bytes) else b"",
+        headers if isinstance(headers, Mapping) else {},
+    )
+
+
+def _attribute(thing: object, name: str) -> object:
+    """An attribute of a foreign object; None if it cannot give it, as httpx for a body nobody read."""
+    try:
+        return getattr(thing, name, None)
+    except Exception:
+        return None
+
+
+def _provider(
+    name: str | None, model: str | None, status: int | None = None, request_id: str | None = None
+) -> Provider | None:
+    return Provider(name, model, status, request_id) if name else None

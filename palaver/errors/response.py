@@ -1,0 +1,225 @@
+"""Judges an error answer of a provider: by its codes first, then its wording, then its status.
+
+Sources: the error pages of OpenAI, Anthropic, Google, Azure, Groq, Mistral and OpenRouter, the messages of
+vLLM, llama.cpp, LM Studio, Ollama and LiteLLM. The provider's own words decide but are never repeated: they
+quote prompts and keys. A failure shows our sentence, the code, the parameter at fault and the request's
+number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from palaver.errors.body import ErrorBody, read_body
+from palaver.errors.failure import Failure, Provider
+from palaver.errors.headers import request_id, retry_after
+from palaver.errors.vocabulary import FACTS, ErrorClass, Source
+
+_C = ErrorClass
+
+_STATUSES: Final[Mapping[int, ErrorClass]] = {
+    401: _C.AUTHENTICATION,
+    402: _C.QUOTA_EXHAUSTED,
+    403: _C.PERMISSION,
+    404: _C.NOT_FOUND,
+    407: _C.AUTHENTICATION,
+    408: _C.TIMEOUT,
+    # A lock inside the provider; OpenAI's and Anthropic's own clients retry it too.
+    409: _C.PROVIDER_ERROR,
+    410: _C.NOT_FOUND,
+    421: _C.CONNECTION,
+    424: _C.PROVIDER_ERROR,  # Bedrock: the model behind the API failed
+    425: _C.PROVIDER_ERROR,
+    429: _C.RATE_LIMITED,
+    451: _C.PERMISSION,
+    499: _C.CONNECTION,  # a proxy's word for "somebody hung up"; it was not us, or we would not read it
+    529: _C.RATE_LIMITED,  # Anthropic: overloaded
+}
+
+
+def _codes(error_class: ErrorClass, codes: str) -> dict[str, ErrorClass]:
+    return dict.fromkeys(codes.split(), error_class)
+
+
+_DECISIVE_CODES: Final[Mapping[str, ErrorClass]] = {
+    **_codes(
+        _C.CONTEXT_WINDOW,
+        "context_length_exceeded context_window_exceeded contextwindowexceedederror exceed_context_size_error"
+        " model_context_window_exceeded prompt_too_long request_too_large string_above_max_length"
+        " tokens_limit_reached",
+    ),
+    **_codes(
+        _C.CONTENT_FILTER,
+        "content_filter content_filtered content_policy_violation contentpolicyviolationerror"
+        " data_inspection_failed moderation_blocked responsibleaipolicyviolation",
+    ),
+    **_codes(
+        _C.QUOTA_EXHAUSTED,
+        "billing_error billing_hard_limit_reached billing_not_active budget_exceeded exceededbudget"
+        " exceeded_current_quota_error insufficient_balance insufficient_credits insufficient_quota"
+        " payment_required",
+    ),
+}
+"""These say more than any status they come with."""
+
+_TELLING_CODES: Final[Mapping[str, ErrorClass]] = {
+    **_codes(
+        _C.AUTHENTICATION,
+        "api_key_invalid authentication_error invalid_api_key invalid_authentication_error unauthenticated",
+    ),
+    **_codes(_C.PERMISSION, "access_denied permission_denied permission_error"),
+    **_codes(_C.NOT_FOUND, "deploymentnotfound model_not_found not_found_error"),
+    **_codes(
+        _C.RATE_LIMITED,
+        "engine_overloaded_error overloaded_error rate_limit_error rate_limit_exceeded resource_exhausted"
+        " throttlingexception too_many_requests",
+    ),
+    **_codes(_C.TIMEOUT, "deadline_exceeded modeltimeoutexception request_timeout timeout_error"),
+    # Groq: the model wrote a call that does not parse; another try writes another one.
+    **_codes(
+        _C.PROVIDER_ERROR, "api_error internal_error internal_server_error server_error tool_use_failed"
+    ),
+    **_codes(_C.INVALID_REQUEST, "invalid_request_error invalid_argument"),
+}
+"""These decide where the status does not: in a 2xx (an error inside a stream) and in a 400."""
+
+
+def _wording(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns))
+
+
+_CONTEXT: Final = _wording(
+    r"context[ _](?:length|window|size)[ _](?:is )?exceed",
+    r"(?:exceed|larger|greater|longer)\w{0,5} (?:than )?(?:\S+ ){0,4}context (?:length|window|size|limit)",
+    r"maximum (?:context|prompt|input) (?:length|window|size)",
+    r"(?:prompt|input|request|message)s? (?:is|are) too (?:long|large)",
+    r"too long to fit",
+    r"too many (?:input |prompt )?tokens",
+    r"reduce the (?:length|size|number)",
+    r"input tokens? (?:count )?.{0,40}exceed",
+    r"exceeded model token limit",
+    r"token limit exceeded",
+    r"must be less than max_seq_len",
+    r"range of input length",
+    r"request exceeds the maximum size",
+)
+_TOO_LARGE_FOR_ANY_MINUTE: Final = _wording(r"must be reduced in order to run")
+"""OpenAI's 429 for a prompt above the whole limit of a minute: waiting cannot help, a shorter prompt can."""
+_CONTENT: Final = _wording(
+    r"content[ _](?:management )?(?:policy|filter)",
+    r"safety (?:system|filter|polic|reason|guard|check)",
+    r"(?:blocked|rejected|flagged|refused) .{0,40}safety",
+    r"(?:input|prompt|request|message|content)s? (?:was|were|is|has been|have been) flagged",
+    r"violat\w{1,4} .{0,40}polic",
+)
+_QUOTA: Final = _wording(
+    r"exceeded your (?:current|monthly|daily) quota",
+    r"budget has been exceeded",
+    r"exceeded (?:\S+ ){0,3}budget",
+    r"credit balance is too low",
+    r"insufficient (?:account )?(?:balance|credit|fund|quota)",
+    r"out of credit",
+    r"spend(?:ing)? limit",
+    r"\bbilling\b",
+)
+_KEY: Final = _wording(r"api key not valid", r"(?:incorrect|invalid) (?:x-)?api[ -]key")
+
+_WORDING: Final[tuple[tuple[re.Pattern[str], ErrorClass, frozenset[int]], ...]] = (
+    # 0 stands for every 2xx; 500 is what some gateways make of the 400 behind them.
+    (_CONTEXT, _C.CONTEXT_WINDOW, frozenset({0, 400, 413, 422, 500})),
+    (_TOO_LARGE_FOR_ANY_MINUTE, _C.CONTEXT_WINDOW, frozenset({429})),
+    (_QUOTA, _C.QUOTA_EXHAUSTED, frozenset({0, 400, 403, 429})),
+    (_CONTENT, _C.CONTENT_FILTER, frozenset({0, 400, 403, 422})),
+    (_KEY, _C.AUTHENTICATION, frozenset({0, 400})),
+)
+
+_HINTS: Final = (
+    (_wording(r"does not support (?:tool|function)"), "tools_unsupported"),
+    (
+        _wording(r"model .{0,80}(?:not found|does not exist|is not supported)", r"no such model"),
+        "model_not_found",
+    ),
+)
+"""Codes for what local servers say in words only."""
+
+
+def judge_response(
+    status: int,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    provider: str | None = None,
+    model: str | None = None,
+    request: str | None = None,
+    source: Source = "model",
+) -> Failure:
+    """The failure that an error answer means. ``request`` is the request's number, if known. Never raises."""
+    said = read_body(body)
+    error_class = _error_class(status, said)
+    code = _code(status, said, provider)
+    wait = retry_after(headers)
+    return Failure.of(
+        error_class,
+        _message(error_class, status, said, code),
+        code=code,
+        source=source,
+        user_action="settings" if error_class is _C.INVALID_REQUEST and 300 <= status < 400 else None,
+        retry_after=said.retry_after if wait is None else wait,
+        provider=Provider(provider, model, status, request or request_id(headers) or said.request_id)
+        if provider
+        else None,
+    )
+
+
+def _error_class(status: int, said: ErrorBody) -> ErrorClass:
+    if said.html:
+        return _of_page(status)
+    decisive = next((_DECISIVE_CODES[code] for code in said.codes if code in _DECISIVE_CODES), None)
+    if decisive:
+        return decisive
+    family = 0 if 200 <= status < 300 else status
+    for pattern, error_class, statuses in _WORDING:
+        if family in statuses and pattern.search(said.text):
+            if status == 429 and error_class is _C.QUOTA_EXHAUSTED and said.retry_after is not None:
+                continue  # Google says "current quota" for a minute's limit too, and then names the wait
+            return error_class
+    if family in (0, 400):
+        telling = next((_TELLING_CODES[code] for code in said.codes if code in _TELLING_CODES), None)
+        if telling:
+            return telling
+    if family == 0:
+        return _of_status(said.status) if said.status else _C.PROVIDER_ERROR
+    return _of_status(status)
+
+
+def _of_status(status: int) -> ErrorClass:
+    if status in _STATUSES:
+        return _STATUSES[status]
+    return _C.INVALID_REQUEST if 300 <= status < 500 else _C.PROVIDER_ERROR
+
+
+def _of_page(status: int) -> ErrorClass:
+    """A page comes from a proxy, which knows addresses, sizes and rates, but not what a valid request is."""
+    error_class = _of_status(status)
+    of_proxy = error_class is not _C.INVALID_REQUEST or status < 400 or status == 413
+    return error_class if of_proxy else _C.PROVIDER_ERROR
+
+
+def _code(status: int, said: ErrorBody, provider: str | None) -> str:
+    code = said.codes[0] if said.codes else None
+    if code is None or _TELLING_CODES.get(code) is _C.INVALID_REQUEST:
+        code = next((hint for pattern, hint in _HINTS if pattern.search(said.text)), code)
+    if code is None:
+        return f"http_{status}"
+    return f"{provider}.{code}" if provider else code
+
+
+def _message(error_class: ErrorClass, status: int, said: ErrorBody, code: str) -> str:
+    facts = [f"HTTP {status}", f"code {code}"]
+    if said.param:
+        facts.append(f"parameter {said.param}")
+    if said.html:
+        facts.append("a page in place of JSON")
+    return f"{FACTS[error_class].sentence} ({', '.join(facts)})"

@@ -1,0 +1,126 @@
+"""The error classes: the closed list of what can go wrong, and what each means for a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Literal
+
+Source = Literal["model", "tool", "store", "engine", "limit"]
+"""Who failed: the model's provider, a tool, the store, the engine itself, or a limit of the run."""
+
+UserAction = Literal["retry", "settings", "wait", "fix_input", "none"]
+"""What the user can do: send it again, change keys, model or limits, wait, change the input, or nothing."""
+
+
+class ErrorClass(StrEnum):
+    """What kind of failure it was. Closed: it decides the default rule, so a new member needs one."""
+
+    RATE_LIMITED = "rate_limited"
+    """429, 529 (overloaded). Retried; the wait that the provider asks for is honoured up to a cap."""
+    PROVIDER_ERROR = "provider_error"
+    """5xx, 409, a malformed or empty completion, HTML in place of JSON. Retried with exponential back-off."""
+    CONNECTION = "connection"
+    """Refused, reset, DNS, TLS, proxy, a stream that broke off. Retried."""
+    TIMEOUT = "timeout"
+    """Connect, read, first token, idle or total time, 408. Retried."""
+    QUOTA_EXHAUSTED = "quota_exhausted"
+    """402, or a 429, 400 or 403 that says the quota, credit or budget is used up. Fails."""
+    AUTHENTICATION = "authentication"
+    """401, 407, a key the provider does not accept. Fails."""
+    PERMISSION = "permission"
+    """403, 451: the key is known but may not. Fails."""
+    NOT_FOUND = "not_found"
+    """404, 410: no such model or address. Fails."""
+    INVALID_REQUEST = "invalid_request"
+    """Other 4xx, an unusable address, a wrong configuration. Fails."""
+    CONTEXT_WINDOW = "context_window"
+    """The prompt does not fit, by code or wording. Fails, unless the engine can condense it and ask again."""
+    CONTENT_FILTER = "content_filter"
+    """The provider withheld the answer or refused the prompt by policy. Stops the run as incomplete."""
+    INVALID_TOOL_CALL = "invalid_tool_call"
+    """The model called an unknown tool, or with arguments that do not fit. Told to the model; no retry."""
+    TOOL_ERROR = "tool_error"
+    """The tool raised. Told to the model; retried only if the tool raised ``RetryableToolError``."""
+    TOOL_TIMEOUT = "tool_timeout"
+    """The tool overran its time. Told to the model."""
+    TOOL_INTERRUPTED = "tool_interrupted"
+    """The tool's worker died; it may or may not have taken effect. Told to the model, never started again."""
+    TOOL_DENIED = "tool_denied"
+    """A person or a rule denied the call. Told to the model."""
+    WORKER_LOST = "worker_lost"
+    """The lease expired. Delivered again at once; a step that loses worker after worker fails."""
+    STUCK = "stuck"
+    """The same calls and results again and again. Fails the run with stop reason stuck."""
+    BUDGET = "budget"
+    """The run's budget. Stops the run as incomplete."""
+    MAX_STEPS = "max_steps"
+    """The run's number of steps. Stops the run as incomplete."""
+    DEADLINE = "deadline"
+    """The run's deadline, or the time by which it had to begin. The run expires."""
+    STORAGE = "storage"
+    """Redis (or the broker) is away, loading, out of memory or failing over, as a step saw it. Retried."""
+    INTERNAL = "internal"
+    """Anything unforeseen: our bugs. Fails at once, never retried; the traceback goes to the log only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFacts:
+    """What holds for every failure of a class unless its judge knows better."""
+
+    source: Source
+    retryable: bool
+    """Whether trying the same step again can help."""
+    recoverable: bool
+    """Whether the run goes on: the model is told in place of the tool's result."""
+    user_action: UserAction
+    sentence: str
+    """The message when there is nothing more precise to say."""
+
+
+_C = ErrorClass
+
+FACTS: Final[Mapping[ErrorClass, ClassFacts]] = MappingProxyType(
+    {
+        _C.RATE_LIMITED: ClassFacts("model", True, False, "wait", "The provider asks for fewer requests."),
+        _C.PROVIDER_ERROR: ClassFacts("model", True, False, "retry", "The provider failed to answer."),
+        _C.CONNECTION: ClassFacts("model", True, False, "retry", "The connection failed."),
+        _C.TIMEOUT: ClassFacts("model", True, False, "retry", "No answer came in time."),
+        _C.QUOTA_EXHAUSTED: ClassFacts(
+            "model", False, False, "settings", "The quota, credit or budget at the provider is used up."
+        ),
+        _C.AUTHENTICATION: ClassFacts(
+            "model", False, False, "settings", "The provider does not accept the key."
+        ),
+        _C.PERMISSION: ClassFacts("model", False, False, "settings", "The provider does not allow this."),
+        _C.NOT_FOUND: ClassFacts(
+            "model", False, False, "settings", "The provider has no such model or address."
+        ),
+        _C.INVALID_REQUEST: ClassFacts(
+            "model", False, False, "fix_input", "The provider refused the request as invalid."
+        ),
+        _C.CONTEXT_WINDOW: ClassFacts(
+            "model", False, False, "fix_input", "The conversation does not fit the model's context window."
+        ),
+        _C.CONTENT_FILTER: ClassFacts(
+            "model", False, False, "fix_input", "The provider's content policy withheld the answer."
+        ),
+        _C.INVALID_TOOL_CALL: ClassFacts("model", False, True, "none", "The tool call is not valid."),
+        _C.TOOL_ERROR: ClassFacts("tool", False, True, "none", "The tool failed."),
+        _C.TOOL_TIMEOUT: ClassFacts("tool", False, True, "none", "The tool did not finish in time."),
+        _C.TOOL_INTERRUPTED: ClassFacts(
+            "tool", False, True, "none", "The tool was interrupted; it may or may not have taken effect."
+        ),
+        _C.TOOL_DENIED: ClassFacts("tool", False, True, "none", "The tool call was denied."),
+        _C.WORKER_LOST: ClassFacts("engine", True, False, "retry", "The worker was lost."),
+        _C.STUCK: ClassFacts("engine", False, False, "fix_input", "The run repeats itself without progress."),
+        _C.BUDGET: ClassFacts("limit", False, False, "settings", "The run's budget is used up."),
+        _C.MAX_STEPS: ClassFacts("limit", False, False, "settings", "The run used all its steps."),
+        _C.DEADLINE: ClassFacts("limit", False, False, "retry", "The run is past its deadline."),
+        _C.STORAGE: ClassFacts("store", True, False, "wait", "The store is not available."),
+        _C.INTERNAL: ClassFacts("engine", False, False, "none", "Internal error."),
+    }
+)
+"""The facts of every class."""

@@ -1,0 +1,96 @@
+"""What moves between the store, the broker and the workers: deliveries and leases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from palaver.models import AgentSpec, Message, ToolCall
+
+Queue = Literal["model", "tools"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A Celery message that asks a worker to try a step. Only a hint: it may be lost, late or doubled."""
+
+    queue: str
+    """``model`` or ``tools``; with ``.recovered`` behind it for steps that were begun before: consumed first."""
+    run_id: str
+    conversation_id: str
+    step: str
+    """``3`` for a model step, ``3/call_id`` for a tool step."""
+    number: int
+    """How often this step was delivered."""
+
+    @property
+    def task_id(self) -> str:
+        """``<run_id>:<seq>[:<call_id>]:<delivery>``, as Flower shows it."""
+        return f"{self.run_id}:{self.step.replace('/', ':')}:{self.number}"
+
+    @property
+    def task_name(self) -> str:
+        """The Celery task that does such a step."""
+        return "palaver.tool_step" if "/" in self.step else "palaver.model_step"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on one step until a time; ``fence`` is what the store checks."""
+
+    run_id: str
+    conversation_id: str
+    step: str
+    fence: int
+    attempt: int
+    """Tries that ended in a failure, this one included: what a retry policy counts."""
+    try_number: int
+    """Tries by any worker, lost ones included: what watchers see."""
+    elapsed: float
+    """Seconds since the step was first claimed."""
+    time_left: float
+    """Seconds to the run's deadline."""
+    agent: AgentSpec
+    call: ToolCall | None
+    """The call to answer; None for a model step."""
+    position: int
+    """The log position that ``entries`` reaches."""
+    entries: tuple[LogMessage, ...]
+    """What the log has for the model beyond the position that the worker knew."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """A message as the log has it."""
+
+    position: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A delivery that asks for nothing: its step is settled, held elsewhere, cancelled or not yet due."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What applying a verdict brought: where the run is now and what to publish."""
+
+    status: str
+    deliveries: tuple[Delivery, ...]
+    upcoming: str | None
+    """The conversation's next run: wake it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Something for watchers, written under the lease it was made under."""
+
+    lease: Lease
+    type: str
+    data: bytes
+    """JSON text of an object."""
+
+

@@ -1,0 +1,137 @@
+"""The life of a run: which statuses there are, how it moves, and why it stopped.
+
+This is the only lifecycle table. The store's scripts get it from here; a move that is not drawn is refused.
+
+    queued ──a──> running ──c──> requires_action ──d──> running
+      │             │  ╲───e──> paused ──f──> running | queued
+      │             │
+      b             ├──g──> completed      the model ended its turn
+      │             ├──h──> incomplete     a limit stopped it
+      │             ├──i──> failed         an error that no retry can mend
+      │             ├──j──> cancelling ──k──> cancelled
+      │             ├──l──> cancelled      nobody held a step
+      │             └──m──> expired        past its deadline
+      └──> cancelled | expired | failed | paused
+
+    a  a worker claimed the first step
+    b  cancelled, paused or too late before anybody began; failed when its start was lost too often
+    c  tool calls wait for an approval or for the client;  d  they were answered
+    e  by request, at a safe point;  f  resumed
+    j  a cancel was acknowledged while a worker held a step;  k  the worker let go, or its lease ended
+    requires_action and paused also end by b, l and m; nothing leaves a terminal status.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class RunStatus(StrEnum):
+    """Where a run is. Six statuses of work, five ends."""
+
+    QUEUED = "queued"
+    """Waits for a worker, its turn in the conversation, its start time, or a limit."""
+    RUNNING = "running"
+    """A step is leased, due, or backing off; then ``waiting`` says why and until when."""
+    REQUIRES_ACTION = "requires_action"
+    """Tool calls wait for an approval or for the client's output."""
+    PAUSED = "paused"
+    """Stopped by request; keeps its place."""
+    CANCELLING = "cancelling"
+    """The cancel is acknowledged; a worker is still letting go."""
+    COMPLETED = "completed"
+    """The model ended its turn."""
+    INCOMPLETE = "incomplete"
+    """Stopped by a limit; everything done so far is kept."""
+    FAILED = "failed"
+    """Ended by an error; ``error`` says which."""
+    CANCELLED = "cancelled"
+    """Ended by request."""
+    EXPIRED = "expired"
+    """Not begun by ``start_by``, or past its ``deadline``."""
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a run in this status will never move again."""
+        return not TRANSITIONS[self]
+
+
+_S = RunStatus
+_ENDS_BEFORE_WORK = frozenset({_S.CANCELLED, _S.EXPIRED, _S.FAILED})
+
+TRANSITIONS: Final = MappingProxyType(
+    {
+        _S.QUEUED: frozenset({_S.RUNNING, _S.PAUSED}) | _ENDS_BEFORE_WORK,
+        _S.RUNNING: frozenset(
+            {_S.REQUIRES_ACTION, _S.PAUSED, _S.CANCELLING, _S.COMPLETED, _S.INCOMPLETE} | _ENDS_BEFORE_WORK
+        ),
+        _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.INCOMPLETE} | _ENDS_BEFORE_WORK),
+        _S.PAUSED: frozenset({_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION, _S.CANCELLING} | _ENDS_BEFORE_WORK),
+        _S.CANCELLING: frozenset({_S.CANCELLED}),
+        _S.COMPLETED: frozenset[RunStatus](),
+        _S.INCOMPLETE: frozenset[RunStatus](),
+        _S.FAILED: frozenset[RunStatus](),
+        _S.CANCELLED: frozenset[RunStatus](),
+        _S.EXPIRED: frozenset[RunStatus](),
+    }
+)
+"""From each status, the statuses that a run may move to next."""
+
+
+class StopReason(StrEnum):
+    """Why a run ended. Each reason belongs to exactly one terminal status."""
+
+    END_TURN = "end_turn"
+    """The model answered without asking for a tool."""
+    MAX_STEPS = "max_steps"
+    """The next model call would exceed the run's ``max_steps``."""
+    MAX_TOKENS = "max_tokens"
+    """The answer was cut at the model's output limit."""
+    BUDGET = "budget"
+    """The next call would exceed the run's budget."""
+    CONTENT_FILTER = "content_filter"
+    """The provider withheld the answer."""
+    ERROR = "error"
+    """A failure that its rule does not retry, or no longer."""
+    STUCK = "stuck"
+    """The same calls and results again and again."""
+    CANCELLED = "cancelled"
+    """Somebody asked for it."""
+    DEADLINE = "deadline"
+    """Not begun by ``start_by``, or past ``deadline``."""
+
+    @property
+    def status(self) -> RunStatus:
+        """The terminal status that this reason leads to."""
+        match self:
+            case StopReason.END_TURN:
+                return RunStatus.COMPLETED
+            case StopReason.MAX_STEPS | StopReason.MAX_TOKENS | StopReason.BUDGET | StopReason.CONTENT_FILTER:
+                return RunStatus.INCOMPLETE
+            case StopReason.ERROR | StopReason.STUCK:
+                return RunStatus.FAILED
+            case StopReason.CANCELLED:
+                return RunStatus.CANCELLED
+            case StopReason.DEADLINE:
+                return RunStatus.EXPIRED
+
+
+class WaitReason(StrEnum):
+    """Why a run that is not finished is not being worked on; shown in ``waiting``."""
+
+    BACKOFF = "backoff"
+    """A failed step is tried again at ``until``."""
+    PROVIDER_COOLDOWN = "provider_cooldown"
+    """The provider asked everybody to wait until ``until``."""
+    CONVERSATION_BUSY = "conversation_busy"
+    """Another run of the conversation is first; ``run_id`` names it."""
+    SCHEDULED = "scheduled"
+    """Its ``start_after`` is still ahead."""
+    TENANT_LIMIT = "tenant_limit"
+    """A limit of its tenant is reached."""
+    APPROVAL = "approval"
+    """A person must decide."""
+    CLIENT_TOOL = "client_tool"
+    """The client must answer a tool call."""

@@ -1,0 +1,232 @@
+"""What travels: agent specs, messages, runs, conversations and events, as they are on the wire.
+
+Requests are strict (an unknown field or a string where a number belongs is an error that names the field);
+answers carry every field, null where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from palaver.lifecycle import RunStatus, StopReason, WaitReason
+
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}$")]
+"""``provider/name``: the provider is an entry of the providers file, the rest is the provider's own name."""
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Tag = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,64}$")]
+
+
+class Strict(BaseModel):
+    """A request body or a part of one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class AgentSpec(Strict):
+    """Who answers: the model, what it is told, and which tools it may ask for."""
+
+    model: ModelName
+    instructions: str = Field(default="", max_length=200_000)
+    """The system message; empty for none."""
+    tools: tuple[ToolName, ...] = Field(default=(), max_length=128)
+    """Names of server tools, in the order in which the model sees them."""
+    max_steps: int = Field(default=100, ge=1, le=10_000)
+    """Model calls that one run may make."""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    parallel_tool_calls: bool | None = None
+    """Whether the model may ask for several tools at once; None leaves it to the provider."""
+    stream: bool = True
+    """Whether the provider is asked to stream; watchers see deltas only if so."""
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _json_arrays_are_tuples(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @property
+    def provider(self) -> str:
+        """The part of ``model`` before the first slash."""
+        return self.model.partition("/")[0]
+
+    @property
+    def model_name(self) -> str:
+        """The provider's own name of the model."""
+        return self.model.partition("/")[2]
+
+
+class ToolCall(BaseModel):
+    """What the model asked for. ``arguments`` is the JSON text as the model wrote it: it may be invalid."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class Message(BaseModel):
+    """One entry of a conversation that a model sees.
+
+    ``user`` and ``assistant`` carry ``content``; an assistant message may carry ``tool_calls``; a ``tool`` message answers
+    one call by ``call_id`` and says with ``is_error`` whether the call failed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: Literal["user", "assistant", "tool"]
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    name: str | None = None
+    is_error: bool = False
+    partial: bool = False
+    """The answer was cut off: kept as far as it came."""
+
+
+class Usage(BaseModel):
+    """Tokens and calls, counted from what the providers report."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+
+
+class Waiting(BaseModel):
+    """Why nobody works on the run right now."""
+
+    reason: WaitReason
+    until: datetime | None = None
+    run_id: str | None = None
+    """The run ahead, with ``conversation_busy``."""
+    attempt: int | None = None
+    """The attempt that will be next, with ``backoff``."""
+    error_class: str | None = None
+
+
+class Cancel(BaseModel):
+    """Who asked a run to stop, and how long it took."""
+
+    requested_at: datetime
+    mode: str
+    reason: str | None = None
+    stopped_ms: int | None = None
+    """Milliseconds from the request to the terminal status."""
+
+
+class RunTimes(BaseModel):
+    """When things happened to a run; UTC."""
+
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    deadline: datetime
+    start_by: datetime | None = None
+    start_after: datetime | None = None
+
+
+class Links(BaseModel):
+    """Where else to look."""
+
+    self: str
+    events: str
+    conversation: str
+
+
+class Run(BaseModel):
+    """One execution of the agent over a conversation, from an input to a stop."""
+
+    id: str
+    conversation_id: str
+    status: RunStatus
+    stop_reason: StopReason | None = None
+    waiting: Waiting | None = None
+    agent: AgentSpec
+    step: int = 0
+    """The model step that the run is at; 0 before the first."""
+    attempt: int = 0
+    """The attempt of that step."""
+    output: str | None = None
+    """The text of the last assistant message, once the run has ended."""
+    error: dict[str, Any] | None = None
+    """Set on every failed run: class, code, message, source, retryable, step, attempt, provider, user_action."""
+    cancel: Cancel | None = None
+    usage: Usage = Usage()
+    times: RunTimes
+    last_event_id: int = 0
+    metadata: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
+    links: Links
+
+
+class Outcome(BaseModel):
+    """How the newest finished run of a conversation ended."""
+
+    run_id: str
+    status: RunStatus
+    stop_reason: StopReason
+
+
+class Conversation(BaseModel):
+    """An append-only log with one agent spec at a time."""
+
+    id: str
+    agent: AgentSpec | None = None
+    created_at: datetime
+    entries: int = 0
+    """Log entries so far."""
+    active_run: str | None = None
+    queued_runs: tuple[str, ...] = ()
+    last_outcome: Outcome | None = None
+
+
+class Event(BaseModel):
+    """One thing that a watcher of a run sees. ``seq`` is gap-free within the run and starts at 1."""
+
+    run_id: str
+    seq: int
+    at: datetime
+    type: str
+    data: dict[str, Any] = {}
+
+
+class Entry(BaseModel):
+    """One entry of a conversation's log: a durable event, at its position in the conversation (from 1)."""
+
+    position: int
+    run_id: str
+    seq: int
+    at: datetime
+    type: str
+    data: dict[str, Any] = {}
+
+
+class Submission(Strict):
+    """The body of ``POST /v1/runs``. Only ``agent`` (or the conversation's own) and ``input`` are needed."""
+
+    agent: AgentSpec | None = None
+    """May be left out when the conversation has one."""
+    input: str | tuple[Message, ...] = Field(max_length=400_000)
+    """The user's words, or messages to add to the conversation (whole turns only)."""
+    conversation_id: str | None = None
+    """Go on with this conversation; None begins a new one."""
+    on_conflict: Literal["enqueue", "reject"] = "enqueue"
+    """When the conversation is busy: wait behind its runs, or be refused."""
+    start_after: datetime | None = None
+    start_by: datetime | None = None
+    """Expire if nobody has begun by then."""
+    deadline: datetime | None = None
+    """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from now."""
+    metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] = Field(
+        default={}, max_length=32
+    )
+    tags: tuple[Tag, ...] = Field(default=(), max_length=32)
+
+    @field_validator("input", "tags", mode="before")
+    @classmethod
+    def _json_arrays_are_tuples(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value

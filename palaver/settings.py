@@ -1,0 +1,94 @@
+"""The environment, read once. Each setting is ``PALAVER_<NAME>``; docs/settings.md lists them all."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from palaver.errors import ConfigurationError
+from palaver.ids import MAX_SHARDS
+
+
+class Settings(BaseSettings):
+    """Durations are seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="PALAVER_", frozen=True, env_ignore_empty=True)
+
+    redis_url: str | None = None
+    """Where the truth is kept. Unset: an error, but for the dev commands, which bring a server of their own."""
+    broker_url: str | None = None
+    """Where deliveries go; default: the same Redis. ``amqp://`` works."""
+    shards: int = Field(default=1, ge=1, le=MAX_SHARDS)
+    """Hash tags that new conversations are spread over; 1 unless Redis is a cluster. May grow, ids carry theirs."""
+    providers: Path | None = None
+    """The TOML file of model providers."""
+    tools: Annotated[tuple[str, ...], NoDecode] = ()
+    """Python modules with the users' tools, comma separated."""
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """Bearer keys that the API takes, comma separated; none: open, for loopback only."""
+    lease_seconds: float = Field(default=15.0, ge=1.0)
+    """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
+    retention: float = Field(default=7 * 86400.0, ge=60)
+    """A finished run and its conversation stay this long after the last run ended."""
+    feed_retention: float = Field(default=3600.0, ge=1)
+    """Token deltas stay this long after the run ended; afterwards events come from the log."""
+    feed_cap: int = Field(default=20_000, ge=100)
+    """Events that a run's feed keeps, about; older ones are dropped first."""
+    run_deadline: float = Field(default=86400.0, ge=1)
+    """The longest a run may take when it does not say."""
+    max_losses: int = Field(default=3, ge=1)
+    """How often a step may lose its worker before the run fails: a poison step must not eat the fleet."""
+    max_body: int = Field(default=1 << 20, ge=1024)
+    """Bytes of a request body."""
+    drain_grace: float = Field(default=10.0, ge=0)
+    """On SIGTERM, steps may finish for this long; then their leases are handed back."""
+    delta_interval: float = Field(default=0.03, ge=0.005)
+    """Token deltas are gathered for this long before they are written; more while a worker is busy."""
+
+    @field_validator("tools", "api_keys", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @property
+    def store_url(self) -> str:
+        """The Redis URL.
+
+        Raises:
+            ConfigurationError: when it is not set.
+        """
+        if self.redis_url is None:
+            raise ConfigurationError(
+                "PALAVER_REDIS_URL is not set. Point it at a Redis 6.2 or later, e.g. redis://127.0.0.1:6379/0, "
+                "or use `make up`, which starts a server of its own."
+            )
+        return self.redis_url
+
+    @property
+    def deliveries_url(self) -> str:
+        """The broker's URL."""
+        return self.broker_url or self.store_url
+
+    @property
+    def beat(self) -> float:
+        """Leases are renewed this often: three tries before one is lost."""
+        return self.lease_seconds / 3
+
+
+@cache
+def settings() -> Settings:
+    """This process's settings.
+
+    Raises:
+        ConfigurationError: naming each variable that does not fit.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise ConfigurationError(
+            "; ".join(f"PALAVER_{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
+        ) from None

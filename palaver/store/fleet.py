@@ -1,0 +1,108 @@
+"""What workers report of themselves, and how they hear of cancels."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+
+from palaver.settings import Settings
+from palaver.store import keys
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """A worker process as it says it is."""
+
+    id: str
+    queue: str
+    in_flight: int
+    capacity: int
+    draining: bool
+
+
+class CancelListener:
+    """The runs that this worker must let go, as they are cancelled. Lossy: renewing a lease says it too."""
+
+    def __init__(self, pubsub: PubSub, channel: str) -> None:
+        self._pubsub = pubsub
+        self._channel = channel
+
+    async def listen(self) -> AsyncIterator[str]:
+        """Run ids, for ever. Raises what Redis raises; start again then."""
+        await self._pubsub.subscribe(self._channel)
+        while True:
+            message = await self._pubsub.get_message(timeout=10.0)
+            if message is not None:
+                yield message["data"].decode()
+
+    async def pending(self) -> list[str]:
+        """Run ids that have arrived, without waiting."""
+        if not self._pubsub.subscribed:
+            await self._pubsub.subscribe(self._channel)
+        found = []
+        while (message := await self._pubsub.get_message(timeout=0)) is not None:
+            found.append(message["data"].decode())
+        return found
+
+    async def close(self) -> None:
+        """Hear no more."""
+        await self._pubsub.aclose()
+
+
+class Fleet:
+    """The workers there are."""
+
+    def __init__(self, redis: Redis, settings: Settings) -> None:
+        self._redis = redis
+        self._ttl = max(3, round(settings.beat * 3))
+
+    async def report(self, worker: WorkerReport) -> None:
+        """Say that ``worker`` is there; forgotten after three beats."""
+        seconds, _ = await self._redis.time()
+        pipeline = self._redis.pipeline(transaction=False)
+        name = keys.worker(worker.id)
+        pipeline.hset(
+            name,
+            mapping={
+                "queue": worker.queue,
+                "in_flight": worker.in_flight,
+                "capacity": worker.capacity,
+                "draining": int(worker.draining),
+            },
+        )
+        pipeline.expire(name, self._ttl)
+        pipeline.zadd(keys.WORKERS, {worker.id: seconds})
+        pipeline.zremrangebyscore(keys.WORKERS, "-inf", seconds - self._ttl)
+        await pipeline.execute()
+
+    async def leave(self, worker_id: str) -> None:
+        """Say that a worker is gone."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.delete(keys.worker(worker_id))
+        pipeline.zrem(keys.WORKERS, worker_id)
+        await pipeline.execute()
+
+    async def workers(self) -> list[WorkerReport]:
+        """All workers that reported lately."""
+        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for worker_id in ids:
+            pipeline.hgetall(keys.worker(worker_id))
+        return [
+            WorkerReport(
+                id=worker_id,
+                queue=found[b"queue"].decode(),
+                in_flight=int(found[b"in_flight"]),
+                capacity=int(found[b"capacity"]),
+                draining=found[b"draining"] == b"1",
+            )
+            for worker_id, found in zip(ids, await pipeline.execute(), strict=True)
+            if found
+        ]
+
+    def cancels(self, worker_id: str) -> CancelListener:
+        """A listener on one pub/sub connection of its own."""
+        return CancelListener(self._redis.pubsub(ignore_subscribe_messages=True), keys.cancel_channel(worker_id))

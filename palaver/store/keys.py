@@ -1,0 +1,93 @@
+"""Every key there is. All keys of a conversation, and the indexes of its shard, share one hash tag: ``{p00}``.
+
+    {p00}:run:<id>     hash     the run                      TTL: retention after its end
+    {p00}:steps:<id>   hash     its open steps               gone when none is open
+    {p00}:feed:<id>    stream   what its watchers see        TTL: feed retention after its end; also a pub/sub channel
+    {p00}:conv:<id>    hash     the conversation             TTL: retention after its last run
+    {p00}:log:<id>     stream   its log                      TTL: as above
+    {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
+    {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
+    {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
+    {p00}:runs         zset     runs by time of creation     trimmed by age                        no TTL
+    palaver:worker:<id> hash    what a worker reports        TTL: three beats
+    palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
+    palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
+"""
+
+from __future__ import annotations
+
+from palaver.ids import shard_of
+
+WORKERS = "palaver:workers"
+PERMANENT = ("due", "ready:model", "ready:tools", "runs")
+"""The keys of a shard that have no TTL, by design."""
+
+
+def worker(worker_id: str) -> str:
+    """The report of a worker."""
+    return f"palaver:worker:{worker_id}"
+
+
+def cancel_channel(worker_id: str) -> str:
+    """Where a worker hears which runs to let go."""
+    return f"palaver:cancel:{worker_id}"
+
+
+def run(run_id: str) -> str:
+    """The run's hash."""
+    return f"{{p{shard_of(run_id)}}}:run:{run_id}"
+
+
+def steps(run_id: str) -> str:
+    """The run's open steps."""
+    return f"{{p{shard_of(run_id)}}}:steps:{run_id}"
+
+
+def feed(run_id: str) -> str:
+    """The run's feed, and the channel it is published on."""
+    return f"{{p{shard_of(run_id)}}}:feed:{run_id}"
+
+
+def conversation(conversation_id: str) -> str:
+    """The conversation's hash."""
+    return f"{{p{shard_of(conversation_id)}}}:conv:{conversation_id}"
+
+
+def log(conversation_id: str) -> str:
+    """The conversation's log."""
+    return f"{{p{shard_of(conversation_id)}}}:log:{conversation_id}"
+
+
+def idempotency(shard: str, digest: str) -> str:
+    """The record of an idempotency key."""
+    return f"{{p{shard}}}:idem:{digest}"
+
+
+def due(shard: str) -> str:
+    """The due index."""
+    return f"{{p{shard}}}:due"
+
+
+def ready(shard: str, queue: str) -> str:
+    """Delivered and not yet claimed."""
+    return f"{{p{shard}}}:ready:{queue}"
+
+
+def runs(shard: str) -> str:
+    """Runs by time of creation."""
+    return f"{{p{shard}}}:runs"
+
+
+def of_run(run_id: str, conversation_id: str) -> tuple[str, ...]:
+    """The KEYS of every script about one run, in the order of ``_run.lua``."""
+    tag = f"{{p{run_id[4:6]}}}"
+    return (
+        f"{tag}:run:{run_id}",
+        f"{tag}:steps:{run_id}",
+        f"{tag}:conv:{conversation_id}",
+        f"{tag}:log:{conversation_id}",
+        f"{tag}:feed:{run_id}",
+        f"{tag}:due",
+        f"{tag}:ready:model",
+        f"{tag}:ready:tools",
+    )

@@ -1,0 +1,154 @@
+"""How runs, conversations, events and log entries are written in Redis, and read back."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from palaver.lifecycle import RunStatus, StopReason
+from palaver.models import (
+    AgentSpec,
+    Cancel,
+    Conversation,
+    Entry,
+    Event,
+    Links,
+    Outcome,
+    Run,
+    RunTimes,
+    Usage,
+    Waiting,
+)
+
+Fields = Mapping[bytes, bytes]
+
+
+def millis(moment: datetime | None) -> str:
+    """Milliseconds since the epoch; empty for none."""
+    return "" if moment is None else str(int(moment.timestamp() * 1000))
+
+
+def moment(text: bytes | float | None) -> datetime | None:
+    """A UTC timestamp from milliseconds since the epoch; None for none."""
+    return None if text in (None, b"") else datetime.fromtimestamp(int(text) / 1000, UTC)  # type: ignore[arg-type]
+
+
+def _json(text: bytes | None) -> Any:
+    return None if text is None else orjson.loads(text)
+
+
+def run(fields: Fields) -> Run:
+    """A run from its hash."""
+    run_id, conversation_id = fields[b"id"].decode(), fields[b"conversation"].decode()
+    ended, cancel, waiting = fields.get(b"ended_at"), _json(fields.get(b"cancel")), _json(fields.get(b"waiting"))
+    if cancel is not None:
+        stopped = None if ended is None else max(0, int(ended) - int(cancel["requested_at"]))
+        cancel = Cancel.model_validate({**cancel, "requested_at": moment(cancel["requested_at"]), "stopped_ms": stopped})
+    if waiting is not None:
+        waiting = Waiting.model_validate({**waiting, "until": moment(waiting.get("until"))})
+    output = fields.get(b"output")
+    stop = fields.get(b"stop_reason")
+    return Run(
+        id=run_id,
+        conversation_id=conversation_id,
+        status=RunStatus(fields[b"status"].decode()),
+        stop_reason=None if stop is None else StopReason(stop.decode()),
+        waiting=waiting,
+        agent=AgentSpec.model_validate_json(fields[b"agent"]),
+        step=int(fields[b"seq"]),
+        attempt=int(fields.get(b"attempt", 0)),
+        output=None if output is None else output.decode(),
+        error=_json(fields.get(b"error")),
+        cancel=cancel,
+        usage=Usage(**{name: int(fields.get(name.encode(), 0)) for name in Usage.model_fields}),
+        times=RunTimes(
+            created_at=_required(fields[b"created_at"]),
+            started_at=moment(fields.get(b"started_at")),
+            ended_at=moment(ended),
+            deadline=_required(fields[b"deadline"]),
+            start_by=moment(fields.get(b"start_by")),
+            start_after=moment(fields.get(b"start_after")),
+        ),
+        last_event_id=int(fields.get(b"events", 0)),
+        metadata=orjson.loads(fields[b"metadata"]),
+        tags=tuple(orjson.loads(fields[b"tags"])),
+        links=Links(
+            self=f"/v1/runs/{run_id}",
+            events=f"/v1/runs/{run_id}/events",
+            conversation=f"/v1/conversations/{conversation_id}",
+        ),
+    )
+
+
+def conversation(fields: Fields) -> Conversation:
+    """A conversation from its hash."""
+    agent, outcome, active = fields.get(b"agent"), fields.get(b"last_outcome"), fields.get(b"active")
+    return Conversation(
+        id=fields[b"id"].decode(),
+        agent=None if agent is None else AgentSpec.model_validate_json(agent),
+        created_at=_required(fields[b"created_at"]),
+        entries=int(fields.get(b"entries", 0)),
+        active_run=None if active is None else active.decode(),
+        queued_runs=tuple(fields.get(b"queued", b"").decode().split()),
+        last_outcome=None if outcome is None else Outcome.model_validate_json(outcome),
+    )
+
+
+def event(run_id: str, entry_id: bytes, fields: Fields) -> Event:
+    """An event from a feed entry; its id is the sequence number."""
+    return Event(
+        run_id=run_id,
+        seq=_number(entry_id),
+        at=_required(fields[b"at"]),
+        type=fields[b"type"].decode(),
+        data=orjson.loads(fields[b"data"]),
+    )
+
+
+def entry(entry_id: bytes, fields: Fields) -> Entry:
+    """A log entry; its id is the position in the conversation."""
+    return Entry(
+        position=_number(entry_id),
+        run_id=fields[b"run"].decode(),
+        seq=int(fields[b"seq"]),
+        at=_required(fields[b"at"]),
+        type=fields[b"type"].decode(),
+        data=orjson.loads(fields[b"data"]),
+    )
+
+
+def published(run_id: str, message: bytes) -> Event:
+    """An event from the feed's channel: ``seq millis type data``."""
+    seq, at, kind, data = message.split(b" ", 3)
+    return Event(run_id=run_id, seq=int(seq), at=_required(at), type=kind.decode(), data=orjson.loads(data))
+
+
+def _required(text: bytes) -> datetime:
+    return datetime.fromtimestamp(int(text) / 1000, UTC)
+
+
+def _number(entry_id: bytes) -> int:
+    return int(entry_id.partition(b"-")[0])
+
+
+def cursor(place: tuple[str, str]) -> str:
+    """An opaque place in a list of runs: time and id of the last one shown."""
+    return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
+
+
+def parse_cursor(text: str) -> tuple[str, str]:
+    """The place that ``cursor`` wrote.
+
+    Raises:
+        ValueError: when it did not write this.
+    """
+    try:
+        created, run_id = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        return str(int(created)), str(run_id)
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise ValueError("the cursor is not one that a list of runs gave") from error

@@ -1,0 +1,243 @@
+"""What the API does with runs and conversations: submit, cancel, read, list."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import orjson
+from redis.asyncio import Redis
+
+from palaver.errors import Conflict, IdempotencyMismatch, UnknownConversation, UnknownRun
+from palaver.ids import is_id, new_id, pick_shard, shard_of
+from palaver.leases import Delivery, Settled
+from palaver.lifecycle import RunStatus
+from palaver.models import AgentSpec, Conversation, Entry, Message, Run, Submission
+from palaver.settings import Settings
+from palaver.store import keys, records
+from palaver.store.scripts import Scripts
+from palaver.store.steps import deliveries, settled
+
+_SCAN = 100
+_SCAN_BUDGET = 5_000
+"""Runs that one page of a filtered list looks at before it answers with what it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A run that was taken on, now or, with ``replayed``, by an earlier request with the same key."""
+
+    run_id: str
+    replayed: bool
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs a list shows; empty fields let everything through."""
+
+    statuses: frozenset[RunStatus] = frozenset()
+    conversation_id: str | None = None
+    tag: str | None = None
+    error_class: str | None = None
+
+    def admits(self, run: Run) -> bool:
+        """Whether ``run`` is to be shown."""
+        return (
+            (not self.statuses or run.status in self.statuses)
+            and self.conversation_id in (None, run.conversation_id)
+            and (self.tag is None or self.tag in run.tags)
+            and (self.error_class is None or (run.error or {}).get("class") == self.error_class)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Runs, newest first, and where the next page starts."""
+
+    runs: list[Run] = field(default_factory=list)
+    next_cursor: str | None = None
+
+
+class Runs:
+    """Runs and conversations, as the API sees them."""
+
+    def __init__(self, redis: Redis, scripts: Scripts, settings: Settings) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self._settings = settings
+        self._shards = tuple(f"{shard:02x}" for shard in range(settings.shards))
+
+    async def submit(self, submission: Submission, *, idempotency_key: str | None = None) -> Submitted:
+        """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+            IdempotencyMismatch: the key was used with another body.
+            Conflict: the conversation is busy and ``on_conflict`` says reject; or it has no agent and none was given.
+        """
+        fingerprint, digest = "", ""
+        if idempotency_key is not None:
+            fingerprint = hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
+            digest = hashlib.sha256(idempotency_key.encode()).hexdigest()
+        conversation_id = submission.conversation_id
+        if conversation_id is None:
+            shard = pick_shard(digest or new_id("run", "00"), len(self._shards))
+            target, known = new_id("conv", shard), "new"
+        elif is_id("conv", conversation_id):
+            target, known = conversation_id, "known"
+        else:
+            raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
+        shard = shard_of(target)
+        run_id = new_id("run", shard)
+        deadline = submission.deadline or datetime.now(UTC) + timedelta(seconds=self._settings.run_deadline)
+        messages = (
+            (Message(role="user", content=submission.input),) if isinstance(submission.input, str) else submission.input
+        )
+        reply = await self._scripts.run(
+            "submit",
+            (*keys.of_run(run_id, target), keys.runs(shard), keys.idempotency(shard, digest)),
+            (
+                run_id,
+                target,
+                known,
+                fingerprint,
+                submission.on_conflict,
+                submission.agent.model_dump_json() if submission.agent else "",
+                submission.agent.max_steps if submission.agent else "",
+                records.millis(submission.start_after),
+                records.millis(submission.start_by),
+                records.millis(deadline),
+                orjson.dumps(submission.metadata),
+                orjson.dumps(submission.tags),
+                *(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
+            ),
+        )
+        match reply[0]:
+            case b"created" | b"replayed":
+                found = reply[1].decode()
+                return Submitted(found, reply[0] == b"replayed", deliveries(reply[2], found, target))
+            case b"mismatch":
+                raise IdempotencyMismatch("this Idempotency-Key was used with another body")
+            case b"busy":
+                raise Conflict("conversation_busy", reply[1].decode(), "the conversation is busy with another run")
+            case b"no_agent":
+                raise Conflict("no_agent", None, "the conversation has no agent yet; give one with the first run")
+            case _:
+                raise UnknownConversation(f"there is no conversation {target}")
+
+    async def cancel(self, run_id: str, *, mode: str = "now", reason: str | None = None) -> Settled:
+        """Acknowledge a cancel; doing it again changes nothing.
+
+        Raises:
+            UnknownRun: there is no such run.
+            Conflict: ``run_ended``, it had ended otherwise; the message names the status.
+        """
+        conversation_id = await self._conversation_of(run_id)
+        reply = await self._scripts.run("cancel", keys.of_run(run_id, conversation_id), (mode, orjson.dumps(reason)))
+        match reply[0]:
+            case b"ended":
+                raise Conflict("run_ended", run_id, f"the run has already ended: {reply[1].decode()}")
+            case b"unknown":
+                raise UnknownRun(f"there is no run {run_id}")
+            case _:
+                return settled(reply, run_id, conversation_id)
+
+    async def get(self, run_id: str) -> Run:
+        """The run as it is now.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        found = await self._read([run_id]) if is_id("run", run_id) else []
+        if not found:
+            raise UnknownRun(f"there is no run {run_id[:80]!r}")
+        return found[0]
+
+    async def list(self, admitted: RunFilter, *, limit: int, cursor: str | None = None) -> RunPage:
+        """A page of runs, newest first.
+
+        Raises:
+            ValueError: the cursor is none of ours.
+        """
+        before = records.parse_cursor(cursor) if cursor else ("+inf", "")
+        page = RunPage(runs=[])
+        looked = 0
+        while looked < _SCAN_BUDGET:
+            candidates = await self._newest(before)
+            if not candidates:
+                return page
+            found = {run.id: run for run in await self._read([run_id for run_id, _ in candidates])}
+            for run_id, created in candidates:
+                before, looked = (str(created), run_id), looked + 1
+                run = found.get(run_id)
+                if run is not None and admitted.admits(run):
+                    page.runs.append(run)
+                    if len(page.runs) == limit:
+                        return RunPage(page.runs, records.cursor(before))
+        return RunPage(page.runs, records.cursor(before))
+
+    async def _newest(self, before: tuple[str, str]) -> Sequence[tuple[str, int]]:
+        """Run ids with their creation times, newest first, older than ``before`` (time, id)."""
+        found: list[tuple[str, int]] = []
+        for shard in self._shards:
+            pairs = await self._redis.zrange(
+                keys.runs(shard), before[0], "-inf", desc=True, byscore=True, offset=0, num=_SCAN, withscores=True
+            )
+            found += [(member.decode(), int(score)) for member, score in pairs]
+        found.sort(key=lambda pair: (pair[1], pair[0]), reverse=True)
+        return [pair for pair in found if (str(pair[1]), pair[0]) != before and not _behind(pair, before)][:_SCAN]
+
+    async def _read(self, run_ids: Sequence[str]) -> list[Run]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for run_id in run_ids:
+            pipeline.hgetall(keys.run(run_id))
+        return [records.run(found) for found in await pipeline.execute() if found.get(b"id")]
+
+    async def _conversation_of(self, run_id: str) -> str:
+        found = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
+        if found is None:
+            raise UnknownRun(f"there is no run {run_id[:80]!r}")
+        return found.decode()
+
+    async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
+        """An empty conversation; it goes after the retention unless a run uses it."""
+        conversation_id = new_id("conv", pick_shard(new_id("run", "00"), len(self._shards)))
+        seconds, micros = await self._redis.time()
+        fields: dict[str, str | int] = {"id": conversation_id, "created_at": seconds * 1000 + micros // 1000}
+        if agent is not None:
+            fields |= {"agent": agent.model_dump_json(), "max_steps": agent.max_steps}
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hset(keys.conversation(conversation_id), mapping=fields)
+        pipeline.expire(keys.conversation(conversation_id), int(self._settings.retention))
+        await pipeline.execute()
+        return await self.conversation(conversation_id)
+
+    async def conversation(self, conversation_id: str) -> Conversation:
+        """The conversation as it is now.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+        """
+        known = is_id("conv", conversation_id)
+        found = await self._redis.hgetall(keys.conversation(conversation_id)) if known else {}
+        if not found:
+            raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
+        return records.conversation(found)
+
+    async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        """Log entries behind position ``after``, in order.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+        """
+        await self.conversation(conversation_id)
+        found = await self._redis.xrange(keys.log(conversation_id), f"{after + 1}-0", "+", count=limit)
+        return [records.entry(entry_id, fields) for entry_id, fields in found]
+
+
+def _behind(pair: tuple[str, int], before: tuple[str, str]) -> bool:
+    """Whether the cursor has passed ``pair`` already: of the same time, a greater id came before it."""
+    return str(pair[1]) == before[0] and pair[0] > before[1]

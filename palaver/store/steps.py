@@ -1,0 +1,225 @@
+"""What workers do with steps: claim, feed, renew, settle, hand back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from palaver.errors import StaleLease
+from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
+from palaver.models import AgentSpec, Message, ToolCall, Usage
+from palaver.settings import Settings
+from palaver.store import keys
+from palaver.store.scripts import Scripts
+from palaver.verdicts import Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
+
+_MESSAGES: Final = (b"message.created", b"tool.finished")
+_BATCH: Final = 100
+"""Leases or deltas in one script call: a few milliseconds of Redis at most (CELERY_REPORT section 5: 3 us a lease)."""
+
+Args = list[str | int | float | bytes]
+
+
+class Renewal(IntEnum):
+    """The answer to renewing a lease."""
+
+    GONE = 0
+    """Settled, or somebody else's."""
+    PROLONGED = 1
+    CANCELLING = 2
+    """Let the run go; the lease is not prolonged."""
+
+
+class Steps:
+    """Leases on steps and what may be written under them."""
+
+    def __init__(self, scripts: Scripts, settings: Settings) -> None:
+        self._scripts = scripts
+        self._lease_ms = int(settings.lease_seconds * 1000)
+
+    async def claim(
+        self, run_id: str, conversation_id: str, step: str, *, worker: str, nonce: str, known: int | None
+    ) -> Lease | Stray:
+        """Lease a step to ``worker``.
+
+        ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known`` is the log position
+        that the worker has already; None when it needs no messages (tool steps).
+        """
+        reply = await self._scripts.run(
+            "claim",
+            keys.of_run(run_id, conversation_id),
+            (step, worker, self._lease_ms, "" if known is None else known, nonce),
+        )
+        if reply[0] != b"leased":
+            return Stray(reply[1].decode())
+        _, fence, attempt, try_number, elapsed, left, agent, call, tail = reply
+        entries = tuple(_messages(tail))
+        return Lease(
+            run_id=run_id,
+            conversation_id=conversation_id,
+            step=step,
+            fence=fence,
+            attempt=attempt,
+            try_number=try_number,
+            elapsed=elapsed / 1000,
+            time_left=left / 1000,
+            agent=_agent(agent),
+            call=ToolCall.model_validate_json(call) if call else None,
+            position=int(tail[-1][0].partition(b"-")[0]) if tail else known or 0,
+            entries=entries,
+        )
+
+    async def settle(self, lease: Lease, verdict: Verdict, *, streamed: bool = False) -> Settled:
+        """Apply ``verdict``; ``streamed`` when watchers saw text that it withdraws.
+
+        Raises:
+            StaleLease: the lease is not the newest any more; nothing was written.
+        """
+        reply = await self._scripts.run(
+            "settle", keys.of_run(lease.run_id, lease.conversation_id), _settle_args(lease, verdict, streamed)
+        )
+        return _settled(reply, lease.run_id, lease.conversation_id)
+
+    async def hand_back(self, lease: Lease) -> Settled:
+        """Give a lease up so that somebody else goes on at once.
+
+        Raises:
+            StaleLease: it was not held any more.
+        """
+        reply = await self._scripts.run(
+            "hand_back", keys.of_run(lease.run_id, lease.conversation_id), (lease.step, lease.fence)
+        )
+        return _settled(reply, lease.run_id, lease.conversation_id)
+
+    async def renew(self, worker: str, held: Sequence[tuple[str, str]]) -> list[Renewal]:
+        """Prolong the leases that ``worker`` holds on ``held`` (run id, step); the answers in the same order."""
+        order: list[int] = []
+        calls: list[tuple[str, list[str], Args]] = []
+        by_shard: dict[str, list[int]] = {}
+        for i, (run_id, _) in enumerate(held):
+            by_shard.setdefault(run_id[4:6], []).append(i)
+        for shard, members in by_shard.items():
+            for start in range(0, len(members), _BATCH):
+                chunk = members[start : start + _BATCH]
+                names, args = [keys.due(shard)], [worker, self._lease_ms]
+                for i in chunk:
+                    run_id, step = held[i]
+                    names += (keys.run(run_id), keys.steps(run_id))
+                    args += (run_id, step)
+                calls.append(("renew", names, args))
+                order += chunk
+        replies = [Renewal(code) for reply in await self._scripts.run_all(calls) for code in reply]
+        answers = dict(zip(order, replies, strict=True))
+        return [answers[i] for i in range(len(held))]
+
+    async def feed(self, deltas: Sequence[Delta]) -> None:
+        """Show ``deltas`` to watchers; those whose lease is gone are dropped."""
+        calls: list[tuple[str, list[str], Args]] = []
+        by_shard: dict[str, list[Delta]] = {}
+        for delta in deltas:
+            by_shard.setdefault(delta.lease.run_id[4:6], []).append(delta)
+        for members in by_shard.values():
+            for start in range(0, len(members), _BATCH):
+                names: list[str] = []
+                args: Args = []
+                for delta in members[start : start + _BATCH]:
+                    run_id = delta.lease.run_id
+                    names += (keys.run(run_id), keys.steps(run_id), keys.feed(run_id))
+                    args += (delta.lease.step, delta.lease.fence, delta.type, delta.data)
+                calls.append(("feed", names, args))
+        await self._scripts.run_all(calls)
+
+
+def _settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
+    usage, stop, status, failure, delay, output = Usage(), "", "", b"", 0, ""
+    message: Message | None = None
+    outcomes: tuple[ToolOutcome, ...] = ()
+    opened: list[str | int | float | bytes] = []
+    match verdict:
+        case Continue():
+            kind, usage, message, outcomes = "continue", verdict.usage, verdict.message, verdict.outcomes
+            if message is not None:
+                steps = {each.call.id: each for each in verdict.calls}
+                for call in message.tool_calls:
+                    step = steps.get(call.id)
+                    opened += (call.id, call.name)
+                    opened += ("tools", "01"[step.idempotent], orjson.dumps(call.model_dump())) if step else ("", "", "")
+        case Finish():
+            kind, usage, message = "finish", verdict.usage, verdict.message
+            stop, status = verdict.stop_reason, verdict.stop_reason.status
+            output = message.content if message else ""
+        case RetryAfter():
+            kind, delay, failure = "retry", int(verdict.delay * 1000), _error(verdict, lease)
+        case GiveUp():
+            kind, stop, status = "give_up", verdict.stop_reason, verdict.stop_reason.status
+            failure = _error(verdict, lease)
+    entries: list[str | int | float | bytes] = []
+    if message is not None:
+        entries += ("message.created", "", orjson.dumps({"step": lease.step, "message": _compact(message)}))
+    seq = lease.step.partition("/")[0]
+    for outcome in outcomes:
+        data: dict[str, Any] = {"step": f"{seq}/{outcome.message.call_id}", "message": _compact(outcome.message)}
+        if outcome.failure is not None:
+            data["error"] = outcome.failure.to_error(step=lease.step, attempt=lease.try_number)
+        entries += ("tool.finished", outcome.message.call_id or "", orjson.dumps(data))
+    return [
+        lease.step, lease.fence, kind, stop, status, failure, delay, "1" if streamed else "0",
+        usage.input_tokens, usage.output_tokens, output, len(outcomes), len(entries) // 3, *entries, *opened,
+    ]  # fmt: skip
+
+
+def _error(verdict: RetryAfter | GiveUp, lease: Lease) -> bytes:
+    return orjson.dumps(verdict.failure.to_error(step=lease.step, attempt=lease.try_number))
+
+
+def _compact(message: Message) -> dict[str, Any]:
+    return message.model_dump(exclude_defaults=True)
+
+
+def _settled(reply: list[Any], run_id: str, conversation_id: str) -> Settled:
+    if reply[0] == b"stale":
+        raise StaleLease
+    return settled(reply, run_id, conversation_id)
+
+
+def settled(reply: list[Any], run_id: str, conversation_id: str) -> Settled:
+    """A script's reply ``[_, status, deliveries, next run id]``."""
+    return Settled(
+        status=reply[1].decode(),
+        deliveries=deliveries(reply[2], run_id, conversation_id),
+        upcoming=reply[3].decode() or None,
+    )
+
+
+def deliveries(lines: Sequence[bytes], run_id: str, conversation_id: str) -> tuple[Delivery, ...]:
+    """What a script says is to be published: ``queue step number``."""
+    found = []
+    for line in lines:
+        queue, step, number = line.decode().split(" ")
+        found.append(Delivery(queue, run_id, conversation_id, step, int(number)))
+    return tuple(found)
+
+
+def _messages(tail: Sequence[Any]) -> list[LogMessage]:
+    found = []
+    for entry_id, fields in tail:
+        if fields[1] in _MESSAGES:
+            data = orjson.loads(fields[-1])
+            message = Message.model_construct(**_with_calls(data["message"]))
+            found.append(LogMessage(int(entry_id.partition(b"-")[0]), message))
+    return found
+
+
+def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
+    if "tool_calls" in message:
+        message["tool_calls"] = tuple(ToolCall.model_construct(**call) for call in message["tool_calls"])
+    return message
+
+
+@lru_cache(maxsize=4096)
+def _agent(text: bytes) -> AgentSpec:
+    return AgentSpec.model_validate_json(text)

@@ -1,0 +1,68 @@
+"""The door to the store: one connection pool, and one object for each group of its users."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError, TimeoutError
+
+from palaver.settings import Settings
+from palaver.store.due import Due
+from palaver.store.feeds import Feeds
+from palaver.store.fleet import Fleet
+from palaver.store.runs import Runs
+from palaver.store.scripts import Scripts
+from palaver.store.steps import Steps
+
+
+class Store:
+    """All of the state, behind typed methods. Redis errors pass through; ``palaver.errors.classify`` judges them."""
+
+    def __init__(self, redis: Redis, settings: Settings) -> None:
+        scripts = Scripts(redis, settings)
+        self._redis = redis
+        self.runs = Runs(redis, scripts, settings)
+        self.steps = Steps(scripts, settings)
+        self.due = Due(redis, scripts, settings)
+        self.feeds = Feeds(redis)
+        self.fleet = Fleet(redis, settings)
+
+    @classmethod
+    def connect(cls, settings: Settings) -> Self:
+        """A store on ``PALAVER_REDIS_URL``. It connects when it is first used.
+
+        Every wait has an end: 2 s to connect, 5 s for an answer, 5 s for a free connection.
+        """
+        pool = BlockingConnectionPool.from_url(
+            settings.store_url,
+            max_connections=64,
+            timeout=5,
+            socket_timeout=5,
+            socket_connect_timeout=2,
+            socket_keepalive=True,
+            health_check_interval=15,
+            # One repeat at once: a pooled connection may be stale after the server restarted. Longer waits are the
+            # caller's to decide; each script bears being run twice.
+            retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 1),
+            retry_on_error=[ConnectionError, TimeoutError],
+        )
+        return cls(Redis(connection_pool=pool), settings)
+
+    async def ping(self) -> None:
+        """Raises what a call would raise while Redis is away."""
+        await self._redis.ping()
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self.feeds.close()
+        await self._redis.aclose()
+        await self._redis.connection_pool.disconnect()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,89 @@
+"""A scriptable, OpenAI-compatible model server.
+
+    with ModelServer.running() as server:
+        run_my_agent(base_url=server.base_url, model="tool-3+429-1@2")
+        assert [entry.status for entry in server.ledger()] == [200, 429, 200, 200, 200]
+
+or as a process: `python -m palaver.testing.model_server --port 9101 [--ledger FILE] [--api-key KEY]`.
+
+The answer is decided by the model name and the messages alone, so any number of conversations may use one
+server. A model name is directives joined by `+`, each `name[-arg…]`; a fault may end in `@k`: only at the
+k-th model call of the turn (k = 1 + assistant messages after the last user message).
+
+==================  ========================================================================================
+answers
+==================  ========================================================================================
+echo                "echo: <last user text>", even after tool calls. The default, but after tool calls:
+                    "done: <count> tool results, the last one: <text>"
+say-N               N numbered words: "w1 w2 … wN"
+tool-N              N model calls with one tool call each, then the answer
+parallel-N[-M]      M model calls (1) with N tool calls each, then the answer
+steps-A-B-…         a model call with A tool calls, one with B, …; tool, parallel, steps add up in order
+use-NAME            call this tool (default: the first offered); 400 if it is not offered
+use-each            rotate over the tools offered
+==================  ========================================================================================
+
+==================  ========================================================================================
+pace
+==================  ========================================================================================
+tokens-N            the answer has exactly N words, cut or filled up with w<i>
+ttft-MS             milliseconds before the first byte
+rate-R              R tokens a second (default: at once); N tokens take N/R seconds, streamed or not
+chunk-K             K tokens an event (1)
+args-split[-K]      tool arguments streamed in fragments of K characters (5)
+reasoning[-N]       N tokens (8) of `reasoning_content` before the answer
+window-N            400 context_length_exceeded when the prompt has more than N tokens (its JSON size / 4)
+==================  ========================================================================================
+
+==================  ========================================================================================
+faults
+==================  ========================================================================================
+STATUS[-N[-S]]      any of 400 … 599, such as 401, 402, 429, 503, 529; S: `Retry-After: S` (seconds)
+429date[-N[-S]]     429 with Retry-After as an HTTP date, S seconds ahead, rounded up
+quota, budget       429 insufficient_quota; 400 "Budget has been exceeded"
+context, policy     400 context_length_exceeded; 400 content_policy_violation
+filter              three words, then finish_reason content_filter
+hang                accepts, never answers
+reset               the connection is reset at once
+stall[-N[-K]]       K events (3), then silence
+cut[-N[-K]]         K events, then the connection drops
+short[-N[-K]]       K events, then an orderly end without finish_reason and [DONE]
+errorchunk[-N[-K]]  K events, then `data: {"error": …}` and the end
+badjson, html       200 with broken JSON; 200 with an HTML page
+empty               200 without choices
+badargs[-N]         tool arguments that are not JSON
+unknowntool[-N]     calls a tool that does not exist
+huge-BYTES          an answer of so many bytes
+==================  ========================================================================================
+
+Every fault but huge takes -N: how many tries of the same request (same model, messages and X-Palaver-Run
+header) meet it. Left out or `*` (as in `cut-*-5`), every try does. Several faults follow each other:
+`429-1+500-2` is 429, 500, 500, fine. For badargs and unknowntool, N counts model calls of the turn: these
+are answered, not retried. K counts SSE events, of which the first holds the role only; without streaming,
+half of the document is sent.
+
+Tool arguments are made from the tool's JSON schema: strings "1 + i", integers i, numbers 0.01 * i, for the
+i-th call of the turn; `[[args {"path": "/tmp"}]]` in the last user message gives them instead, to every
+call. Call ids are `call_<turn>_<step>_<i>`. Without tools in the request (or with tool_choice "none") the
+answer comes at once. `max_tokens` cuts the answer with finish_reason "length".
+
+A history that a real provider refuses gets 400: a tool call without a result or with two, a result without
+a call, call ids twice in one message, no messages, unknown roles, content of a wrong type.
+
+`GET /ledger?run=…&outcome=…&after=N` is a page of what was asked and how it ended (see LedgerEntry),
+`DELETE /ledger` starts it anew, `GET /healthz` says that the server is up.
+"""
+
+from __future__ import annotations
+
+try:
+    import aiohttp  # noqa: F401
+    import orjson  # noqa: F401
+except ImportError as error:
+    raise ImportError("the model server needs aiohttp and orjson: pip install 'palaver[testing]'") from error
+
+from palaver.testing.model_server.grammar import UnknownModel
+from palaver.testing.model_server.ledger import LedgerEntry, read_ledger
+from palaver.testing.model_server.server import ModelServer
+
+__all__ = ["LedgerEntry", "ModelServer", "UnknownModel", "read_ledger"]

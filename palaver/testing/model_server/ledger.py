@@ -1,0 +1,225 @@
+"""The ledger: what was asked of the model server and how each request ended, append-only."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+KEEP = 200_000
+"""Entries kept in memory, about 200 MB; the file keeps all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One request. `…_at` are UTC epoch seconds; `at_monotonic` is CLOCK_MONOTONIC.
+
+    n: number of the request, from 1.
+    at, started_at: when its headers arrived; when it was read and judged.
+    first_byte_at: when the first byte of the answer was handed to the socket.
+    ended_at: when the server was done with it; None while it is open.
+    closed_by_client_at: when the client's disconnect was seen.
+    digest: sha256 of the messages, as JSON with sorted keys.
+    turn: user messages so far. call_index: 1 + assistant messages since the last of them.
+    tool_results: tool messages since the last user message.
+    attempt: which try of the same (run, model, messages) this is, from 1.
+    status: the HTTP status answered; None when none was.
+    outcome: open | answered | fault:<name> | refused:<why> | disconnected | stopped (the server
+        was) | failed (a defect of the server).
+    fault: the fault that was played, known from the start.
+    chunks_sent: SSE events sent, `[DONE]` not counted.
+    last_user: the first 80 characters of the last user text.
+    run, idempotency_key, request_id: the headers X-Palaver-Run, Idempotency-Key, X-Request-Id.
+    """
+
+    n: int
+    at: float
+    at_monotonic: float
+    model: str
+    digest: str
+    messages: int
+    turn: int
+    call_index: int
+    attempt: int
+    stream: bool
+    started_at: float
+    last_user: str
+    tool_results: int
+    run: str | None
+    idempotency_key: str | None
+    request_id: str | None
+    fault: str | None = None
+    status: int | None = None
+    outcome: str = "open"
+    first_byte_at: float | None = None
+    ended_at: float | None = None
+    closed_by_client_at: float | None = None
+    chunks_sent: int = 0
+
+
+@dataclass(slots=True)
+class Record:
+    """A request while it is answered: how it began, and the end state being written."""
+
+    began: dict[str, Any]
+    fault: str | None = None
+    status: int | None = None
+    outcome: str = "open"
+    first_byte_at: float | None = None
+    ended_at: float | None = None
+    closed_by_client_at: float | None = None
+    chunks_sent: int = 0
+
+    @property
+    def n(self) -> int:
+        return int(self.began["n"])
+
+    @property
+    def attempt(self) -> int:
+        return int(self.began["attempt"])
+
+    def value(self, name: str) -> object:
+        """A field of the entry, by name."""
+        return self.began[name] if name in self.began else getattr(self, name)
+
+    def end_state(self) -> dict[str, Any]:
+        return {
+            "fault": self.fault,
+            "status": self.status,
+            "outcome": self.outcome,
+            "first_byte_at": self.first_byte_at,
+            "ended_at": self.ended_at,
+            "closed_by_client_at": self.closed_by_client_at,
+            "chunks_sent": self.chunks_sent,
+        }
+
+    def entry(self) -> LedgerEntry:
+        return LedgerEntry(**self.began, **self.end_state())
+
+
+class Ledger:
+    """Entries in memory and, when `path` is given, as JSON lines in a file, one write a line.
+
+    The file has a line when a request starts (`"event": "start"`) and one when it ends (`"event": "end"`,
+    the same `n`). An existing file is continued: numbers and tries go on from it. Entering the ledger opens
+    the file and raises OSError if that fails; leaving it closes the file, and the entries stay readable.
+    """
+
+    def __init__(self, path: Path | None = None, *, keep: int = KEEP) -> None:
+        self._records: deque[Record] = deque(maxlen=keep)
+        self._tries: Counter[tuple[str, str, str]] = Counter()
+        self._last = 0
+        self._path = path
+        self._file: int | None = None
+
+    def __enter__(self) -> Ledger:
+        if self._path is not None:
+            torn = self._path.exists() and self._continue(self._path)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            if torn:
+                os.write(self._file, b"\n")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def open(self, *, model: str, digest: str, run: str | None, **began: Any) -> Record:
+        """Enter a request that has arrived."""
+        self._last += 1
+        key = (run or "", model, digest)
+        self._tries[key] += 1
+        record = Record(
+            {
+                "n": self._last,
+                "model": model,
+                "digest": digest,
+                "run": run,
+                "attempt": self._tries[key],
+                "started_at": time.time(),
+                **began,
+            }
+        )
+        self._records.append(record)
+        if self._file is not None:
+            self._write({"event": "start", **record.began})
+        return record
+
+    def close(self, record: Record, outcome: str) -> None:
+        """Write the end of a request; the first end stands."""
+        if record.ended_at is not None:
+            return
+        record.ended_at = time.time()
+        record.outcome = outcome
+        if self._file is not None:
+            self._write({"event": "end", "n": record.n, **record.end_state()})
+
+    def entries(self, *, after: int = 0, limit: int | None = None, **equal: object) -> list[LedgerEntry]:
+        """What is in memory, oldest first: numbers above `after`, at most `limit`, fields equal to `equal`.
+
+        May be called from any thread.
+        """
+        chosen = (
+            record
+            for record in self._records.copy()
+            if record.n > after and all(record.value(name) == value for name, value in equal.items())
+        )
+        return [record.entry() for record in islice(chosen, limit)]
+
+    def forget(self) -> None:
+        """Start anew: no entries, no tries. Numbers go on, and the file keeps what it has."""
+        self._records.clear()
+        self._tries.clear()
+        if self._file is not None:
+            self._write({"event": "cleared", "n": self._last})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file is not None:
+            os.write(self._file, orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+
+    def _continue(self, path: Path) -> bool:
+        """Count the tries of an existing file. Returns whether a crash cut its last line short."""
+        line = b"\n"
+        with path.open("rb") as lines:
+            for line in lines:
+                try:
+                    written = orjson.loads(line)
+                except orjson.JSONDecodeError:
+                    continue
+                self._last = max(self._last, written["n"])
+                if written["event"] == "cleared":
+                    self._tries.clear()
+                elif written["event"] == "start":
+                    self._tries[(written["run"] or "", written["model"], written["digest"])] += 1
+        return not line.endswith(b"\n")
+
+
+def read_ledger(path: Path) -> list[LedgerEntry]:
+    """The entries of a ledger file, oldest first, whether its server still runs or was killed.
+
+    Requests without an end line are `open`. Raises OSError if the file cannot be read.
+    """
+    records: dict[int, Record] = {}
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                written = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            event, n = written.pop("event"), written["n"]
+            if event == "start":
+                records[n] = Record(written)
+            elif event == "end" and n in records:
+                del written["n"]
+                records[n] = Record(records[n].began, **written)
+    return [record.entry() for record in records.values()]

@@ -1,0 +1,101 @@
+"""Putting an answer on the wire at its pace, and breaking it where the script says so."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from palaver.testing.model_server.ledger import Record
+from palaver.testing.model_server.wire import DONE, Event
+
+JSON = "application/json"
+SSE = "text/event-stream"
+
+
+class Sending:
+    """The way back to one client. Its methods write the ledger record as they go."""
+
+    def __init__(self, request: web.BaseRequest, record: Record) -> None:
+        self._request = request
+        self._record = record
+        self._headers = {"X-Request-Id": f"req-{record.n}", "Cache-Control": "no-cache"}
+
+    async def whole(
+        self,
+        status: int,
+        body: bytes,
+        *,
+        content_type: str = JSON,
+        headers: dict[str, str] | None = None,
+        events: int = 0,
+    ) -> web.StreamResponse:
+        """Answer in one write; `events` of them are in the body when it is a stream."""
+        response = web.Response(
+            status=status, body=body, content_type=content_type, headers=self._headers | (headers or {})
+        )
+        if content_type == SSE:
+            response.enable_chunked_encoding()
+        await response.prepare(self._request)
+        self._begun(status)
+        await response.write_eof()
+        self._record.chunks_sent = events
+        return response
+
+    async def stream(self, events: Iterable[Event], rate: float | None) -> web.StreamResponse:
+        """Answer event by event, one write each, at `rate` tokens a second."""
+        response = await self.part_of_stream(events, rate)
+        await response.write_eof(DONE)
+        return response
+
+    async def part_of_stream(self, events: Iterable[Event], rate: float | None) -> web.StreamResponse:
+        """Send events and leave the response open."""
+        response = web.StreamResponse(headers=self._headers | {"Content-Type": SSE})
+        await response.prepare(self._request)
+        self._begun(200)
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        for event, tokens in events:
+            if rate is not None and tokens:
+                due += tokens / rate
+                delay = due - loop.time()
+                if delay > 0:
+                    await asyncio.sleep(delay)
+            await response.write(event)
+            self._record.chunks_sent += 1
+        return response
+
+    async def part_of_document(self, body: bytes, *, promised: int | None) -> web.StreamResponse:
+        """Send a body that is shorter than the Content-Length `promised`; None promises none."""
+        response = web.StreamResponse(headers=self._headers | {"Content-Type": JSON})
+        response.content_length = promised
+        await response.prepare(self._request)
+        self._begun(200)
+        await response.write(body)
+        return response
+
+    async def silence(self) -> None:
+        """Say nothing more until the client goes away, which cancels this."""
+        await asyncio.get_running_loop().create_future()
+
+    def drop(self) -> None:
+        """Close the connection after what was written: to the client, a body without its end."""
+        if self._request.transport is not None:
+            self._request.transport.close()
+
+    def reset(self) -> None:
+        """Abort the connection, so that the client sees a reset and not an orderly close."""
+        transport = self._request.transport
+        if transport is None:
+            return
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+
+    def _begun(self, status: int) -> None:
+        self._record.status = status
+        self._record.first_byte_at = time.time()

@@ -1,0 +1,16 @@
+"""Tools: Python functions that a model may ask for.
+
+    from palaver import tool
+
+    @tool(idempotent=True, timeout=10)
+    def weather(city: str, days: int = 1) -> str:
+        \"\"\"The weather forecast for a city.\"\"\"
+"""
+
+from __future__ import annotations
+
+from palaver.errors import RetryableToolError, ToolError
+from palaver.tools.declaration import Tool, tool
+from palaver.tools.registry import Registry, load_tools
+
+__all__ = ["Registry", "RetryableToolError", "Tool", "ToolError", "load_tools", "tool"]

@@ -1,0 +1,137 @@
+"""The ``@tool`` decorator: a typed function becomes a tool with a JSON schema and declared behaviour."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, overload
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from palaver.errors import ConfigurationError, InvalidToolCall
+
+MAX_RESULT_CHARS: Final = 256 * 1024
+"""What a model is told of a result; the rest is cut and said to be (FAULTS 3.1: 256 KiB inline)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function with its declaration. Calling it calls the function."""
+
+    name: str
+    description: str
+    function: Callable[..., Any]
+    idempotent: bool
+    """Starting it twice is as good as once; only then is it started again after its worker died."""
+    inline: bool
+    """Quick and pure: runs inside the model step, in the model worker's loop. Must not block."""
+    timeout: float
+    """Seconds."""
+    arguments: type[BaseModel] = field(repr=False)
+    schema: dict[str, Any] = field(repr=False)
+    """JSON schema of the arguments, as a model sees it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """The keyword arguments in the JSON text ``arguments``, validated against the signature.
+
+        Raises:
+            InvalidToolCall: says to the model what does not fit.
+        """
+        try:
+            parsed = self.arguments.model_validate_json(arguments.strip() or "{}")
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors(include_input=False)
+            )
+            raise InvalidToolCall(f"the arguments of {self.name} do not fit: {wrong}") from None
+        return {name: getattr(parsed, name) for name in type(parsed).model_fields}
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    idempotent: bool = False,
+    inline: bool = False,
+    timeout: float = 30.0,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    idempotent: bool = False,
+    inline: bool = False,
+    timeout: float = 30.0,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Declare a function, sync or async, as a tool.
+
+    The name, the description (the docstring) and the JSON schema (the signature) are what the model sees. ``timeout`` is in
+    seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model is told that it may or may
+    not have taken effect.
+
+    Raises:
+        ConfigurationError: when the signature cannot be a schema.
+    """
+
+    def declare(function: Callable[..., Any]) -> Tool:
+        arguments = _arguments_of(function)
+        schema = arguments.model_json_schema()
+        schema.pop("title", None)
+        for field_schema in schema.get("properties", {}).values():
+            field_schema.pop("title", None)
+        return Tool(
+            name=name or function.__name__,
+            description=description if description is not None else inspect.getdoc(function) or "",
+            function=function,
+            idempotent=idempotent,
+            inline=inline,
+            timeout=timeout,
+            arguments=arguments,
+            schema=schema,
+        )
+
+    return declare if function is None else declare(function)
+
+
+def _arguments_of(function: Callable[..., Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except NameError as error:
+        raise ConfigurationError(f"tool {function.__name__}: cannot resolve its annotations: {error}") from error
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ConfigurationError(f"tool {function.__name__}: parameter {parameter.name} must be an ordinary one")
+        if parameter.annotation is parameter.empty:
+            raise ConfigurationError(f"tool {function.__name__}: parameter {parameter.name} needs a type annotation")
+        fields[parameter.name] = (parameter.annotation, ... if parameter.default is parameter.empty else parameter.default)
+    return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def render(result: object) -> str:
+    """What the model is told of a tool's ``result``: text as it is, anything else as JSON; cut at 256 KiB."""
+    if isinstance(result, str):
+        text = result
+    elif isinstance(result, BaseModel):
+        text = result.model_dump_json()
+    else:
+        text = json.dumps(result, ensure_ascii=False, default=str)
+    text = text.encode("utf-8", "replace").decode()
+    if len(text) > MAX_RESULT_CHARS:
+        return text[:MAX_RESULT_CHARS] + f"\n[cut: the result has {len(text)} characters]"
+    return text

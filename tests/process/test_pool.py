@@ -1,0 +1,378 @@
+"""The asyncio pool and the Redis transport under a real `celery worker` and a real server."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from palaver.testing.redis_server import RedisServer, dying_with_parent
+from palaver.testing.waiting import eventually
+from workers.transport import broker_settings
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+
+COLD = [(signal.SIGQUIT,), (signal.SIGTERM, signal.SIGQUIT), (signal.SIGINT, signal.SIGINT)]
+
+
+class Bench:
+    """One server, one producer, and the record the workers write to."""
+
+    def __init__(self, server: RedisServer, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.record = folder / "record"
+        self.record.touch()
+        self.log = folder / "worker.log"
+        self.redis = redis.Redis.from_url(server.url)
+        self.celery = Celery("producer", set_as_current=False)
+        self.celery.conf.update(broker_settings(server.url))
+        self.events: list[dict[str, Any]] = []
+
+    def send(self, task: str, *args: object, queue: str = "model") -> str:
+        return str(self.celery.send_task(task, args, queue=queue).id)
+
+    def lines(self) -> list[str]:
+        return self.record.read_text().splitlines()
+
+    def saw(self, *lines: str, within: float = 10.0) -> None:
+        try:
+            eventually(lambda: set(lines) <= set(self.lines()), within=within)
+        except AssertionError as error:
+            raise AssertionError(f"{lines} not in {self.lines()}\n{self.tail()}") from error
+
+    def open(self, gate: str = "gate") -> None:
+        (self.folder / gate).touch()
+
+    def kinds(self, task_id: str) -> list[str]:
+        return [event["type"] for event in self.events if event.get("uuid") == task_id]
+
+    def event(self, kind: str, task_id: str) -> dict[str, Any]:
+        def found() -> dict[str, Any] | None:
+            return next((e for e in self.events if e["type"] == kind and e.get("uuid") == task_id), None)
+
+        try:
+            return eventually(found) or {}
+        except AssertionError as error:
+            raise AssertionError(f"no {kind} in {self.kinds(task_id)}\n{self.tail()}") from error
+
+    def tail(self) -> str:
+        return self.log.read_text()[-3000:] if self.log.exists() else ""
+
+    @contextmanager
+    def worker(self, *options: str, ready: bool = True, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+        celery = [sys.executable, "-m", "celery", "-A", "tests.process.pool_app"]
+        quiet = ["--without-gossip", "--without-mingle"]
+        command = [*celery, "worker", "-Q", "model", "-l", "INFO", "-E", *quiet, *options]
+        variables = {f"POOL_{name.upper()}": value for name, value in env.items()}
+        places = {"POOL_BROKER": self.server.url, "POOL_RECORD": str(self.record)}
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                dying_with_parent(command),
+                cwd=ROOT,
+                env={**os.environ, **places, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            if ready:
+                eventually(lambda: " ready." in self.tail(), within=30, why=self.tail())
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Collect the events that Flower would see."""
+        with self.celery.connection_for_read() as connection:
+            receiver = self.celery.events.Receiver(connection, handlers={"*": self.events.append})
+            thread = threading.Thread(target=receiver.capture, kwargs={"wakeup": False}, daemon=True)
+            thread.start()
+            try:
+                eventually(lambda: self.redis.pubsub_numpat())
+                yield
+            finally:
+                receiver.should_stop = True
+                thread.join(10)
+
+    def close(self) -> None:
+        self.celery.close()
+        self.redis.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with RedisServer() as server:
+        bench = Bench(server, tmp_path)
+        try:
+            yield bench
+        finally:
+            bench.close()
+
+
+def in_flight(lines: list[str]) -> int:
+    """The most tasks that ran at once."""
+    now = most = 0
+    for line in lines:
+        now += line.startswith("begin ") - line.startswith("end ")
+        most = max(most, now)
+    return most
+
+
+def ended(worker: subprocess.Popen[bytes], within: float = 10.0) -> int:
+    return worker.wait(within)
+
+
+def status(worker: subprocess.Popen[bytes], field: str) -> int:
+    found = re.search(rf"^{field}:\s+(\d+)", Path(f"/proc/{worker.pid}/status").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+def test_what_a_coroutine_raises_decides_the_event(bench: Bench) -> None:
+    with bench.listening(), bench.worker("-c", "4") as worker:
+        outcomes = {
+            bench.send("echo", "hello"): "task-succeeded",
+            bench.send("fail"): "task-failed",
+            bench.send("leave"): "task-failed",
+            bench.send("retry"): "task-retried",
+            bench.send("reject"): "task-failed",
+            bench.send("plain", "hello"): "task-succeeded",
+        }
+        for task_id, kind in outcomes.items():
+            assert bench.event("task-started", task_id)
+            assert bench.event(kind, task_id)
+            assert bench.kinds(task_id)[:3] == ["task-received", "task-started", kind]
+        (echo, fail, leave, retry, *_) = outcomes
+        assert bench.event("task-succeeded", echo)["result"] == "'hello'"
+        assert "ValueError('as told')" in bench.event("task-failed", fail)["exception"]
+        assert "SystemExit" in bench.event("task-failed", leave)["exception"]
+        assert "refused" in bench.event("task-retried", retry)["exception"]
+        assert f"echo hello {echo}" in bench.lines()
+        assert any(line.startswith("plain hello") and "MainThread" not in line for line in bench.lines())
+        assert bench.redis.llen("model") == 0, "a raised Retry publishes nothing"
+        worker.terminate()
+        assert ended(worker) == 0
+
+
+def test_an_ignored_task_frees_its_place(bench: Bench) -> None:
+    with bench.worker("-c", "1") as worker:
+        bench.send("ignore")
+        last = bench.send("echo", "after")
+        bench.saw(f"echo after {last}")
+        worker.terminate()
+        assert ended(worker) == 0
+
+
+def test_never_more_than_the_limit_and_a_free_place_is_taken_at_once(bench: Bench) -> None:
+    with bench.worker("-c", "4"):
+        begun_at = time.monotonic()
+        for number in range(40):
+            bench.send("nap", 0.2, str(number))
+        bench.saw(*(f"end {number}" for number in range(40)))
+        seconds = time.monotonic() - begun_at
+    assert in_flight(bench.lines()) == 4
+    # By four it takes 2.0 s; a free place that waits for the hub's next poll costs up to a second each time.
+    assert seconds < 3.0
+
+
+def test_two_hundred_tasks_in_two_threads(bench: Bench) -> None:
+    with bench.worker("-c", "200") as worker:
+        for number in range(200):
+            bench.send("hold", str(number))
+        bench.saw(*(f"begin {number}" for number in range(200)))
+        assert status(worker, "Threads") == 2
+        bench.open()
+        bench.saw(*(f"end {number}" for number in range(200)))
+
+
+def test_recovered_steps_pass_the_backlog(bench: Bench) -> None:
+    with bench.worker("-c", "1"):
+        bench.send("hold", "first")
+        bench.saw("begin first")
+        for number in range(50):
+            bench.send("nap", 0, str(number))
+        bench.send("nap", 0, "recovered", queue="model.recovered")
+        bench.open()
+        bench.saw("end 49")
+    assert [line for line in bench.lines() if line.startswith("begin")][:3] == [
+        "begin first",
+        "begin recovered",
+        "begin 0",
+    ]
+
+
+def test_revoke_terminate_cancels_the_coroutine(bench: Bench) -> None:
+    with bench.listening(), bench.worker("-c", "4") as worker:
+        held, swallowing = bench.send("hold", "one"), bench.send("swallow")
+        bench.saw("begin one", "begin swallow")
+        bench.celery.control.revoke([held, swallowing], terminate=True)
+        bench.saw("handed back one", "swallowed")
+        for task_id in (held, swallowing):
+            assert bench.event("task-revoked", task_id)["terminated"]
+        # The last outcome has been delivered when a task that came later has ended.
+        bench.event("task-succeeded", bench.send("echo", "after"))
+        assert bench.kinds(swallowing) == ["task-received", "task-started", "task-revoked"]
+        worker.terminate()
+        assert ended(worker) == 0
+
+
+def test_sigterm_lets_a_step_end_within_the_grace(bench: Bench) -> None:
+    with bench.listening(), bench.worker("-c", "4") as worker:
+        task_id = bench.send("hold", "short")
+        bench.saw("begin short")
+        worker.terminate()
+        bench.saw("draining")
+        late = bench.send("echo", "late")
+        worker.terminate()
+        bench.open()
+        assert ended(worker) == 0
+        assert bench.event("task-succeeded", task_id)
+        assert not bench.kinds(late)
+    assert [line for line in bench.lines() if line != "draining"] == [
+        "lifespan entered steps",
+        "begin short",
+        "end short",
+        "lifespan exited",
+    ]
+    assert bench.redis.llen("model") == 1, "what a pending BRPOP popped is given back"
+    assert "pending" not in bench.tail()
+
+
+def test_sigterm_cancels_what_overruns_the_grace(bench: Bench) -> None:
+    with bench.listening(), bench.worker("-c", "4", grace="0.3") as worker:
+        task_id = bench.send("hold", "long")
+        bench.saw("begin long")
+        worker.terminate()
+        assert ended(worker) == 0
+        assert bench.event("task-retried", task_id)
+    assert bench.lines()[-2:] == ["handed back long", "lifespan exited"]
+    assert "pending" not in bench.tail()
+
+
+@pytest.mark.parametrize("signals", COLD)
+def test_a_cold_shutdown_cancels_at_once(bench: Bench, signals: tuple[signal.Signals, ...]) -> None:
+    with bench.worker("-c", "4") as worker:
+        bench.send("hold", "one")
+        bench.saw("begin one")
+        for number, sent in enumerate(signals):
+            worker.send_signal(sent)
+            if number < len(signals) - 1:
+                bench.saw("draining")
+        ended(worker)
+    assert {"handed back one", "lifespan exited"} <= set(bench.lines())
+    assert "Traceback" not in bench.tail()
+    assert "pending" not in bench.tail()
+
+
+def test_a_soft_shutdown_lets_a_step_end_first(bench: Bench) -> None:
+    with bench.worker("-c", "4", soft_shutdown="1") as worker:
+        bench.send("hold", "short")
+        bench.send("hold", "long", "never")
+        bench.saw("begin short", "begin long")
+        worker.send_signal(signal.SIGQUIT)
+        eventually(lambda: "Initiating Soft Shutdown" in bench.tail())
+        bench.open()
+        bench.saw("end short")
+        ended(worker)
+    assert {"handed back long", "lifespan exited"} <= set(bench.lines())
+    assert "Traceback" not in bench.tail()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["stubborn", "stuck"])
+def test_a_task_that_will_not_end_does_not_hold_up_the_exit(bench: Bench, task: str) -> None:
+    with bench.worker("-c", "4") as worker:
+        bench.send(task)
+        bench.saw(f"begin {task}")
+        worker.send_signal(signal.SIGQUIT)
+        ended(worker, within=20)
+    assert "lifespan exited" in bench.lines()
+    assert "destroyed" not in bench.tail()
+
+
+def kill_connections(bench: Bench) -> None:
+    for kind in ("normal", "pubsub"):
+        bench.redis.client_kill_filter(_type=kind, skipme=True)
+
+
+def restart_server(bench: Bench) -> None:
+    bench.server.restart()
+
+
+@pytest.mark.parametrize("cut", [kill_connections, restart_server])
+def test_a_lost_connection_resumes_and_doubles_nothing(bench: Bench, cut: Callable[[Bench], None]) -> None:
+    with bench.worker("-c", "2") as worker:
+        bench.send("hold", "one")
+        bench.send("hold", "two")
+        bench.saw("begin one", "begin two")
+        cut(bench)
+        third = eventually(lambda: bench.send("hold", "three"), within=20)
+        assert third
+        # Celery's counter of prefetched messages starts anew with the connection: the pool keeps the limit.
+        eventually(lambda: bench.redis.llen("model") == 0, within=20, why=bench.tail())
+        assert "begin three" not in bench.lines()
+        bench.open()
+        bench.saw("end one", "end two", "end three")
+        worker.terminate()
+        assert ended(worker) == 0
+    assert sorted(line for line in bench.lines() if line.startswith("begin")) == [
+        "begin one",
+        "begin three",
+        "begin two",
+    ]
+    assert "EMERGENCY" not in bench.tail()
+
+
+def test_what_waits_for_a_place_goes_back_when_the_worker_stops(bench: Bench) -> None:
+    with bench.worker("-c", "1", grace="0.1") as worker:
+        bench.send("hold", "one")
+        bench.saw("begin one")
+        kill_connections(bench)
+        eventually(lambda: bench.send("hold", "two"), within=20)
+        eventually(lambda: bench.redis.llen("model") == 0, within=20, why=bench.tail())
+        worker.terminate()
+        assert ended(worker) == 0
+    assert "begin two" not in bench.lines()
+    assert bench.redis.llen("model") == 1
+
+
+def test_a_lifespan_that_fails_to_start_ends_the_worker(bench: Bench) -> None:
+    with bench.worker("-c", "1", ready=False, lifespan="fails") as worker:
+        assert ended(worker, within=30) == 1
+    assert "the lifespan of the worker did not start: ConnectionError('no store')" in bench.tail()
+
+
+def test_a_worker_can_be_stopped_while_its_lifespan_starts(bench: Bench) -> None:
+    with bench.worker("-c", "1", ready=False, lifespan="hangs") as worker:
+        bench.saw("lifespan hangs", within=30)
+        worker.terminate()
+        assert ended(worker, within=15) == 0
+
+
+def test_a_lifespan_that_breaks_down_ends_the_worker(bench: Bench) -> None:
+    with bench.worker("-c", "1", lifespan="breaks") as worker:
+        bench.send("hold", "one")
+        bench.saw("begin one")
+        bench.open("break")
+        assert ended(worker) == 1
+    assert "handed back one" in bench.lines()
+    assert "lost the store" in bench.tail()

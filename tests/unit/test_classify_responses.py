@@ -1,0 +1,283 @@
+"""What a provider's error answer means, and that nothing of its text is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify, retry_after
+from palaver.errors.body import read_body
+from palaver.errors.failure import MAX_MESSAGE, safe_text
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def answer(status: int, body: object = b"", headers: Mapping[str, str] | None = None) -> Failure:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return classify(ProviderHTTPError(status, raw, headers, "fake", "m", "req_1"))
+
+
+def openai(code: str | None = None, message: str = "…", kind: str = "invalid_request_error") -> object:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def anthropic(kind: str, message: str = "…") -> object:
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_2"}
+
+
+@pytest.mark.parametrize(
+    ("status", "error_class"),
+    [
+        *(
+            (301, "invalid_request"),
+            (400, "invalid_request"),
+            (401, "authentication"),
+            (402, "quota_exhausted"),
+        ),
+        *((403, "permission"), (404, "not_found"), (405, "invalid_request"), (407, "authentication")),
+        *((408, "timeout"), (409, "provider_error"), (410, "not_found"), (413, "invalid_request")),
+        *((418, "invalid_request"), (421, "connection"), (422, "invalid_request"), (424, "provider_error")),
+        *((425, "provider_error"), (429, "rate_limited"), (431, "invalid_request"), (451, "permission")),
+        *((499, "connection"), (500, "provider_error"), (502, "provider_error"), (503, "provider_error")),
+        *((504, "provider_error"), (520, "provider_error"), (529, "rate_limited"), (599, "provider_error")),
+        *((200, "provider_error"), (100, "provider_error"), (0, "provider_error"), (999, "provider_error")),
+    ],
+)
+def test_a_status_alone(status: int, error_class: str) -> None:
+    failure = answer(status)
+    assert (failure.error_class, failure.code) == (error_class, f"http_{status}")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error_class", "code"),
+    [
+        (429, openai("rate_limit_exceeded"), "rate_limited", "fake.rate_limit_exceeded"),
+        (
+            429,
+            openai("insufficient_quota", kind="insufficient_quota"),
+            "quota_exhausted",
+            "fake.insufficient_quota",
+        ),
+        (429, openai(message="You exceeded your current quota, please check"), "quota_exhausted", None),
+        (429, openai(message="Check your billing details"), "quota_exhausted", None),
+        (429, openai(message="too many tokens per minute, slow down"), "rate_limited", None),
+        (429, openai(message="must be reduced in order to run successfully"), "context_window", None),
+        (429, b"slow down", "rate_limited", "http_429"),
+        (400, openai("context_length_exceeded"), "context_window", "fake.context_length_exceeded"),
+        (400, openai(message="This model's maximum context length is 4097 tokens."), "context_window", None),
+        (400, anthropic("invalid_request_error", "prompt is too long: 9 tokens > 8"), "context_window", None),
+        (400, {"message": "Input is too long for requested model."}, "context_window", "http_400"),
+        (400, openai(message="Your input exceeds the context window of this model"), "context_window", None),
+        (400, openai(message="Please reduce the length of the messages"), "context_window", None),
+        (400, openai(message="the request exceeds the available context size"), "context_window", None),
+        (400, openai(message="The input token count (9) exceeds the maximum"), "context_window", None),
+        (400, openai(message="too many tokens"), "context_window", None),
+        (400, b"length of prompt_tokens must be less than max_seq_len", "context_window", "http_400"),
+        (413, anthropic("request_too_large"), "context_window", "fake.request_too_large"),
+        (413, openai(message="the prompt is too long"), "context_window", None),
+        (413, b"<html>413 Request Entity Too Large</html>", "invalid_request", "http_413"),
+        (500, openai(message="litellm: maximum context length is 5", kind="x"), "context_window", None),
+        (400, openai("content_policy_violation"), "content_filter", "fake.content_policy_violation"),
+        (400, openai("content_filter"), "content_filter", "fake.content_filter"),
+        (400, openai(message="rejected as a result of our safety system"), "content_filter", None),
+        (400, openai(message="triggered the content management policy"), "content_filter", None),
+        (403, {"error": {"code": 403, "message": "your input was flagged"}}, "content_filter", "http_403"),
+        (400, openai(message="Invalid value at safety_settings"), "invalid_request", None),
+        (400, openai(message="Budget has been exceeded! Cost 1"), "quota_exhausted", None),
+        (400, anthropic("invalid_request_error", "Your credit balance is too low"), "quota_exhausted", None),
+        (402, {"error": {"message": "Insufficient Balance"}}, "quota_exhausted", "http_402"),
+        (400, openai("tool_use_failed"), "provider_error", "fake.tool_use_failed"),
+        (400, openai(message="API key not valid. Please pass one"), "authentication", None),
+        (401, openai("invalid_api_key"), "authentication", "fake.invalid_api_key"),
+        (403, openai("model_not_found"), "permission", "fake.model_not_found"),
+        (404, openai("model_not_found"), "not_found", "fake.model_not_found"),
+        (404, {"error": "model 'x' not found, try pulling it first"}, "not_found", "fake.model_not_found"),
+        (400, {"error": "x does not support tools"}, "invalid_request", "fake.tools_unsupported"),
+        (
+            422,
+            {"detail": [{"loc": ["body"], "msg": "too short", "type": "short"}]},
+            "invalid_request",
+            "fake.short",
+        ),
+        (529, anthropic("overloaded_error"), "rate_limited", "fake.overloaded_error"),
+        (500, anthropic("api_error"), "provider_error", "fake.api_error"),
+        (200, anthropic("overloaded_error"), "rate_limited", "fake.overloaded_error"),
+        (200, {"error": {"code": 429, "message": "…"}}, "rate_limited", "http_200"),
+        (200, {"error": {"code": "503", "message": "…"}}, "provider_error", "http_200"),
+        (200, openai("server_error", kind="server_error"), "provider_error", "fake.server_error"),
+        (200, b"<!DOCTYPE html><html>", "provider_error", "http_200"),
+        (400, b"<html>Bad Request</html>", "provider_error", "http_400"),
+        (502, b"<html>Bad Gateway</html>", "provider_error", "http_502"),
+        (404, b"<html>nginx</html>", "not_found", "http_404"),
+        (301, b"<html>moved</html>", "invalid_request", "http_301"),
+        (429, b"data: " + json.dumps(openai("insufficient_quota")).encode(), "quota_exhausted", None),
+        (429, [openai("insufficient_quota")], "quota_exhausted", None),
+    ],
+    ids=lambda value: str(value)[:70],
+)
+def test_a_body_says_more(status: int, body: object, error_class: str, code: str | None) -> None:
+    failure = answer(status, body)
+    assert failure.error_class == error_class
+    assert code is None or failure.code == code
+
+
+def test_googles_quota_of_a_minute_is_a_rate_limit_with_its_wait() -> None:
+    detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "12.5s"}
+    error = {
+        "code": 429,
+        "status": "RESOURCE_EXHAUSTED",
+        "message": "You exceeded your current quota, check billing",
+    }
+    failure = answer(429, [{"error": {**error, "details": [detail]}}])
+    assert (failure.error_class, failure.retry_after) == (ErrorClass.RATE_LIMITED, 12.5)
+
+
+def test_a_prompt_quoted_in_the_body_does_not_change_the_verdict() -> None:
+    quoted = {
+        "loc": ["body"],
+        "msg": "Field required",
+        "input": {"content": "prompt is too long, insufficient_quota"},
+    }
+    assert answer(422, {"detail": [quoted]}).error_class == "invalid_request"
+
+
+def test_the_failure_says_where_to_look_and_shows_nothing_else() -> None:
+    body = {
+        "error": {
+            "message": "CANARY sk-CANARY-123456",
+            "code": "CANARY prompt",
+            "param": "messages[3].content",
+        }
+    }
+    failure = answer(400, body)
+    where = "(HTTP 400, code http_400, parameter messages[3].content)"
+    assert failure.message == f"The provider refused the request as invalid. {where}"
+    error = failure.to_error(step=3, attempt=2)
+    assert "CANARY" not in json.dumps(error)
+    assert error["provider"] == {"name": "fake", "model": "m", "http_status": 400, "request_id": "req_1"}
+    assert (error["class"], error["step"], error["attempt"]) == ("invalid_request", 3, 2)
+
+
+def test_the_answer_inside_an_exception_of_httpx_is_judged() -> None:
+    request = httpx.Request("POST", "http://127.0.0.1/v1")
+    response = httpx.Response(429, headers={"retry-after": "7", "x-request-id": "r9"}, request=request)
+    failure = classify(
+        httpx.HTTPStatusError("", request=request, response=response), source="model", provider="p"
+    )
+    assert (failure.error_class, failure.retry_after) == ("rate_limited", 7)
+    assert failure.provider is not None
+    assert failure.provider.request_id == "r9"
+    unread = httpx.Response(503, stream=httpx.ByteStream(b"x"), request=request)
+    assert (
+        classify(httpx.HTTPStatusError("", request=request, response=unread)).error_class == "provider_error"
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "3"}, 3.0),
+        ({"retry-after": " 1.5 "}, 1.5),
+        ({"RETRY-AFTER": "0"}, 0.0),
+        ({"Retry-After": "-5"}, 0.0),
+        ({"Retry-After": "1e9"}, 1e9),
+        ({"Retry-After": format_datetime(NOW + timedelta(seconds=90), usegmt=True)}, 90.0),
+        ({"Retry-After": format_datetime(NOW - timedelta(days=1), usegmt=True)}, 0.0),
+        ({"Retry-After": "Thursday, 01-Jan-26 12:00:10 GMT"}, 10.0),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after-ms": "junk", "retry-after": "9"}, 9.0),
+        *(
+            ({"Retry-After": junk}, None)
+            for junk in ("", "soon", "nan", "inf", "1_0", "٣", "9" * 99, "0x10", "1 2")
+        ),
+        ({"Retry-After": "Mon, 99 Foo 2026 99:99:99 GMT"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, NOW) == seconds
+
+
+@given(st.dictionaries(st.sampled_from(["Retry-After", "retry-after-ms", "x"]), st.text(max_size=60)))
+def test_retry_after_is_total(headers: dict[str, str]) -> None:
+    seconds = retry_after(headers, NOW)
+    assert seconds is None or 0 <= seconds < float("inf")
+
+
+@given(st.datetimes(min_value=datetime(1900, 1, 1), timezones=st.just(UTC)))
+def test_retry_after_reads_every_date(then: datetime) -> None:
+    seconds = retry_after({"Retry-After": format_datetime(then, usegmt=True)}, NOW)
+    assert seconds == max((then.replace(microsecond=0) - NOW).total_seconds(), 0)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["error", "message", "code", "type", "status", "detail", "param", "retryDelay"])
+            | st.text(max_size=5),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.binary(max_size=300) | JSON.map(lambda value: json.dumps(value).encode()), st.integers(-1, 1000))
+def test_every_body_and_status_is_judged(body: bytes, status: int) -> None:
+    failure = answer(status, body)
+    error = failure.to_error(step=None, attempt=None)
+    json.dumps(error).encode()
+    assert len(error["message"]) <= MAX_MESSAGE
+    assert error["message"].isprintable()
+
+
+def test_a_body_nested_beyond_recursion_is_text() -> None:
+    assert read_body(b"[" * 60_000).codes == ()
+    assert answer(500, b'{"error":' * 7_000).error_class == "provider_error"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abcdefghijk",
+        "Bearer abcdefghijkl",
+        "https://user:hunter22@host/path",
+        "?api_key=abcdefgh",
+        "https://host/path?key=hunter22",
+        "password: hunter22",
+        "AKIAABCDEFGHIJKLMNOP",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x",
+        "ghp_abcdefghijklmnop",
+        "0123456789abcdef0123456789abcdef0123456789abcdef",
+    ],
+)
+def test_what_looks_like_a_key_is_not_shown(secret: str) -> None:
+    shown = classify(ValueError(f"at {secret} it broke"), source="tool").message
+    assert secret not in shown
+    assert "hunter22" not in shown
+    assert "[redacted]" in shown
+
+
+@pytest.mark.parametrize(
+    "text", ["KeyError: 'order_id'", "no file /a/very/long/path/of/many/parts/to/a/file.txt"]
+)
+def test_what_a_model_needs_to_know_is_kept(text: str) -> None:
+    assert safe_text(text) == text
+
+
+@given(st.text(max_size=3000), st.integers(1, MAX_MESSAGE))
+def test_safe_text_is_one_short_printable_line(text: str, limit: int) -> None:
+    safe = safe_text(text, limit)
+    assert len(safe) <= limit
+    assert safe.isprintable()

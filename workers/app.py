@@ -1,0 +1,100 @@
+"""The Celery app: ``celery -A workers.app worker -Q model`` and ``… -Q tools``.
+
+A task is a delivery: ids only, a hint to try a step. What it means, and whether it still means anything, the store knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from celery import Celery
+from celery.concurrency.prefork import TaskPool as Prefork
+from celery.signals import celeryd_after_setup, celeryd_init, worker_init, worker_process_init, worker_process_shutdown
+
+from palaver.deliveries import QUEUES
+from palaver.settings import settings
+from workers import child
+from workers.pool import TaskPool
+from workers.request import StepRequest
+from workers.runtime import Runtime
+from workers.steps import call_model, call_tool
+from workers.transport import broker_settings, consume_recovered_first
+
+_POOL_EXTRA = 5.0
+"""Seconds that the pool waits longer than the keeper's grace: by then every lease is settled or handed back."""
+
+app = Celery("palaver")
+app.conf.update(
+    broker_settings(settings().deliveries_url),
+    task_queues=tuple(QUEUES.values()),
+    task_default_queue="model",
+    task_create_missing_queues=False,
+    accept_content=["json"],
+    task_serializer="json",
+    task_ignore_result=True,
+    # A worker holds as many deliveries as it has room for steps, and takes the next when a step ends.
+    task_acks_late=True,
+    worker_prefetch_multiplier=1,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    worker_hijack_root_logger=True,
+    palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
+)
+
+_node = ""
+_runtime: Runtime | None = None
+
+
+@celeryd_init.connect
+def _remember_node(sender: str, **_: Any) -> None:
+    global _node
+    _node = sender
+
+
+celeryd_after_setup.connect(consume_recovered_first)
+
+
+@worker_init.connect
+def _choose_pool(sender: Any, **_: Any) -> None:
+    """Model steps run on the asyncio pool without anybody asking for it; other queues keep Celery's prefork."""
+    if "model" in sender.app.amqp.queues.consume_from and sender.pool_cls is Prefork:
+        sender.pool_cls = TaskPool
+    app.capacity = sender.concurrency or 0
+
+
+@asynccontextmanager
+async def _lifespan() -> AsyncIterator[None]:
+    global _runtime
+    runtime = Runtime(settings(), node=_node, queue="model", capacity=app.capacity)
+    async with runtime.running(sweeps=True):
+        _runtime, app.draining = runtime, runtime.draining
+        yield
+
+
+app.lifespan = _lifespan
+
+
+@app.task(name="palaver.model_step")
+async def model_step(run_id: str, conversation_id: str, step: str, number: int) -> str:
+    """Try a model step."""
+    assert _runtime is not None  # the pool enters the lifespan before the first task
+    return await call_model(_runtime, run_id, conversation_id, step)
+
+
+@worker_process_init.connect
+def _start_child(**_: Any) -> None:
+    child.start(settings(), _node)
+
+
+@worker_process_shutdown.connect
+def _stop_child(**_: Any) -> None:
+    child.stop()
+
+
+@app.task(name="palaver.tool_step", Request=StepRequest)
+def tool_step(run_id: str, conversation_id: str, step: str, number: int) -> str:
+    """Try a tool step."""
+    return child.current().run(call_tool, run_id, conversation_id, step)

@@ -1,0 +1,176 @@
+"""A child process of the tools worker: tools in its main thread, everything that keeps their lease in another.
+
+Two threads:
+
+    main thread                                 loop thread
+    Celery task -> run(step) -- coroutine -->   claim, judge, settle; async tools; keeper
+    the tool's function     <-- function ----   run_tool
+                            --- result ----->
+
+A Python function cannot be interrupted from outside for certain, but a process can: first it gets an exception; if it does not
+heed it within a grace, its call is settled and the process ends itself. Celery starts another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Final
+
+from palaver.settings import Settings
+from palaver.tools import Tool
+from workers.runtime import Runtime
+from workers.toolbox import call_async, raised, timed_out
+
+log = logging.getLogger(__name__)
+
+GRACE: Final = 2.0
+"""Seconds that a tool has to heed the exception before its process ends."""
+
+class Interrupted(BaseException):
+    """Raised in a tool's code when its time is up or its run is cancelled. Not an Exception, so that it passes `except`."""
+
+
+@dataclass(slots=True)
+class _Job:
+    function: Callable[[], Any]
+    done: Future[Any]
+
+
+class Child:
+    """The process's loop thread, and its main thread's inbox."""
+
+    def __init__(self, settings: Settings, node: str) -> None:
+        self._settings = settings
+        self._node = node
+        self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
+        self._in_tool = False
+        self._loop = asyncio.new_event_loop()
+        self._runtime: Runtime | None = None
+        self._ended: asyncio.Event | None = None
+        self._doomed = False
+        self._main = threading.get_ident()
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run_loop, args=(started,), name="steps", daemon=True)
+        self._thread.start()
+        started.result(30)
+        signal.signal(signal.SIGUSR2, self._interrupt)
+
+    def _run_loop(self, started: Future[None]) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._live(started))
+
+    async def _live(self, started: Future[None]) -> None:
+        self._ended = asyncio.Event()
+        try:
+            runtime = Runtime(self._settings, node=self._node, queue="tools", capacity=1, run_tool=self._run_tool)
+            async with runtime.running(sweeps=False):
+                self._runtime = runtime
+                started.set_result(None)
+                await self._ended.wait()
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    def stop(self) -> None:
+        """End the loop; the process is about to exit."""
+        if self._ended is not None and self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join(5)
+
+    def run(self, step: Callable[..., Any], *ids: str) -> str:
+        """Do a step: its coroutine on the loop, its tool here, in the main thread."""
+        outcome: Future[str] = asyncio.run_coroutine_threadsafe(step(self._runtime, *ids), self._loop)
+        outcome.add_done_callback(self._step_over)
+        while (job := self._inbox.get()) is not None:
+            self._do(job)
+        return outcome.result()
+
+    def _step_over(self, _: Future[str]) -> None:
+        if self._doomed and self._runtime is not None:
+            log.error("a tool did not stop within %g s; its process ends", GRACE)
+            self._runtime.publisher.close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._inbox.put(None)
+
+    def _do(self, job: _Job) -> None:
+        try:
+            self._in_tool = True
+            try:
+                result = job.function()
+            finally:
+                self._in_tool = False
+        except BaseException as error:
+            job.done.set_exception(error)
+        else:
+            job.done.set_result(result)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        if self._in_tool:
+            raise Interrupted
+
+    async def _run_tool(self, tool: Tool, arguments: dict[str, Any]) -> object:
+        """The tool's result, whatever kind of function it is.
+
+        Raises:
+            ToolTimeout: it took longer than it declared.
+            ToolFailure: it raised.
+        """
+        if tool.is_async:
+            return await call_async(tool, arguments)
+        job = _Job(lambda: tool.function(**arguments), Future())
+        self._inbox.put(job)
+        done = asyncio.wrap_future(job.done)
+        try:
+            async with asyncio.timeout(tool.timeout) as limit:
+                return await asyncio.shield(done)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise raised(tool, error) from error
+            await self._end_tool(done)
+            raise timed_out(tool) from None
+        except asyncio.CancelledError:
+            await self._end_tool(done)
+            if done.done() and not done.cancelled() and done.exception() is None:
+                # It finished after all: its result is the truth, and settling it is allowed under a cancel.
+                return done.result()
+            raise
+        except Exception as error:
+            raise raised(tool, error) from error
+
+    async def _end_tool(self, done: asyncio.Future[Any]) -> None:
+        """Interrupt the function; if it does not heed it, this process ends once its call is settled."""
+        signal.pthread_kill(self._main, signal.SIGUSR2)
+        await asyncio.wait([done], timeout=GRACE)
+        if not done.done():
+            self._doomed = True
+
+
+_child: Child | None = None
+
+
+def start(settings: Settings, node: str) -> None:
+    """Begin life as a child of a tools worker."""
+    global _child
+    _child = Child(settings, node)
+
+
+def stop() -> None:
+    """End it."""
+    if _child is not None:
+        _child.stop()
+
+
+def current() -> Child:
+    """This process's child."""
+    assert _child is not None  # worker_process_init comes before the first task
+    return _child

@@ -1,0 +1,71 @@
+"""Keeps a worker's leases: renews them, hears which runs are cancelled, and gives them up when the worker stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from palaver.store.fleet import WorkerReport
+from palaver.store.steps import Renewal
+from workers.held import Why
+
+if TYPE_CHECKING:
+    from workers.runtime import Runtime
+
+
+class Keeper:
+    """Three chores on the worker's loop, apart from the steps: a step that blocks nothing cannot delay them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def beat(self) -> None:
+        """Renew every lease and report, three times a lease."""
+        runtime = self._runtime
+        while True:
+            held = [key for key, each in runtime.held.items() if each.leased]
+            if held:
+                answers = await runtime.store.steps.renew(runtime.worker_id, held)
+                for key, answer in zip(held, answers, strict=True):
+                    self._heed(key, answer)
+            await runtime.store.fleet.report(
+                WorkerReport(
+                    id=runtime.worker_id,
+                    queue=runtime.queue,
+                    in_flight=len(held),
+                    capacity=runtime.capacity,
+                    draining=runtime.draining.is_set(),
+                )
+            )
+            await asyncio.sleep(runtime.settings.beat)
+
+    def _heed(self, key: tuple[str, str], answer: Renewal) -> None:
+        held = self._runtime.held.get(key)
+        if held is None or answer is Renewal.PROLONGED:
+            return
+        # GONE is also the answer for a step that was settled a moment ago: then there is nothing to interrupt.
+        held.interrupt(Why.CANCELLED if answer is Renewal.CANCELLING else Why.LOST)
+
+    async def listen(self) -> None:
+        """Let runs go as they are cancelled: milliseconds, where ``beat`` would need seconds."""
+        listener = self._runtime.store.fleet.cancels(self._runtime.worker_id)
+        try:
+            async for run_id in listener.listen():
+                self._runtime.let_go(run_id, Why.CANCELLED)
+        finally:
+            await listener.close()
+
+    async def drain(self) -> None:
+        """When the worker begins to stop: let steps finish for a grace, then give the rest back."""
+        await self._runtime.draining.wait()
+        await asyncio.sleep(self._runtime.settings.drain_grace)
+        while True:
+            for held in tuple(self._runtime.held.values()):
+                held.interrupt(Why.DRAIN)
+            await asyncio.sleep(0.1)
+
+    async def leave(self) -> None:
+        """Say good-bye; if Redis is away, the report runs out by itself."""
+        with contextlib.suppress(Exception):
+            await self._runtime.store.fleet.leave(self._runtime.worker_id)

@@ -1,0 +1,38 @@
+"""How the tools worker's main process learns that a child died, and tells the store at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from billiard.exceptions import WorkerLostError
+from celery.worker.request import Request
+
+from palaver.settings import settings
+from palaver.store import Store
+from palaver.store.due import Attention
+from workers.runtime import worker_id
+
+log = logging.getLogger(__name__)
+
+
+class StepRequest(Request):  # type: ignore[misc]  # Celery is untyped
+    """A delivery in a prefork worker. Without this, a dead child's lease would have to run out first."""
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+        """Celery's own handling; and if the child is gone, its lease ends now."""
+        result = super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+        if isinstance(exc_info.exception, WorkerLostError) and self.worker_pid:
+            run_id, _, step = self.args[:3]
+            try:
+                asyncio.run(_end_lease(run_id, step, worker_id(self.hostname, self.worker_pid)))
+            except Exception as error:
+                log.warning("lease of %s/%s runs out by itself: %s", run_id, step, type(error).__name__)
+        return result
+
+
+async def _end_lease(run_id: str, step: str, worker: str) -> None:
+    """The step is due now; a sweeper goes on with it. What the store does is safe to do at any time."""
+    async with Store.connect(settings()) as store:
+        await store.due.attend([Attention(run_id, step)], worker=worker)

@@ -1,0 +1,123 @@
+"""What one worker process shares among its steps, and the tasks on its loop that keep them alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, Self
+
+from palaver.deliveries import Publisher
+from palaver.errors import ErrorClass, classify
+from palaver.leases import Delivery, Queue
+from palaver.providers import load_providers
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.store.due import Attention
+from palaver.tools import Tool, load_tools
+from workers.conversations import Conversations
+from workers.feeder import Feeder
+from workers.held import Held, Why
+from workers.keeper import Keeper
+from workers.model import ModelPort
+from workers.sweeper import Sweeper
+from workers.toolbox import call_async
+
+log = logging.getLogger(__name__)
+
+
+RunTool = Callable[[Tool, dict[str, Any]], Awaitable[object]]
+
+
+def worker_id(node: str, pid: int) -> str:
+    """A worker process as the store knows it: what it holds, and where it hears of cancels."""
+    return f"{node or socket.gethostname()}/{pid}"
+
+
+class Runtime:
+    """The store, the publisher, the model port and the steps in hand of one worker process."""
+
+    def __init__(
+        self, settings: Settings, *, node: str, queue: Queue, capacity: int, run_tool: RunTool = call_async
+    ) -> None:
+        self.settings = settings
+        self.worker_id = worker_id(node, os.getpid())
+        self.run_tool = run_tool
+        self.queue = queue
+        self.capacity = capacity
+        self.registry = load_tools(settings.tools)
+        self.store = Store.connect(settings)
+        self.model = ModelPort(load_providers(settings.providers))
+        self.conversations = Conversations()
+        self.feeder = Feeder(self.store, settings.delta_interval)
+        self.publisher = Publisher(settings.deliveries_url)
+        self.draining = asyncio.Event()
+        self.held: dict[tuple[str, str], Held] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self, *, sweeps: bool) -> AsyncIterator[Self]:
+        """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
+        keeper = Keeper(self)
+        chores = [keeper.beat, keeper.listen, keeper.drain, self.feeder.run]
+        if sweeps:
+            chores.append(Sweeper(self.store, self.publisher, self.publish).run)
+        await self.store.ping()
+        tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
+        try:
+            yield self
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await keeper.leave()
+            await asyncio.to_thread(self.publisher.close)
+            await self.model.close()
+            await self.store.close()
+
+    @contextlib.contextmanager
+    def hold(self, run_id: str, step: str) -> Iterator[Held]:
+        """Work on a step: from before its claim until it is settled, a cancel of its run finds it here."""
+        held = Held()
+        earlier = self.held.get((run_id, step))
+        self.held[run_id, step] = held
+        try:
+            yield held
+        finally:
+            if self.held.get((run_id, step)) is held:
+                if earlier is not None and not earlier.over:
+                    self.held[run_id, step] = earlier
+                else:
+                    del self.held[run_id, step]
+            held.over = True
+
+    def let_go(self, run_id: str, why: Why) -> None:
+        """Interrupt every step of a run that is in hand here."""
+        for (held_run, _), held in tuple(self.held.items()):
+            if held_run == run_id:
+                held.interrupt(why)
+
+    def publish(self, deliveries: Sequence[Delivery]) -> None:
+        """Send deliveries, soon and without waiting; the ready index repairs what is lost on the way."""
+        self.publisher.publish_soon(deliveries)
+
+    async def wake(self, run_id: str) -> None:
+        """Begin the conversation's next run now rather than with the next sweep."""
+        for settled in await self.store.due.attend([Attention(run_id, "start")]):
+            self.publish(settled.deliveries)
+
+
+async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
+    """Run a chore again whenever it breaks down: Redis may be away for a while."""
+    while True:
+        try:
+            await chore()
+        except Exception as error:
+            log.warning("%s: %s; again in a second", chore, type(error).__name__, exc_info=not _away(error))
+        await asyncio.sleep(1.0)
+
+
+def _away(error: Exception) -> bool:
+    return classify(error).error_class is ErrorClass.STORAGE

@@ -1,0 +1,150 @@
+"""The one place where a step happens: claim, run, judge, settle, publish.
+
+    @step(retry=MODEL_CALL)
+    async def call_model(work: Work) -> Verdict: ...
+
+The function does the work and answers with a verdict. Everything around it is here: the lease, the judgement of whatever it
+raises, cancels, drains, and what Flower is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from celery.exceptions import Retry
+
+from palaver.errors import ErrorClass, Failure, StaleLease, classify
+from palaver.leases import Lease, Settled, Stray
+from palaver.lifecycle import StopReason
+from palaver.models import Message, ToolCall
+from palaver.retry import RetryPolicy
+from palaver.verdicts import Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
+from workers.held import Held, Why
+from workers.runtime import Runtime
+from workers.work import Work
+
+log = logging.getLogger(__name__)
+
+SETTLE_FOR: Final = 60.0
+"""Seconds that a finished step keeps its verdict while Redis is away: another model call costs more than the memory."""
+
+Function = Callable[[Work], Awaitable[Verdict]]
+Step = Callable[[Runtime, str, str, str], Awaitable[str]]
+
+
+class StepFailed(Exception):
+    """Shown in Flower as a FAILURE: the error's class and code, never its content."""
+
+
+def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
+    """Make a function a step with a retry policy.
+
+    The result is what a Celery task calls with the ids that it got. It answers one word for the operator, raises
+    ``celery.exceptions.Retry`` for a step that will be tried again (the due index owns the delay: nothing is published by it)
+    and ``StepFailed`` for one that ended its run.
+    """
+
+    def decorate(function: Function) -> Step:
+        async def attempt(runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
+            conversation = runtime.conversations.get(conversation_id)
+            with runtime.hold(run_id, name) as held:
+                lease = await runtime.store.steps.claim(
+                    run_id,
+                    conversation_id,
+                    name,
+                    worker=runtime.worker_id,
+                    nonce=secrets.token_hex(8),
+                    known=conversation.position if "/" not in name else None,
+                )
+                if isinstance(lease, Stray):
+                    return f"stray: {lease.why}"
+                if lease.call is None:
+                    conversation.extend(lease.entries, lease.position)
+                    runtime.conversations.keep(conversation_id, conversation)
+                work = Work(lease, runtime, conversation)
+                verdict = await _work(function, work, held, retry)
+                if verdict is None:
+                    return await _let_go(runtime, lease, held)
+                settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
+            runtime.publish(settled.deliveries)
+            if settled.upcoming:
+                await runtime.wake(settled.upcoming)
+            return _for_flower(verdict, settled)
+
+        return attempt
+
+    return decorate
+
+
+async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) -> Verdict | None:
+    """The function's verdict, or the judgement of what it raised; None when the lease is to be let go."""
+    lease = work.lease
+    try:
+        # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
+        held.begin()
+        verdict = await function(work)
+        await work.flush()
+        return verdict
+    except asyncio.CancelledError:
+        if held.why is Why.CANCELLED:
+            await work.flush()
+            return Finish(work.partial, StopReason.CANCELLED, work.usage)
+        return None
+    except Exception as error:
+        failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
+        if failure.error_class is ErrorClass.INTERNAL:
+            log.exception("step %s/%s failed inside", lease.run_id, lease.step)
+        judged = retry.judge(failure, lease.attempt, lease.elapsed)
+        if isinstance(judged, GiveUp) and failure.recoverable and lease.call is not None:
+            return Continue(outcomes=(told_to_the_model(lease.call, judged.failure),))
+        return judged
+    finally:
+        held.end()
+
+
+def told_to_the_model(call: ToolCall, failure: Failure) -> ToolOutcome:
+    """A recoverable failure as the answer to a call."""
+    message = Message(role="tool", call_id=call.id, name=call.name, content=failure.message, is_error=True)
+    return ToolOutcome(message, failure)
+
+
+async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool) -> Settled:
+    """Settle, through an outage of Redis if need be: the store takes the verdict as long as the fence still stands."""
+    deadline = asyncio.get_running_loop().time() + SETTLE_FOR
+    while True:
+        try:
+            return await runtime.store.steps.settle(lease, verdict, streamed=streamed)
+        except StaleLease:
+            raise
+        except Exception as error:
+            away = classify(error).error_class is ErrorClass.STORAGE
+            if not away or asyncio.get_running_loop().time() > deadline:
+                raise
+            log.warning("cannot settle %s/%s yet: %s", lease.run_id, lease.step, type(error).__name__)
+            await asyncio.sleep(0.5)
+
+
+async def _let_go(runtime: Runtime, lease: Lease, held: Held) -> str:
+    """Draining: hand the lease back so that somebody else goes on at once. Lost: there is nothing to hand back."""
+    if held.why is Why.LOST:
+        return "lost"
+    settled = await runtime.store.steps.hand_back(lease)
+    runtime.publish(settled.deliveries)
+    if settled.upcoming:
+        await runtime.wake(settled.upcoming)
+    return "handed back"
+
+
+def _for_flower(verdict: Verdict, settled: Settled) -> str:
+    match verdict:
+        case RetryAfter() if settled.status == "running":
+            code = f"{verdict.failure.error_class}: {verdict.failure.code}"
+            raise Retry(message=code, exc=StepFailed(code), when=round(verdict.delay, 1))
+        case GiveUp():
+            raise StepFailed(f"{verdict.failure.error_class}: {verdict.failure.code}")
+        case _:
+            return settled.status

@@ -1,0 +1,58 @@
+"""Acts on what is due: retries, leases that ended, starts, deadlines, and deliveries that got lost. Any number may run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from palaver.deliveries import Publisher
+from palaver.leases import Delivery, Queue
+from palaver.store import Store
+from palaver.store.due import Attention
+
+_TICK: Final = 0.25
+"""Seconds between two looks, at most; what is due sooner is attended to on time."""
+_SHORTEST: Final = 0.01
+_UNCLAIMED_AFTER: Final = 1.0
+"""Seconds after which a delivery that nobody claimed may have been lost."""
+_GATE: Final = 16
+"""Messages in the broker beyond which nothing is sent again: with a backlog, unclaimed means waiting, not lost, and sending
+again would multiply the backlog (FAULTS M10: 800 runs never finished without this)."""
+
+
+class Sweeper:
+    """One look at the due and ready indexes after another."""
+
+    def __init__(
+        self, store: Store, publisher: Publisher, publish: Callable[[Sequence[Delivery]], None]
+    ) -> None:
+        self._store = store
+        self._publisher = publisher
+        self._publish = publish
+
+    async def run(self) -> None:
+        """Sweep, for ever."""
+        while True:
+            things, upcoming = await self._store.due.due()
+            await self._attend(things)
+            await self._repair("model")
+            await self._repair("tools")
+            if not things:
+                await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
+
+    async def _attend(self, things: Sequence[Attention]) -> None:
+        while things:
+            settled = await self._store.due.attend(things, unclaimed_after=_UNCLAIMED_AFTER)
+            self._publish([delivery for each in settled for delivery in each.deliveries])
+            things = [Attention(each.upcoming, "start") for each in settled if each.upcoming]
+
+    async def _repair(self, queue: Queue) -> None:
+        """Send deliveries again that nobody claimed, as far as the broker is nearly empty."""
+        unclaimed = await self._store.due.unclaimed(queue, _UNCLAIMED_AFTER, _GATE)
+        if not unclaimed:
+            return
+        waiting = await asyncio.to_thread(
+            lambda: self._publisher.depth(queue) + self._publisher.depth(f"{queue}.recovered")
+        )
+        await self._attend(unclaimed[: max(0, _GATE - waiting)])
