@@ -148,10 +148,12 @@ class Stack:
         try:
             self._take_data_dir()
             give_up_at = time.monotonic() + self._deadline
-            if self._given_redis_url is None:
-                self.start("redis")
-            self.start("model_server")
             names = [name for name in self._plan.lines for _ in range(self._counts[name])]
+            first = ["model_server"] if self._given_redis_url else ["redis", "model_server"]
+            for name in first + names:
+                self.ports.require(name)
+            for name in first:
+                self.start(name)
             for child in [self._launch(name) for name in names]:
                 self._wait(child, give_up_at)
         except BaseException:

@@ -1,7 +1,7 @@
-"""The publisher: deliveries become Celery messages. The one module outside ``workers`` that speaks to the broker.
+"""The publisher: deliveries become Celery messages. Beside ``workers``, the one module that knows the broker.
 
-A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: what is lost, the sweeper
-delivers again. The messages are Celery's protocol 2, built here, so that the API needs no Celery.
+A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: what is lost, the
+sweeper delivers again. The messages are Celery's protocol 2, built here, so that the API needs no Celery.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from urllib.parse import urlsplit
 from palaver.leases import Delivery
 
 try:
-    from kombu import Connection, Exchange, Producer, Queue
+    from kombu.connection import Connection
+    from kombu.entity import Exchange, Queue
+    from kombu.messaging import Producer
     from kombu.transport import redis
 except ImportError as error:
     raise ImportError("publishing needs the server extra: pip install palaver[server]") from error
@@ -32,14 +34,17 @@ _CONNECT_TIMEOUT: Final = 2.0
 _PIPELINE: Final = 100
 """Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
 _BACKLOG: Final = 10_000
-"""Handed-over batches that may wait for a broker that does not answer; the sweeper delivers what is dropped."""
+"""What may wait for a broker that does not answer; the rest is dropped and left to the sweeper."""
 _ORIGIN: Final = f"palaver@{socket.gethostname()}"
+_AT_ONCE: Final = {"max_retries": 0, "interval_start": 0}
+"""kombu connects a second time after 2 s, unless told."""
 _EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
 def queue(name: str) -> Queue:
     """The declaration of a queue that publishers and workers share: durable, on the default exchange."""
-    return Queue(name, Exchange(""), routing_key=name, durable=True)
+    exchange = Exchange("")  # type: ignore[no-untyped-call]
+    return Queue(name, exchange, routing_key=name, durable=True)  # type: ignore[no-untyped-call]
 
 
 QUEUES: Final[Mapping[str, Queue]] = {name: queue(name) for name in QUEUE_NAMES}
@@ -67,7 +72,7 @@ def transport_options(url: str) -> dict[str, Any]:
 
 
 class _Channel(redis.Channel):
-    """A channel that keeps one client: the client per command that kombu makes is half the cost of a publish."""
+    """A channel that keeps one client: kombu makes one for each command, half the cost of a publish."""
 
     _commands: Any = None
 
@@ -84,7 +89,7 @@ class _Transport(redis.Transport):
 
 
 class Publisher:
-    """Sends deliveries to the broker at ``url``. Connects when it is first used; safe to use from any thread."""
+    """Sends deliveries to the broker at ``url``. Connects when first used; safe to use from any thread."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -96,7 +101,7 @@ class Publisher:
         self._thread: threading.Thread | None = None
 
     def publish(self, deliveries: Sequence[Delivery]) -> bool:
-        """Send ``deliveries``, on Redis in one pipeline. False when that failed: the sweeper will send them again.
+        """Send ``deliveries``, on Redis in one pipeline. False when it failed: the sweeper will send them.
 
         Waits for the broker, 5 s at most on Redis: not for an event loop.
         """
@@ -120,7 +125,7 @@ class Publisher:
         return True
 
     def publish_soon(self, deliveries: Sequence[Delivery]) -> None:
-        """Send ``deliveries`` from a thread of its own, together with what else waits. Never blocks: for event loops."""
+        """Send ``deliveries`` from a thread, with what else waits there. Never blocks: for event loops."""
         if not deliveries or self._soon.qsize() > _BACKLOG:
             return
         self._soon.put(deliveries)
@@ -139,7 +144,7 @@ class Publisher:
         Raises what kombu raises when the broker does not answer.
         """
         try:
-            # Declaring says how many there are; asking passively would cost the channel when there is no queue yet.
+            # Declaring tells it too; a passive question would cost the channel when there is no queue yet.
             reply = self._producer().channel.queue_declare(queue=queue, durable=True, auto_delete=False)
         except Exception:
             self._drop()
@@ -168,26 +173,28 @@ class Publisher:
                 break
         self._drop()
 
-    def _producer(self) -> Producer:
+    def _producer(self) -> Any:
         """This thread's producer, on a connection of its own; a new one after a fork."""
         local = self._local
         if getattr(local, "process", None) != os.getpid():
-            local.connection = Connection(
+            local.connection = Connection(  # type: ignore[no-untyped-call]
                 self._url,
                 transport=self._transport,
-                transport_options=self._options | {"max_retries": 0},
+                transport_options=self._options | _AT_ONCE,
                 connect_timeout=_CONNECT_TIMEOUT,
             )
-            local.producer = Producer(local.connection.channel(), auto_declare=False)
+            channel = local.connection.default_channel
+            local.producer = Producer(channel, auto_declare=False)  # type: ignore[no-untyped-call]
             local.declared = set()
             local.process = os.getpid()
         return local.producer
 
-    def _declare(self, producer: Producer, names: Iterable[str]) -> None:
+    def _declare(self, producer: Any, names: Iterable[str]) -> None:
         """Once a connection: RabbitMQ drops silently what is sent to a queue that is not there."""
         for name in names:
             if name not in self._local.declared:
-                (QUEUES.get(name) or queue(name)).declare(channel=producer.channel)
+                declaration: Any = QUEUES.get(name) or queue(name)
+                declaration.declare(channel=producer.channel)
                 self._local.declared.add(name)
 
     def _drop(self) -> None:
@@ -201,7 +208,7 @@ class Publisher:
                 _log.debug("the broker's connection did not close: %s", type(error).__name__)
 
 
-def _send(producer: Producer, delivery: Delivery) -> None:
+def _send(producer: Any, delivery: Delivery) -> None:
     task_id = delivery.task_id
     arguments = [delivery.run_id, delivery.conversation_id, delivery.step, delivery.number]
     producer.publish(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from palaver.models import AgentSpec, Message, ToolCall
 
 Queue = Literal["model", "tools"]
+QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,5 +93,3 @@ class Delta:
     type: str
     data: bytes
     """JSON text of an object."""
-
-

@@ -5,12 +5,16 @@ A task is a delivery: ids only, a hint to try a step. What it means, and whether
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from celery import Celery
 from celery.concurrency.prefork import TaskPool as Prefork
+from celery.exceptions import ImproperlyConfigured
 from celery.signals import celeryd_after_setup, celeryd_init, worker_init, worker_process_init, worker_process_shutdown
 
 from palaver.deliveries import QUEUES
@@ -19,6 +23,7 @@ from workers import child
 from workers.pool import TaskPool
 from workers.request import StepRequest
 from workers.runtime import Runtime
+from workers.step import StepFailed
 from workers.steps import call_model, call_tool
 from workers.transport import broker_settings, consume_recovered_first
 
@@ -40,9 +45,11 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     worker_cancel_long_running_tasks_on_connection_loss=False,
-    worker_hijack_root_logger=True,
     palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
 )
+
+# One line a model call, at INFO, would be most of a worker's log and a tenth of its time.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _node = ""
 _runtime: Runtime | None = None
@@ -52,6 +59,9 @@ _runtime: Runtime | None = None
 def _remember_node(sender: str, **_: Any) -> None:
     global _node
     _node = sender
+    if os.getcwd() not in sys.path:
+        # PALAVER_TOOLS may name modules beside where the worker is started; Celery looks there for `-A` only.
+        sys.path.insert(0, os.getcwd())
 
 
 celeryd_after_setup.connect(consume_recovered_first)
@@ -59,9 +69,17 @@ celeryd_after_setup.connect(consume_recovered_first)
 
 @worker_init.connect
 def _choose_pool(sender: Any, **_: Any) -> None:
-    """Model steps run on the asyncio pool without anybody asking for it; other queues keep Celery's prefork."""
-    if "model" in sender.app.amqp.queues.consume_from and sender.pool_cls is Prefork:
-        sender.pool_cls = TaskPool
+    """Model steps run on the asyncio pool, tool steps on Celery's prefork; nobody has to ask for it.
+
+    Raises:
+        ImproperlyConfigured: for a worker that could do neither well.
+    """
+    queues = {name.partition(".")[0] for name in sender.app.amqp.queues.consume_from}
+    if queues not in ({"model"}, {"tools"}):
+        raise ImproperlyConfigured("a worker consumes one queue: start one with -Q model and another with -Q tools")
+    if sender.pool_cls not in (Prefork, TaskPool):
+        raise ImproperlyConfigured("leave -P out: model steps run on Palaver's asyncio pool, tool steps on prefork")
+    sender.pool_cls = TaskPool if queues == {"model"} else Prefork
     app.capacity = sender.concurrency or 0
 
 
@@ -77,7 +95,7 @@ async def _lifespan() -> AsyncIterator[None]:
 app.lifespan = _lifespan
 
 
-@app.task(name="palaver.model_step")
+@app.task(name="palaver.model_step", throws=(StepFailed,))
 async def model_step(run_id: str, conversation_id: str, step: str, number: int) -> str:
     """Try a model step."""
     assert _runtime is not None  # the pool enters the lifespan before the first task
@@ -94,7 +112,7 @@ def _stop_child(**_: Any) -> None:
     child.stop()
 
 
-@app.task(name="palaver.tool_step", Request=StepRequest)
+@app.task(name="palaver.tool_step", Request=StepRequest, throws=(StepFailed,))
 def tool_step(run_id: str, conversation_id: str, step: str, number: int) -> str:
     """Try a tool step."""
     return child.current().run(call_tool, run_id, conversation_id, step)

@@ -1,29 +1,23 @@
 """An asyncio worker pool for Celery: `async def` tasks run on one event loop in one thread.
 
-Celery 5.7 has no such pool of its own but takes one (`CELERY_CUSTOM_WORKER_POOL`, then `-P custom`). Two threads:
+Celery 5.7 has no such pool but takes one, a `BasePool` of one's own. Two threads:
 
-    hub thread (Celery's main one)                      loop thread
-    on_apply -> _begin: accept the task  -- start -->   _start -> _trace: await task.run(...)
-    _deliver: call back, begin the next  <- outcome --  _finished
+    hub thread (Celery's main one)                         loop thread
+    on_apply -> _begin_waiting: accept the task -- start -> _start -> trace_coroutine: await task.run(...)
+    _deliver: call back, begin the next      <- outcome --  _finished
 
-Everything that is counted or called back stays in the hub thread, because kombu's channels, prefetch counters
-and event buffers belong to it. These internals of Celery are leaned on, and tests/process/test_pool.py holds them:
+What is counted or called back stays in the hub thread, because kombu's channels, prefetch counters and event
+buffers belong to it. These internals of Celery are leaned on; tests/process/test_pool.py holds each:
 
-- `Request.on_success((failed, result, seconds))` tells success, failure, retry, reject and revoked apart by itself.
-- `TraceInfo`, a part of the ordinary tracer, logs a task that raised and sends its signals.
-- `Request` has already decoded the arguments into its dict, so the message body is not parsed a second time.
-- What `Hub.call_soon` gets from inside another such callback waits for the next poll, up to a second. Outcomes
-  therefore come in through a readable socket: the acknowledgements they schedule run before that poll, not after.
+- `Request.on_success((failed, result, seconds))` tells success, failure, retry, reject and revoked apart.
+- What `Hub.call_soon` gets from inside another such callback waits for the next poll, up to a second. So
+  outcomes come in through a readable socket: the acknowledgements they schedule run before that poll.
 - A hub that reconnects has forgotten its readers, and calls `register_with_event_loop` again.
-
-Left out, because steps have no use for them: links, chains, chords, `autoretry_for`, time limits and the hooks
-`before_start`, `on_success` and `after_return` of `async def` tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import threading
@@ -31,7 +25,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
@@ -39,33 +32,28 @@ from select import select
 from time import monotonic
 from typing import Any
 
-from billiard.einfo import ExceptionInfo
-from celery import signals, states
-from celery.app import trace
-from celery.app.task import Context, Task
+from celery import signals
 from celery.concurrency.base import BasePool
-from celery.exceptions import Ignore, ImproperlyConfigured, Reject, Retry, Terminated
+from celery.exceptions import ImproperlyConfigured, Reject, Retry, Terminated
 from celery.platforms import EX_FAILURE
 from celery.utils.log import get_logger
-from celery.utils.saferepr import saferepr
 from celery.worker import state
 from kombu.asynchronous import get_event_loop
+
+from workers.tracer import Outcome, RequestStack, failed, trace_coroutine
 
 logger = get_logger(__name__)
 
 DRAIN_GRACE = 10.0
-"""Seconds a warm shutdown waits for running tasks, where `app.conf.palaver_drain_grace` does not say otherwise."""
+"""Seconds a warm shutdown waits for running tasks, unless `app.conf.palaver_drain_grace` says otherwise."""
 
 CANCEL_GRACE = 5.0
-"""Seconds that cancelled tasks have to hand their lease back, and after them the lifespan to exit."""
-
-Outcome = tuple[int, Any, float]
-"""What Celery's tracer answers: failed (0 or 1), the result's repr or the ExceptionInfo, the seconds it took."""
+"""Seconds that cancelled tasks have to hand back their lease, and after them the lifespan to exit."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Job:
-    """A task handed to the pool. Celery keeps a weak reference to it, as the handle that terminates the task."""
+    """A task handed to the pool; Celery keeps a weak reference to it, as the handle that terminates it."""
 
     pool: TaskPool
     target: Callable[..., Outcome]
@@ -76,35 +64,18 @@ class Job:
     terminated: bool = False
 
     def terminate(self, signal: int | None = None) -> None:
-        """Cancel the task (`revoke(terminate=True)`, cold shutdown); what it still answers is not reported."""
+        """Cancel the task (`revoke(terminate=True)`, cold shutdown); what it answers then is not told."""
         self.terminated = True
         self.pool.cancel(self)
 
 
-class RequestStack:
-    """Stands in for a task's thread-local request stack: `self.request` is right in each asyncio task."""
-
-    def __init__(self) -> None:
-        self._requests: ContextVar[tuple[Context, ...]] = ContextVar("requests", default=())
-
-    def push(self, request: Context) -> None:
-        self._requests.set((*self._requests.get(), request))
-
-    def pop(self) -> None:
-        self._requests.set(self._requests.get()[:-1])
-
-    @property
-    def top(self) -> Context | None:
-        return self._requests.get()[-1] if self._requests.get() else None
-
-
 class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
-    """Runs at most `limit` tasks at once: `async def` ones on the loop, any other in a daemon thread of its own.
+    """Runs at most `limit` tasks at once: `async def` ones on the loop, others in a daemon thread each.
 
     Two optional attributes of the Celery app take part:
-    `lifespan`, a factory of an async context manager: entered on the loop before the first task, exited after the
-    last one. If it fails to start, or breaks down later, the worker exits with status 1.
-    `draining`, an `asyncio.Event` or anything else with `set()`: set on the loop when the worker begins to stop.
+    `lifespan`, a factory of an async context manager: entered on the loop before the first task, exited after
+    the last one. If it fails to start, or breaks down later, the worker exits with status 1.
+    `draining`, an `asyncio.Event` or anything with `set()`: set on the loop when the worker begins to stop.
     """
 
     signal_safe = False
@@ -113,14 +84,13 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
     def on_start(self) -> None:
         """Start the loop and enter the lifespan.
 
-        Raises ImproperlyConfigured for a broker transport without an event loop, RuntimeError for a lifespan that
-        failed, SystemExit if the worker is told to stop meanwhile.
+        Raises ImproperlyConfigured for a broker transport without an event loop, RuntimeError for a lifespan
+        that failed, SystemExit if the worker is told to stop meanwhile.
         """
-        if self.options.get("threads"):
-            raise ImproperlyConfigured("the asyncio pool needs a broker that is read by events: redis or amqp")
-        self._coroutines: dict[str, Task] = {
-            name: task for name, task in self.app.tasks.items() if iscoroutinefunction(task.run)
-        }
+        self._hub: Any = get_event_loop()
+        if self._hub is None:
+            raise ImproperlyConfigured("the asyncio pool needs a broker read by events: redis or amqp")
+        self._coroutines = {n: task for n, task in self.app.tasks.items() if iscoroutinefunction(task.run)}
         for task in self._coroutines.values():
             task.request_stack = RequestStack()
         self._running: set[Job] = set()
@@ -130,11 +100,10 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         self._wakeup, self._waker = socket.socketpair()
         self._wakeup.setblocking(False)
         self._waker.setblocking(False)
-        self._hub = get_event_loop()
+        # Celery sees that it is told to stop when its hub wakes up: up to a second later, without this.
+        signals.worker_shutting_down.connect(self._wake_hub)
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
-        # Celery sees a signal when its hub wakes up: up to a second later, without this.
-        signals.worker_shutting_down.connect(self._wake_hub)
         started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name="steps", daemon=True)
         self._thread.start()
@@ -163,14 +132,14 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         accept_callback: Callable[[int, float], None],
         **_: Any,
     ) -> Job:
-        """Begin the task, or keep it until a running one ends: after a reconnect Celery prefetches past the limit."""
+        """Begin the task, or keep it until one ends: after a reconnect Celery prefetches past the limit."""
         job = Job(self, target, args, callback, accept_callback)
         self._waiting.append(job)
         self._begin_waiting()
         return job
 
     def terminate_job(self, pid: int, signal: int | None = None) -> None:
-        """Nothing: all tasks have this process's pid. `Job.terminate`, which Celery calls next, is what counts."""
+        """Nothing: all tasks share one pid, so `Job.terminate`, which Celery calls next, is what counts."""
 
     def on_close(self) -> None:
         """Begin to drain: what has not begun goes back to its queue."""
@@ -187,8 +156,9 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         """
         self.on_close()
         if not state.should_terminate:
-            # The hub goes on: acknowledgements and events leave, and a message popped too late goes back.
-            self._await_running(self.app.conf.get("palaver_drain_grace", DRAIN_GRACE), self._hub.create_loop())
+            # The hub goes on: acknowledgements and events leave, a message popped too late goes back.
+            grace = self.app.conf.get("palaver_drain_grace", DRAIN_GRACE)
+            self._await_running(grace, self._hub.create_loop())
         for job in tuple(self._running):
             self.cancel(job)
         self._await_running(CANCEL_GRACE, iter(()))
@@ -197,10 +167,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
     on_terminate = on_stop
 
     def cancel(self, job: Job) -> None:
-        """Cancel the asyncio task of the job, once: a second time would interrupt how it hands back its lease.
-
-        A job in a thread of its own just goes on.
-        """
+        """Cancel the job on the loop, once: twice would interrupt how it hands back its lease."""
         self._call_loop(lambda: job.running and not job.running.cancelling() and job.running.cancel())
 
     def _get_info(self) -> dict[str, Any]:
@@ -212,14 +179,14 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         while self._waiting and (self._draining or len(self._running) < self.limit):
             job = self._waiting.popleft()
             if self._draining:
-                job.callback((1, _as_raised(Reject("the worker is stopping", requeue=True)), 0.0))
+                job.callback(failed(Reject("the worker is stopping", requeue=True)))
                 continue
             self._running.add(job)
             job.accept_callback(os.getpid(), monotonic())
             if job.args[0] in self._coroutines:
                 self._call_loop(self._start, job)
             else:
-                threading.Thread(target=self._run_in_thread, args=(job,), name=job.args[0], daemon=True).start()
+                threading.Thread(target=self._run_in_thread, args=(job,), daemon=True).start()
 
     def _deliver(self) -> None:
         with suppress(BlockingIOError):
@@ -236,12 +203,11 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
 
     def _await_running(self, seconds: float, turns: Iterator[None]) -> None:
         deadline = monotonic() + seconds
-        self._hub.call_later(seconds, _nothing)
+        self._hub.call_later(seconds, _wake)
         while self._running and self._thread.is_alive() and monotonic() < deadline:
             try:
                 next(turns)
-            except Exception:
-                # No turns of the hub: not wanted, or its connection is lost.
+            except Exception:  # No turns of the hub: not wanted, or its connection is lost.
                 select([self._wakeup], [], [], 0.1)
             self._deliver()
 
@@ -280,64 +246,36 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             await self._stopping.wait()
 
     def _start(self, job: Job) -> None:
-        job.running = self._loop.create_task(self._trace(job), name=job.args[1])
+        name, task_id, request, *_ = job.args
+        coroutine = trace_coroutine(self._coroutines[name], task_id, request)
+        job.running = self._loop.create_task(coroutine, name=task_id)
         job.running.add_done_callback(partial(self._finished, job))
         if job.terminated:
             job.running.cancel()
 
-    async def _trace(self, job: Job) -> Outcome:
-        name, task_id, request, *_ = job.args
-        task, args, kwargs = self._coroutines[name], request["args"], request["kwargs"]
-        context = Context(request, args=args, kwargs=kwargs, called_directly=False)
-        task.request_stack.push(context)
-        if signals.task_prerun.receivers:
-            signals.task_prerun.send(sender=task, task_id=task_id, task=task, args=args, kwargs=kwargs)
-        begun, status, answer = monotonic(), states.REVOKED, None
-        try:
-            answer = await task.run(*args, **kwargs)
-            status, seconds = states.SUCCESS, monotonic() - begun
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            status, answer = _judge(task, context, error)
-            return 1, answer, monotonic() - begun
-        finally:
-            if signals.task_postrun.receivers:
-                signals.task_postrun.send(
-                    sender=task, task_id=task_id, task=task, args=args, kwargs=kwargs, retval=answer, state=status
-                )
-        result = saferepr(answer, task.resultrepr_maxsize)
-        if signals.task_success.receivers:
-            signals.task_success.send(sender=task, result=answer, runtime=seconds)
-        if trace.logger.isEnabledFor(logging.INFO):
-            shown = {"id": task_id, "name": trace.get_task_name(context, name), "runtime": seconds}
-            trace.info(trace.LOG_SUCCESS, {**shown, "return_value": result})
-        return 0, result, seconds
-
     def _finished(self, job: Job, running: asyncio.Task[Outcome]) -> None:
-        cancelled: Exception = Terminated("cancelled")
         try:
             outcome = running.result()
         except asyncio.CancelledError:
-            if self._draining:
-                cancelled = Retry(exc=Terminated("the worker is stopping"))
-            outcome = 1, _as_raised(cancelled), 0.0
+            stopping = Terminated("the worker is stopping")
+            error = Retry(exc=stopping) if self._draining else Terminated("cancelled")
+            outcome = failed(error)
         except Exception as error:
-            outcome = 1, _as_raised(error), 0.0
+            outcome = failed(error)
         self._report(job, outcome)
 
-    # In either, or in the thread of a job.
+    # In any thread.
 
     def _run_in_thread(self, job: Job) -> None:
         try:
             outcome = job.target(*job.args)
         except BaseException as error:
-            outcome = 1, _as_raised(error), 0.0
+            outcome = failed(error)
         self._report(job, outcome)
 
     def _report(self, job: Job, outcome: Outcome) -> None:
         if job.terminated:
-            outcome = 1, _as_raised(Terminated("cancelled")), 0.0
+            outcome = failed(Terminated("cancelled"))
         self._outcomes.append((job, outcome))
         self._wake_hub()
 
@@ -351,31 +289,10 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             self._loop.call_soon_threadsafe(function, *args)
 
 
-def _nothing() -> None:
-    """Wakes the hub, as a timer."""
+def _wake() -> None:
+    """As a timer, ends a poll of the hub."""
 
 
 def _cancel_all() -> None:
     for task in asyncio.all_tasks():
         task.cancel()
-
-
-def _judge(task: Task, context: Context, error: BaseException) -> tuple[str, ExceptionInfo]:
-    """Log the exception being handled and send its signals, as Celery's tracer does; its state and description."""
-    if isinstance(error, Ignore | Reject):
-        trace.TraceInfo(states.IGNORED, error).handle_ignore(task, context)
-        return states.IGNORED, ExceptionInfo(internal=True)
-    if isinstance(error, Retry):
-        return states.RETRY, trace.TraceInfo(states.RETRY, error).handle_error_state(task, context)
-    if not isinstance(error, Exception):
-        error = RuntimeError(f"the task raised {error!r}")
-    return states.FAILURE, trace.TraceInfo(states.FAILURE, error).handle_error_state(task, context)
-
-
-def _as_raised(error: BaseException) -> ExceptionInfo:
-    if not isinstance(error, Exception):
-        error = RuntimeError(f"the task raised {error!r}")
-    try:
-        raise error
-    except Exception:
-        return ExceptionInfo()

@@ -69,7 +69,10 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                 verdict = await _work(function, work, held, retry)
                 if verdict is None:
                     return await _let_go(runtime, lease, held)
-                settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
+                try:
+                    settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
+                except StaleLease:
+                    return "stale: somebody else goes on"
             runtime.publish(settled.deliveries)
             if settled.upcoming:
                 await runtime.wake(settled.upcoming)
@@ -113,7 +116,11 @@ def told_to_the_model(call: ToolCall, failure: Failure) -> ToolOutcome:
 
 
 async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool) -> Settled:
-    """Settle, through an outage of Redis if need be: the store takes the verdict as long as the fence still stands."""
+    """Settle, through an outage of Redis if need be: the store takes the verdict as long as the fence still stands.
+
+    Raises:
+        StaleLease: it does not; somebody else goes on.
+    """
     deadline = asyncio.get_running_loop().time() + SETTLE_FOR
     while True:
         try:
@@ -121,8 +128,13 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
         except StaleLease:
             raise
         except Exception as error:
-            away = classify(error).error_class is ErrorClass.STORAGE
-            if not away or asyncio.get_running_loop().time() > deadline:
+            failure = classify(error)
+            if failure.error_class is not ErrorClass.STORAGE and not isinstance(verdict, GiveUp):
+                # A verdict that cannot be written would come back for ever; the run ends, and says that it is our fault.
+                log.exception("cannot settle %s/%s", lease.run_id, lease.step)
+                verdict = GiveUp(failure, StopReason.ERROR)
+                continue
+            if asyncio.get_running_loop().time() > deadline:
                 raise
             log.warning("cannot settle %s/%s yet: %s", lease.run_id, lease.step, type(error).__name__)
             await asyncio.sleep(0.5)

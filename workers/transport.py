@@ -48,7 +48,7 @@ def broker_settings(url: str) -> dict[str, Any]:
 
 
 def consume_recovered_first(instance: Any, **_: Any) -> None:
-    """Receiver for Celery's `celeryd_after_setup`: the worker consumes Q.recovered before each queue Q of its.
+    """Receiver for Celery's `celeryd_after_setup`: each queue Q it reads comes after Q.recovered.
 
     Redis reads them in this order, strictly (`queue_order_strategy`); RabbitMQ reads both alike.
     """
@@ -69,7 +69,7 @@ class Channel(redis.Channel):
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        """The given client or this channel's own: one may be shared, as each command takes a pooled connection."""
+        """The given client or this channel's own, safe to share: each command takes a pooled connection."""
         if client is None:
             # A fork and a close drop the pool, and with it the client.
             if self._commands is None or self._commands.connection_pool is not self.pool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from redis.asyncio import Redis
-
-from palaver.leases import Queue, Settled
+from palaver.leases import QUEUES, Queue, Settled
 from palaver.settings import Settings
 from palaver.store import keys
+from palaver.store.connection import Connection, now_ms
 from palaver.store.scripts import Scripts
 from palaver.store.steps import settled
 
@@ -25,15 +24,14 @@ class Attention:
 class Due:
     """The due index and the ready indexes of every shard."""
 
-    def __init__(self, redis: Redis, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis
         self._scripts = scripts
         self.shards = tuple(f"{shard:02x}" for shard in range(settings.shards))
 
     async def due(self, limit: int = 200) -> tuple[list[Attention], float]:
         """What is due now, by Redis's clock, and the seconds until the next thing will be (a day at most)."""
-        seconds, micros = await self._redis.time()
-        now = seconds * 1000 + micros // 1000
+        now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
             pipeline.zrange(keys.due(shard), "-inf", now, byscore=True, offset=0, num=limit)
@@ -45,8 +43,7 @@ class Due:
 
     async def unclaimed(self, queue: Queue, older_than: float, limit: int) -> list[Attention]:
         """Steps delivered to ``queue`` more than ``older_than`` seconds ago that nobody claimed, oldest first."""
-        seconds, micros = await self._redis.time()
-        before = seconds * 1000 + micros // 1000 - int(older_than * 1000)
+        before = await now_ms(self._redis) - int(older_than * 1000)
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
@@ -77,16 +74,18 @@ class Due:
 
     async def depths(self) -> dict[str, tuple[int, float]]:
         """For each queue: how many steps are delivered and unclaimed, and the seconds the oldest has waited."""
-        seconds, micros = await self._redis.time()
-        now = seconds + micros / 1e6
-        found: dict[str, tuple[int, float]] = {}
-        for queue in ("model", "tools"):
-            count, oldest = 0, 0.0
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        for queue in QUEUES:
             for shard in self.shards:
-                count += await self._redis.zcard(keys.ready(shard, queue))
-                first = await self._redis.zrange(keys.ready(shard, queue), 0, 0, withscores=True)
-                oldest = max([oldest, *(now - score / 1000 for _, score in first)])
-            found[queue] = (count, oldest)
+                pipeline.zcard(keys.ready(shard, queue))
+                pipeline.zrange(keys.ready(shard, queue), 0, 0, withscores=True)
+        replies = await pipeline.execute()
+        found: dict[str, tuple[int, float]] = {}
+        for i, queue in enumerate(QUEUES):
+            of_queue = replies[2 * i * len(self.shards) : 2 * (i + 1) * len(self.shards)]
+            oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
+            found[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
         return found
 
     async def _forget(self, things: Iterable[Attention]) -> None:
@@ -97,7 +96,7 @@ class Due:
             pipeline.zrem(keys.due(shard), member)
             pipeline.zrem(keys.ready(shard, "model"), member)
             pipeline.zrem(keys.ready(shard, "tools"), member)
-        if pipeline:
+        if len(pipeline):
             await pipeline.execute()
 
 

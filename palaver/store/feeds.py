@@ -1,70 +1,111 @@
 """What watchers see: the events of a run, from its feed while there is one, and from the log afterwards.
 
-One pub/sub connection serves all watchers of a process. Pub/sub may lose messages, so each watcher knows the sequence number
-it waits for and reads the feed whenever one is missing.
+One pub/sub connection serves all watchers of a process. Pub/sub loses messages when a connection breaks, so a watcher
+knows the sequence number it waits for, and reads the feed whenever one is missing or the subscription is (again) new.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from palaver.errors import UnknownRun
+from palaver.ids import is_id
 from palaver.models import Event
 from palaver.store import keys, records
+from palaver.store.connection import Connection, PubSub, PubSubMessage
 
 _PAGE: Final = 500
-_BACKLOG: Final = 1000
-"""Events a slow watcher may lag behind before it reads the feed instead."""
+_BACKLOG: Final = 256
+"""Events kept for a watcher that is slow; beyond that it reads the feed instead, and its memory stays bounded."""
 _IDLE: Final = 10.0
-"""Seconds of silence after which a watcher looks into the feed itself: pub/sub loses messages on reconnect."""
+"""Seconds of silence after which a watcher looks into the feed itself, whatever the subscription seems to be."""
+_PAUSE: Final = 0.2
+"""Seconds between two attempts to subscribe again while Redis is away."""
 LAST: Final = "run.finished"
 """The last event of every run."""
+
+
+class _Watcher:
+    """One reader of one run's events."""
+
+    __slots__ = ("events", "news", "stale")
+
+    def __init__(self) -> None:
+        self.events: deque[Event] = deque()
+        self.news = asyncio.Event()
+        self.stale = True
+
+    def offer(self, event: Event) -> None:
+        """Take an event, or note that the feed must be read because there is no room for it."""
+        if len(self.events) < _BACKLOG:
+            self.events.append(event)
+            self.news.set()
+        else:
+            self.look()
+
+    def look(self) -> None:
+        """Something may have been missed."""
+        self.events.clear()
+        self.stale = True
+        self.news.set()
 
 
 class Feeds:
     """Reads events, and fans live ones out to watchers."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Connection) -> None:
         self._redis = redis
-        self._watchers: dict[str, set[asyncio.Queue[Event]]] = {}
+        self._watchers: dict[str, set[_Watcher]] = {}
         self._pubsub: PubSub | None = None
         self._reader: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
-    async def page(self, run_id: str, *, after: int = 0, limit: int = _PAGE) -> list[Event]:
-        """Events behind ``after``, in order: from the feed, or what the log kept of them once the feed is gone.
+    @property
+    def watching(self) -> int:
+        """Watchers that this process serves now."""
+        return sum(map(len, self._watchers.values()))
+
+    async def page(self, run_id: str, *, after: int = 0, limit: int = _PAGE) -> Sequence[Event]:
+        """Events behind ``after``, in order: from the feed, and from the log what the feed has no more.
+
+        The log has the durable ones only, so the sequence numbers of a page that reaches behind the feed have gaps.
 
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        found = await self._redis.xrange(keys.feed(run_id), f"{after + 1}-0", "+", count=limit)
-        if found and (after > 0 or found[0][0] == b"1-0"):
-            events = [records.event(run_id, entry_id, fields) for entry_id, fields in found]
-            if events[0].seq == after + 1:
-                return events
-            return await self._durable(run_id, after, before=events[0].seq, limit=limit) or events
-        return await self._durable(run_id, after, before=None, limit=limit)
+        if not is_id("run", run_id):
+            raise UnknownRun(f"there is no run {run_id[:80]!r}")
+        found = await self._redis.xrange(keys.feed(run_id), f"{after + 1}-0", "+", limit)
+        events = [records.event(run_id, entry_id, fields) for entry_id, fields in found]
+        if events and events[0].seq == after + 1:
+            return events
+        before = events[0].seq if events else None
+        return [*await self._durable(run_id, after, before, limit), *events][:limit]
 
-    async def _durable(self, run_id: str, after: int, *, before: int | None, limit: int) -> list[Event]:
+    async def _durable(self, run_id: str, after: int, before: int | None, limit: int) -> Sequence[Event]:
         """What the log has of the run's events between two sequence numbers."""
-        conversation_id = await self._redis.hget(keys.run(run_id), "conversation")
+        conversation_id, newest = await self._redis.hmget(keys.run(run_id), ("conversation", "events"))
         if conversation_id is None:
             raise UnknownRun(f"there is no run {run_id}")
         events: list[Event] = []
-        position = "-"
-        while chunk := await self._redis.xrange(keys.log(conversation_id.decode()), position, "+", count=_PAGE):
+        if newest is None or after >= int(newest):
+            return events
+        log, position = keys.log(conversation_id.decode()), "-"
+        while chunk := await self._redis.xrange(log, position, "+", _PAGE):
             for entry_id, fields in chunk:
+                if fields[b"run"].decode() != run_id or int(fields[b"seq"]) <= after:
+                    continue
                 entry = records.entry(entry_id, fields)
-                if entry.run_id == run_id and entry.seq > after and (before is None or entry.seq < before):
-                    events.append(Event(run_id=run_id, seq=entry.seq, at=entry.at, type=entry.type, data=entry.data))
-                if len(events) == limit:
+                if before is not None and entry.seq >= before:
+                    return events
+                events.append(Event(run_id=run_id, seq=entry.seq, at=entry.at, type=entry.type, data=entry.data))
+                if len(events) == limit or entry.type == LAST:
                     return events
             position = f"({chunk[-1][0].decode()}"
         return events
@@ -75,83 +116,99 @@ class Feeds:
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        async with self._subscribed(run_id) as queue:
-            last = after
-            stale = True
+        last = after
+        async with self._watching(keys.feed(run_id)) as watcher:
             while True:
-                if stale:
+                if watcher.stale:
+                    watcher.stale = False
                     while events := await self.page(run_id, after=last):
                         for event in events:
                             last = event.seq
                             yield event
-                            if event.type == LAST:
-                                return
-                    if not await self._redis.exists(keys.run(run_id)):
-                        raise UnknownRun(f"there is no run {run_id}")
-                    stale = False
+                        if events[-1].type == LAST:
+                            return
+                    if await self._is_over(run_id, last):
+                        return
+                while watcher.events:
+                    event = watcher.events.popleft()
+                    if event.seq > last + 1:
+                        watcher.look()
+                    elif event.seq > last:
+                        last = event.seq
+                        yield event
+                        if event.type == LAST:
+                            return
+                if watcher.stale:
+                    continue
+                watcher.news.clear()
                 try:
                     async with asyncio.timeout(_IDLE):
-                        event = await queue.get()
+                        await watcher.news.wait()
                 except TimeoutError:
-                    stale = True
+                    watcher.look()
                     yield None
-                    continue
-                if event.seq <= last:
-                    continue
-                if event.seq > last + 1:
-                    stale = True
-                    continue
-                last = event.seq
-                yield event
-                if event.type == LAST:
-                    return
+
+    async def _is_over(self, run_id: str, last: int) -> bool:
+        """Whether the run has ended and ``last`` was its last event.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        newest, ended = await self._redis.hmget(keys.run(run_id), ("events", "ended_at"))
+        if newest is None:
+            raise UnknownRun(f"there is no run {run_id}")
+        return ended is not None and last >= int(newest)
 
     @contextlib.asynccontextmanager
-    async def _subscribed(self, run_id: str) -> AsyncIterator[asyncio.Queue[Event]]:
-        queue: asyncio.Queue[Event] = asyncio.Queue(_BACKLOG)
-        channel = keys.feed(run_id)
+    async def _watching(self, channel: str) -> AsyncIterator[_Watcher]:
+        watcher = _Watcher()
         async with self._lock:
-            watchers = self._watchers.setdefault(channel, set())
-            watchers.add(queue)
-            if len(watchers) == 1:
-                await self._subscribe(channel)
+            new = channel not in self._watchers
+            self._watchers.setdefault(channel, set()).add(watcher)
+            if self._reader is None or self._reader.done():
+                self._reader = asyncio.create_task(self._read(), name="palaver-feeds")
+            elif new and self._pubsub is not None:
+                # If this fails, the connection is broken: the reader sees that and subscribes to everything again.
+                with contextlib.suppress(RedisError):
+                    await self._pubsub.subscribe(channel)
         try:
-            yield queue
+            yield watcher
         finally:
             async with self._lock:
-                watchers.discard(queue)
-                if not watchers:
-                    self._watchers.pop(channel, None)
+                self._watchers[channel].discard(watcher)
+                if not self._watchers[channel]:
+                    del self._watchers[channel]
                     if self._pubsub is not None:
                         with contextlib.suppress(RedisError):
                             await self._pubsub.unsubscribe(channel)
 
-    async def _subscribe(self, channel: str) -> None:
-        if self._pubsub is None:
-            self._pubsub = self._redis.pubsub(ignore_subscribe_messages=True)
-        await self._pubsub.subscribe(channel)
-        if self._reader is None or self._reader.done():
-            self._reader = asyncio.create_task(self._read(self._pubsub), name="palaver-feeds")
-
-    async def _read(self, pubsub: PubSub) -> None:
-        while True:
+    async def _read(self) -> None:
+        while self._watchers:
+            pubsub = self._redis.pubsub()
             try:
-                message = await pubsub.get_message(timeout=_IDLE)
+                async with self._lock:
+                    await pubsub.subscribe(*self._watchers)
+                    self._pubsub = pubsub
+                while self._watchers:
+                    self._dispatch(await pubsub.get_message(timeout=_IDLE))
             except RedisError:
-                # Watchers notice the gap by the sequence numbers; the client re-subscribes when it reconnects.
-                await asyncio.sleep(0.5)
-                continue
-            if message is None:
-                if not pubsub.subscribed:
-                    return
-                continue
-            channel = message["channel"].decode()
-            run_id = channel.rpartition(":")[2]
-            event = records.published(run_id, message["data"])
-            for queue in self._watchers.get(channel, ()):
-                # A full queue: the watcher lags; the missing numbers send it to the feed.
-                with contextlib.suppress(asyncio.QueueFull):
-                    queue.put_nowait(event)
+                await asyncio.sleep(_PAUSE)
+            finally:
+                self._pubsub = None
+                await pubsub.aclose()
+
+    def _dispatch(self, message: PubSubMessage | None) -> None:
+        if message is None:
+            return
+        watchers = self._watchers.get(message["channel"].decode(), ())
+        if message["type"] == "subscribe":
+            # Confirmed just now, at first or after a reconnection: what came before went unheard.
+            for watcher in watchers:
+                watcher.look()
+        elif message["type"] == "message" and watchers:
+            event = records.published(message["channel"].rpartition(b":")[2].decode(), message["data"])
+            for watcher in watchers:
+                watcher.offer(event)
 
     async def close(self) -> None:
         """Stop fanning out."""
@@ -159,5 +216,3 @@ class Feeds:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reader
-        if self._pubsub is not None:
-            await self._pubsub.aclose()

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
-
 from palaver.settings import Settings
 from palaver.store import keys
+from palaver.store.connection import Connection, PubSub
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class CancelListener:
         while True:
             message = await self._pubsub.get_message(timeout=10.0)
             if message is not None:
-                yield message["data"].decode()
+                yield str(message["data"], "ascii")
 
     async def pending(self) -> list[str]:
         """Run ids that have arrived, without waiting."""
@@ -44,7 +42,7 @@ class CancelListener:
             await self._pubsub.subscribe(self._channel)
         found = []
         while (message := await self._pubsub.get_message(timeout=0)) is not None:
-            found.append(message["data"].decode())
+            found.append(str(message["data"], "ascii"))
         return found
 
     async def close(self) -> None:
@@ -55,7 +53,7 @@ class CancelListener:
 class Fleet:
     """The workers there are."""
 
-    def __init__(self, redis: Redis, settings: Settings) -> None:
+    def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
         self._ttl = max(3, round(settings.beat * 3))
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
+from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import (
     AgentSpec,
@@ -24,8 +23,7 @@ from palaver.models import (
     Usage,
     Waiting,
 )
-
-Fields = Mapping[bytes, bytes]
+from palaver.store.connection import Fields
 
 
 def millis(moment: datetime | None) -> str:
@@ -35,7 +33,7 @@ def millis(moment: datetime | None) -> str:
 
 def moment(text: bytes | float | None) -> datetime | None:
     """A UTC timestamp from milliseconds since the epoch; None for none."""
-    return None if text in (None, b"") else datetime.fromtimestamp(int(text) / 1000, UTC)  # type: ignore[arg-type]
+    return None if text is None or text == b"" else datetime.fromtimestamp(int(text) / 1000, UTC)
 
 
 def _json(text: bytes | None) -> Any:
@@ -136,12 +134,12 @@ def _number(entry_id: bytes) -> int:
     return int(entry_id.partition(b"-")[0])
 
 
-def cursor(place: tuple[str, str]) -> str:
+def cursor(place: tuple[int, str]) -> str:
     """An opaque place in a list of runs: time and id of the last one shown."""
     return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
 
 
-def parse_cursor(text: str) -> tuple[str, str]:
+def parse_cursor(text: str) -> tuple[int, str]:
     """The place that ``cursor`` wrote.
 
     Raises:
@@ -149,6 +147,8 @@ def parse_cursor(text: str) -> tuple[str, str]:
     """
     try:
         created, run_id = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        return str(int(created)), str(run_id)
-    except (ValueError, TypeError, binascii.Error) as error:
+    except (ValueError, TypeError) as error:
         raise ValueError("the cursor is not one that a list of runs gave") from error
+    if not isinstance(created, int) or not isinstance(run_id, str) or not is_id("run", run_id):
+        raise ValueError("the cursor is not one that a list of runs gave")
+    return created, run_id

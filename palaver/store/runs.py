@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 
 import orjson
-from redis.asyncio import Redis
 
 from palaver.errors import Conflict, IdempotencyMismatch, UnknownConversation, UnknownRun
 from palaver.ids import is_id, new_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
-from palaver.lifecycle import RunStatus
-from palaver.models import AgentSpec, Conversation, Entry, Message, Run, Submission
+from palaver.lifecycle import RunStatus, WaitReason
+from palaver.models import AgentSpec, Conversation, Entry, Message, Run, Submission, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
+from palaver.store.connection import Connection, Value, now_ms
 from palaver.store.scripts import Scripts
 from palaver.store.steps import deliveries, settled
 
@@ -64,7 +63,7 @@ class RunPage:
 class Runs:
     """Runs and conversations, as the API sees them."""
 
-    def __init__(self, redis: Redis, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis
         self._scripts = scripts
         self._settings = settings
@@ -92,10 +91,8 @@ class Runs:
             raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
         shard = shard_of(target)
         run_id = new_id("run", shard)
-        deadline = submission.deadline or datetime.now(UTC) + timedelta(seconds=self._settings.run_deadline)
-        messages = (
-            (Message(role="user", content=submission.input),) if isinstance(submission.input, str) else submission.input
-        )
+        given = submission.input
+        messages = (Message(role="user", content=given),) if isinstance(given, str) else given
         reply = await self._scripts.run(
             "submit",
             (*keys.of_run(run_id, target), keys.runs(shard), keys.idempotency(shard, digest)),
@@ -109,7 +106,7 @@ class Runs:
                 submission.agent.max_steps if submission.agent else "",
                 records.millis(submission.start_after),
                 records.millis(submission.start_by),
-                records.millis(deadline),
+                records.millis(submission.deadline),
                 orjson.dumps(submission.metadata),
                 orjson.dumps(submission.tags),
                 *(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
@@ -136,7 +133,9 @@ class Runs:
             Conflict: ``run_ended``, it had ended otherwise; the message names the status.
         """
         conversation_id = await self._conversation_of(run_id)
-        reply = await self._scripts.run("cancel", keys.of_run(run_id, conversation_id), (mode, orjson.dumps(reason)))
+        reply = await self._scripts.run(
+            "cancel", keys.of_run(run_id, conversation_id), (orjson.dumps(mode), orjson.dumps(reason))
+        )
         match reply[0]:
             case b"ended":
                 raise Conflict("run_ended", run_id, f"the run has already ended: {reply[1].decode()}")
@@ -162,39 +161,55 @@ class Runs:
         Raises:
             ValueError: the cursor is none of ours.
         """
-        before = records.parse_cursor(cursor) if cursor else ("+inf", "")
+        before = records.parse_cursor(cursor) if cursor else None
+        only = admitted.conversation_id
+        shards = self._shards if only is None else (shard_of(only),) if is_id("conv", only) else ()
         page = RunPage(runs=[])
         looked = 0
         while looked < _SCAN_BUDGET:
-            candidates = await self._newest(before)
+            candidates = await self._newest(shards, before)
             if not candidates:
                 return page
-            found = {run.id: run for run in await self._read([run_id for run_id, _ in candidates])}
-            for run_id, created in candidates:
-                before, looked = (str(created), run_id), looked + 1
-                run = found.get(run_id)
+            found = {run.id: run for run in await self._read([run_id for _, run_id in candidates])}
+            for before in candidates:
+                looked += 1
+                run = found.get(before[1])
                 if run is not None and admitted.admits(run):
                     page.runs.append(run)
                     if len(page.runs) == limit:
                         return RunPage(page.runs, records.cursor(before))
-        return RunPage(page.runs, records.cursor(before))
+        return RunPage(page.runs, records.cursor(before) if before else None)
 
-    async def _newest(self, before: tuple[str, str]) -> Sequence[tuple[str, int]]:
-        """Run ids with their creation times, newest first, older than ``before`` (time, id)."""
-        found: list[tuple[str, int]] = []
-        for shard in self._shards:
-            pairs = await self._redis.zrange(
-                keys.runs(shard), before[0], "-inf", desc=True, byscore=True, offset=0, num=_SCAN, withscores=True
-            )
-            found += [(member.decode(), int(score)) for member, score in pairs]
-        found.sort(key=lambda pair: (pair[1], pair[0]), reverse=True)
-        return [pair for pair in found if (str(pair[1]), pair[0]) != before and not _behind(pair, before)][:_SCAN]
+    async def _newest(
+        self, shards: Sequence[str], before: tuple[int, str] | None
+    ) -> Sequence[tuple[int, str]]:
+        """Creation times and ids of runs that are older than ``before``, newest first; of one time, by id."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in shards:
+            older = "+inf" if before is None else f"({before[0]}"
+            pipeline.zrange(keys.runs(shard), older, "-inf", True, True, byscore=True, offset=0, num=_SCAN)
+            if before is not None:
+                pipeline.zrange(keys.runs(shard), before[0], before[0], withscores=True, byscore=True)
+        found = [(int(score), member.decode()) for pairs in await pipeline.execute() for member, score in pairs]
+        return sorted((pair for pair in found if before is None or pair < before), reverse=True)[:_SCAN]
 
-    async def _read(self, run_ids: Sequence[str]) -> list[Run]:
+    async def _read(self, run_ids: Sequence[str]) -> Sequence[Run]:
         pipeline = self._redis.pipeline(transaction=False)
         for run_id in run_ids:
             pipeline.hgetall(keys.run(run_id))
-        return [records.run(found) for found in await pipeline.execute() if found.get(b"id")]
+        runs = [records.run(found) for found in await pipeline.execute() if found.get(b"id")]
+        behind = [run for run in runs if run.waiting and run.waiting.reason is WaitReason.CONVERSATION_BUSY]
+        if not behind:
+            return runs
+        for run in behind:
+            pipeline.hget(keys.conversation(run.conversation_id), "active")
+        ahead = {
+            run.id: run.model_copy(
+                update={"waiting": Waiting(reason=WaitReason.CONVERSATION_BUSY, run_id=active and active.decode())}
+            )
+            for run, active in zip(behind, await pipeline.execute(), strict=True)
+        }
+        return [ahead.get(run.id, run) for run in runs]
 
     async def _conversation_of(self, run_id: str) -> str:
         found = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
@@ -205,8 +220,7 @@ class Runs:
     async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
         """An empty conversation; it goes after the retention unless a run uses it."""
         conversation_id = new_id("conv", pick_shard(new_id("run", "00"), len(self._shards)))
-        seconds, micros = await self._redis.time()
-        fields: dict[str, str | int] = {"id": conversation_id, "created_at": seconds * 1000 + micros // 1000}
+        fields: dict[str, Value] = {"id": conversation_id, "created_at": await now_ms(self._redis)}
         if agent is not None:
             fields |= {"agent": agent.model_dump_json(), "max_steps": agent.max_steps}
         pipeline = self._redis.pipeline(transaction=True)
@@ -227,17 +241,13 @@ class Runs:
             raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
         return records.conversation(found)
 
-    async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+    async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[Entry]:
         """Log entries behind position ``after``, in order.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
         await self.conversation(conversation_id)
-        found = await self._redis.xrange(keys.log(conversation_id), f"{after + 1}-0", "+", count=limit)
+        found = await self._redis.xrange(keys.log(conversation_id), f"{after + 1}-0", "+", limit)
         return [records.entry(entry_id, fields) for entry_id, fields in found]
 
-
-def _behind(pair: tuple[str, int], before: tuple[str, str]) -> bool:
-    """Whether the cursor has passed ``pair`` already: of the same time, a greater id came before it."""
-    return str(pair[1]) == before[0] and pair[0] > before[1]

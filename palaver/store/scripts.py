@@ -1,43 +1,58 @@
 """The Lua scripts: loaded once, called by name, each one atomic on one hash slot.
 
-The lifecycle table and the retention are written into the scripts from Python, so that there is one table only; a change of
-either changes the script's SHA, and old and new workers cannot disagree about what they run.
+The lifecycle table and the retention are written into the scripts from Python, so that there is one table only;
+a change of either changes the script's SHA, and old and new workers cannot disagree about what they run.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Final
 
-from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
 from palaver.lifecycle import TRANSITIONS
 from palaver.settings import Settings
+from palaver.store.connection import Connection, Value
 
-_ABOUT_ONE_RUN: Final = ("submit", "claim", "settle", "attend", "hand_back", "cancel")
-_ON_THEIR_OWN: Final = ("renew", "feed")
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "submit": ("_run", "_turn", "submit"),
+        "claim": ("_run", "claim"),
+        "settle": ("_run", "_turn", "settle"),
+        "hand_back": ("_run", "_turn", "hand_back"),
+        "attend": ("_run", "_turn", "attend"),
+        "cancel": ("_run", "_turn", "cancel"),
+        "renew": ("renew",),
+        "feed": ("feed",),
+    }
+)
+"""The files that each script is made of."""
 
-Call = tuple[str, Sequence[str], Sequence[str | int | float | bytes]]
+Call = tuple[str, Sequence[str], Sequence[Value]]
 """A script's name, its KEYS and its ARGV."""
 
 
 class Scripts:
     """Runs the scripts of ``lua/`` on one connection pool."""
 
-    def __init__(self, redis: Redis, settings: Settings) -> None:
+    def __init__(self, redis: Connection, settings: Settings) -> None:
         folder = files("palaver.store") / "lua"
         constants = _constants(settings)
-        prelude = constants + (folder / "_run.lua").read_text()
-        sources = {name: prelude + (folder / f"{name}.lua").read_text() for name in _ABOUT_ONE_RUN}
-        sources |= {name: constants + (folder / f"{name}.lua").read_text() for name in _ON_THEIR_OWN}
         self._redis = redis
-        self._sources = sources
-        self._shas = {name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in sources.items()}
+        self._sources = {
+            name: constants + "".join((folder / f"{part}.lua").read_text() for part in parts)
+            for name, parts in _PARTS.items()
+        }
+        self._shas = {
+            name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+            for name, source in self._sources.items()
+        }
 
-    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes]) -> Any:
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[Value]) -> Any:
         """The reply of one script."""
         try:
             return await self._redis.evalsha(self._shas[name], len(keys), *keys, *args)
@@ -51,10 +66,10 @@ class Scripts:
         """
         calls = list(calls)
         replies = await self._pipeline(calls)
-        if any(isinstance(reply, NoScriptError) for reply in replies):
-            for name in {name for name, _, _ in calls}:
+        missed = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if missed:
+            for name in {calls[i][0] for i in missed}:
                 await self._redis.script_load(self._sources[name])
-            missed = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             for i, reply in zip(missed, await self._pipeline([calls[i] for i in missed]), strict=True):
                 replies[i] = reply
         for reply in replies:
@@ -63,6 +78,8 @@ class Scripts:
         return replies
 
     async def _pipeline(self, calls: Sequence[Call]) -> list[Any]:
+        if not calls:
+            return []
         pipeline = self._redis.pipeline(transaction=False)
         for name, keys, args in calls:
             pipeline.evalsha(self._shas[name], len(keys), *keys, *args)
@@ -77,5 +94,6 @@ def _constants(settings: Settings) -> str:
     return (
         f"local EDGES = {{ {edges} }}\n"
         f"local RETENTION, FEED_RETENTION = {int(settings.retention)}, {int(settings.feed_retention)}\n"
+        f"local RUN_DEADLINE = {int(settings.run_deadline * 1000)}\n"
         f"local FEED_CAP, MAX_LOSSES = {settings.feed_cap}, {settings.max_losses}\n"
     )

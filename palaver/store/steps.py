@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
+from secrets import token_hex
 from typing import Any, Final
 
 import orjson
 
 from palaver.errors import StaleLease
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
-from palaver.models import AgentSpec, Message, ToolCall, Usage
+from palaver.models import AgentSpec, Message, ToolCall
 from palaver.settings import Settings
 from palaver.store import keys
-from palaver.store.scripts import Scripts
-from palaver.verdicts import Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
+from palaver.store.connection import Value
+from palaver.store.scripts import Call, Scripts
+from palaver.store.settling import settle_args
+from palaver.verdicts import Verdict
 
 _MESSAGES: Final = (b"message.created", b"tool.finished")
 _BATCH: Final = 100
-"""Leases or deltas in one script call: a few milliseconds of Redis at most (CELERY_REPORT section 5: 3 us a lease)."""
+"""Leases or deltas in one script call: a few milliseconds of Redis at most (bench/store_cost.py: 3 us a lease)."""
 
-Args = list[str | int | float | bytes]
+Args = list[Value]
 
 
 class Renewal(IntEnum):
@@ -46,8 +49,8 @@ class Steps:
     ) -> Lease | Stray:
         """Lease a step to ``worker``.
 
-        ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known`` is the log position
-        that the worker has already; None when it needs no messages (tool steps).
+        ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known`` is
+        the log position that the worker has already; None when it needs no messages (tool steps).
         """
         reply = await self._scripts.run(
             "claim",
@@ -78,34 +81,38 @@ class Steps:
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
+            ValueError: the verdict would leave a call of its message without an answer.
         """
         reply = await self._scripts.run(
-            "settle", keys.of_run(lease.run_id, lease.conversation_id), _settle_args(lease, verdict, streamed)
+            "settle", keys.of_run(lease.run_id, lease.conversation_id), settle_args(lease, verdict, streamed)
         )
         return _settled(reply, lease.run_id, lease.conversation_id)
 
-    async def hand_back(self, lease: Lease) -> Settled:
-        """Give a lease up so that somebody else goes on at once.
+    async def hand_back(self, lease: Lease, *, begun: bool = True) -> Settled:
+        """Give a lease up so that somebody else goes on at once; it counts as no loss.
+
+        ``begun`` says whether the work may have begun. A tool call that had, and that is not declared
+        idempotent, is not started again: it is answered as interrupted, and the model decides.
 
         Raises:
             StaleLease: it was not held any more.
         """
-        reply = await self._scripts.run(
-            "hand_back", keys.of_run(lease.run_id, lease.conversation_id), (lease.step, lease.fence)
-        )
+        names = keys.of_run(lease.run_id, lease.conversation_id)
+        reply = await self._scripts.run("hand_back", names, (lease.step, lease.fence, int(begun)))
         return _settled(reply, lease.run_id, lease.conversation_id)
 
     async def renew(self, worker: str, held: Sequence[tuple[str, str]]) -> list[Renewal]:
-        """Prolong the leases that ``worker`` holds on ``held`` (run id, step); the answers in the same order."""
+        """Prolong the leases of ``worker`` on ``held`` (run id, step); the answers are in the same order."""
         order: list[int] = []
-        calls: list[tuple[str, list[str], Args]] = []
+        calls: list[Call] = []
         by_shard: dict[str, list[int]] = {}
         for i, (run_id, _) in enumerate(held):
             by_shard.setdefault(run_id[4:6], []).append(i)
         for shard, members in by_shard.items():
             for start in range(0, len(members), _BATCH):
                 chunk = members[start : start + _BATCH]
-                names, args = [keys.due(shard)], [worker, self._lease_ms]
+                names: list[str] = [keys.due(shard)]
+                args: Args = [worker, self._lease_ms]
                 for i in chunk:
                     run_id, step = held[i]
                     names += (keys.run(run_id), keys.steps(run_id))
@@ -118,66 +125,20 @@ class Steps:
 
     async def feed(self, deltas: Sequence[Delta]) -> None:
         """Show ``deltas`` to watchers; those whose lease is gone are dropped."""
-        calls: list[tuple[str, list[str], Args]] = []
+        calls: list[Call] = []
         by_shard: dict[str, list[Delta]] = {}
         for delta in deltas:
             by_shard.setdefault(delta.lease.run_id[4:6], []).append(delta)
         for members in by_shard.values():
             for start in range(0, len(members), _BATCH):
                 names: list[str] = []
-                args: Args = []
+                args: Args = [token_hex(8)]
                 for delta in members[start : start + _BATCH]:
                     run_id = delta.lease.run_id
                     names += (keys.run(run_id), keys.steps(run_id), keys.feed(run_id))
                     args += (delta.lease.step, delta.lease.fence, delta.type, delta.data)
                 calls.append(("feed", names, args))
         await self._scripts.run_all(calls)
-
-
-def _settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
-    usage, stop, status, failure, delay, output = Usage(), "", "", b"", 0, ""
-    message: Message | None = None
-    outcomes: tuple[ToolOutcome, ...] = ()
-    opened: list[str | int | float | bytes] = []
-    match verdict:
-        case Continue():
-            kind, usage, message, outcomes = "continue", verdict.usage, verdict.message, verdict.outcomes
-            if message is not None:
-                steps = {each.call.id: each for each in verdict.calls}
-                for call in message.tool_calls:
-                    step = steps.get(call.id)
-                    opened += (call.id, call.name)
-                    opened += ("tools", "01"[step.idempotent], orjson.dumps(call.model_dump())) if step else ("", "", "")
-        case Finish():
-            kind, usage, message = "finish", verdict.usage, verdict.message
-            stop, status = verdict.stop_reason, verdict.stop_reason.status
-            output = message.content if message else ""
-        case RetryAfter():
-            kind, delay, failure = "retry", int(verdict.delay * 1000), _error(verdict, lease)
-        case GiveUp():
-            kind, stop, status = "give_up", verdict.stop_reason, verdict.stop_reason.status
-            failure = _error(verdict, lease)
-    entries: list[str | int | float | bytes] = []
-    if message is not None:
-        entries += ("message.created", "", orjson.dumps({"step": lease.step, "message": _compact(message)}))
-    seq = lease.step.partition("/")[0]
-    for outcome in outcomes:
-        data: dict[str, Any] = {"step": f"{seq}/{outcome.message.call_id}", "message": _compact(outcome.message)}
-        if outcome.failure is not None:
-            data["error"] = outcome.failure.to_error(step=lease.step, attempt=lease.try_number)
-        entries += ("tool.finished", outcome.message.call_id or "", orjson.dumps(data))
-    return [
-        lease.step, lease.fence, kind, stop, status, failure, delay, "1" if streamed else "0",
-        usage.input_tokens, usage.output_tokens, output, len(outcomes), len(entries) // 3, *entries, *opened,
-    ]  # fmt: skip
-
-
-def _error(verdict: RetryAfter | GiveUp, lease: Lease) -> bytes:
-    return orjson.dumps(verdict.failure.to_error(step=lease.step, attempt=lease.try_number))
-
-
-def _compact(message: Message) -> dict[str, Any]:
-    return message.model_dump(exclude_defaults=True)
 
 
 def _settled(reply: list[Any], run_id: str, conversation_id: str) -> Settled:

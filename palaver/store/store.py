@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, cast
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -10,6 +10,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError, TimeoutError
 
 from palaver.settings import Settings
+from palaver.store.connection import Connection
 from palaver.store.due import Due
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
@@ -19,16 +20,20 @@ from palaver.store.steps import Steps
 
 
 class Store:
-    """All of the state, behind typed methods. Redis errors pass through; ``palaver.errors.classify`` judges them."""
+    """All of the state, behind typed methods.
+
+    Redis errors pass through; ``palaver.errors.classify`` judges them.
+    """
 
     def __init__(self, redis: Redis, settings: Settings) -> None:
-        scripts = Scripts(redis, settings)
+        connection = cast(Connection, redis)
+        scripts = Scripts(connection, settings)
         self._redis = redis
-        self.runs = Runs(redis, scripts, settings)
+        self.runs = Runs(connection, scripts, settings)
         self.steps = Steps(scripts, settings)
-        self.due = Due(redis, scripts, settings)
-        self.feeds = Feeds(redis)
-        self.fleet = Fleet(redis, settings)
+        self.due = Due(connection, scripts, settings)
+        self.feeds = Feeds(connection)
+        self.fleet = Fleet(connection, settings)
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -44,8 +49,8 @@ class Store:
             socket_connect_timeout=2,
             socket_keepalive=True,
             health_check_interval=15,
-            # One repeat at once: a pooled connection may be stale after the server restarted. Longer waits are the
-            # caller's to decide; each script bears being run twice.
+            # One repeat at once: a pooled connection may be stale after the server restarted. Longer waits are
+            # the caller's to decide; each script bears being run twice.
             retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 1),
             retry_on_error=[ConnectionError, TimeoutError],
         )

@@ -84,6 +84,7 @@ app.lifespan = lifespan
 
 @app.task(name="echo", bind=True)
 async def echo(self: Any, value: str) -> str:
+    await asyncio.sleep(0.05)
     record("echo", value, self.request.id)
     return value
 
@@ -122,7 +123,7 @@ async def nap(seconds: float, name: str) -> None:
 
 @app.task(name="hold")
 async def hold(name: str, gate: str = "gate") -> None:
-    """Runs until the test creates the file `gate`; cancelled, it takes a moment to clean up."""
+    """Runs until the test creates the file `gate`; cancelled, it takes a moment to hand back."""
     record("begin", name)
     try:
         await opened(gate)
@@ -131,6 +132,19 @@ async def hold(name: str, gate: str = "gate") -> None:
         record("handed back", name)
         raise
     record("end", name)
+
+
+@app.task(name="slow_to_leave")
+async def slow_to_leave(name: str) -> None:
+    """Cancelled, it hands back once the test creates the file `left`."""
+    record("begin", name)
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        record("cancelled", name)
+        await opened("left")
+        record("handed back", name)
+        raise
 
 
 @app.task(name="swallow")

@@ -6,6 +6,11 @@
 local name = ARGV[1]
 if not STATUS then return { 'gone' } end
 
+local function gone()
+  for _, index in ipairs({ DUE, READY.model, READY.tools }) do redis.call('ZREM', index, member(name)) end
+  return { 'gone' }
+end
+
 local function lost(step)
   if STATUS == 'cancelling' then
     set_aside(name, step)
@@ -28,6 +33,7 @@ local function lost(step)
     'Step ' .. name .. ' lost its worker ' .. step.losses .. ' times; it may be what ends them.')))
 end
 
+if not next(EDGES[STATUS]) then return gone() end
 local at = tonumber(redis.call('ZSCORE', DUE, member(name)))
 local due = at and at <= NOW
 local upcoming = ''
@@ -39,9 +45,7 @@ if name == 'start' then
 elseif name == 'end' then
   local times = redis.call('HMGET', RUN, 'deadline', 'start_by')
   local deadline, start_by = tonumber(times[1]), STATUS == 'queued' and tonumber(times[2])
-  if not next(EDGES[STATUS]) then
-    return { 'gone' }
-  elseif deadline > NOW and (not start_by or start_by > NOW) then
+  if deadline > NOW and (not start_by or start_by > NOW) then
     redis.call('ZADD', DUE, math.min(deadline, start_by or deadline), member(name))
   elseif STATUS == 'cancelling' then
     upcoming = finish('cancelled', 'cancelled', '')
@@ -50,7 +54,7 @@ elseif name == 'end' then
   end
 else
   local step = step_of(name)
-  if not step then return { 'gone' } end
+  if not step then return gone() end
   if step.state == 'leased' then
     if due or ARGV[2] == step.worker then upcoming = lost(step) end
   elseif step.state == 'later' then

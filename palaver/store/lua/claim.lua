@@ -32,4 +32,5 @@ if not again then
   emit('step.started', cjson.encode({ step = name, attempt = try_of(step), worker = worker }), false)
 end
 local tail = ARGV[4] ~= '' and redis.call('XRANGE', LOG, (ARGV[4] + 1) .. '-0', '+') or {}
-return { 'leased', step.fence, step.attempt, try_of(step), NOW - step.first, facts[1] - NOW, facts[3], step.call or '', tail }
+return { 'leased', step.fence, step.attempt, try_of(step), NOW - step.first, facts[1] - NOW, facts[3],
+  step.call or '', tail }

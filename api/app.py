@@ -1,0 +1,107 @@
+"""The application: ``uvicorn api.app:app``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from api.auth import Keys
+from api.backend import Backend, Publishing
+from api.closing import closing_on_signals
+from api.edge import Edge
+from api.openapi import SCHEMAS
+from api.problems import respond
+from api.routes import ROUTERS
+from palaver.deliveries import Publisher
+from palaver.providers import Provider, load_providers
+from palaver.settings import Settings
+from palaver.settings import settings as environment
+from palaver.store import Store
+from palaver.tools import Registry, load_tools
+
+
+def create_app(
+    settings: Settings | None = None,
+    store: Store | None = None,
+    publisher: Publishing | None = None,
+    providers: Mapping[str, Provider] | None = None,
+    registry: Registry | None = None,
+) -> FastAPI:
+    """The API. What is not given is made from the settings, and those from the environment, when it starts.
+
+    Starting raises ConfigurationError for settings that do not fit.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        chosen = settings or environment()
+        app.state.keys = Keys(chosen.api_keys)
+        here = app.state.backend = Backend(
+            settings=chosen,
+            store=store or Store.connect(chosen),
+            publisher=publisher or Publisher(chosen.deliveries_url),
+            providers=load_providers(chosen.providers) if providers is None else providers,
+            tools=load_tools(chosen.tools) if registry is None else registry,
+        )
+        try:
+            with closing_on_signals(here.closing):
+                yield
+        finally:
+            here.closing.set()
+            if publisher is None:
+                here.publisher.close()
+            if store is None:
+                await here.store.close()
+
+    app = FastAPI(
+        title="Palaver",
+        version="1",
+        summary="Agent conversations on Celery: submit and forget.",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        exception_handlers={HTTPException: _no_route},
+    )
+    app.add_middleware(Edge)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    return app
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        # The framework names the methods of the first route of that path only.
+        error.headers = {"Allow": ", ".join(sorted(_methods(request)))}
+    return respond(error, request)
+
+
+def _methods(request: Request) -> set[str]:
+    return {
+        method
+        for router in ROUTERS
+        for route in router.routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in getattr(route, "methods", ())
+    }
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        components = document.setdefault("components", {})
+        components["schemas"] = SCHEMAS.components()
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+app = create_app()

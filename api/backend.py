@@ -1,0 +1,71 @@
+"""What the routes work with: the store and the other ports, made once for each process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar, cast
+
+from starlette.requests import Request
+
+from api.problems import unavailable
+from palaver.leases import Delivery, Settled
+from palaver.providers import Provider
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.store.due import Attention
+from palaver.tools import Registry
+
+T = TypeVar("T")
+
+_PATIENCE: Final = 2.5
+"""Seconds that the store may take: a client hears 503 within three (FAULTS section 4, row 58)."""
+
+
+class Publishing(Protocol):
+    """Sends deliveries to the workers, some time soon; what gets lost is sent again by the sweeper."""
+
+    def publish_soon(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The ports of the API."""
+
+    settings: Settings
+    store: Store
+    publisher: Publishing
+    providers: Mapping[str, Provider]
+    tools: Registry
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the process is told to end: whoever waits answers now."""
+
+    async def wake(self, run_id: str) -> None:
+        """Start a run whose turn has come."""
+        for settled in await prompt(self.store.due.attend([Attention(run_id, "start")])):
+            self.publish(settled)
+
+    def publish(self, settled: Settled) -> None:
+        """Send what a change made due."""
+        self.publisher.publish_soon(settled.deliveries)
+
+
+def backend(request: Request) -> Backend:
+    """The backend of the application that serves ``request``."""
+    return cast(Backend, request.app.state.backend)
+
+
+async def prompt(answer: Awaitable[T]) -> T:
+    """The store's answer, within the time that a client may be kept waiting for it.
+
+    Raises:
+        Problem: ``unavailable``, the store took too long.
+    """
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await answer
+    except TimeoutError:
+        raise unavailable() from None

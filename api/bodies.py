@@ -1,0 +1,76 @@
+"""Request bodies: their type, their size, and how long they may take."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect, Request
+
+from api.backend import backend
+from api.problems import Problem
+from api.strict_json import parse
+from api.validation import validate
+
+M = TypeVar("M", bound=BaseModel)
+
+_PATIENCE: Final = 10.0
+"""Seconds for a whole body (FAULTS section 4, row 64)."""
+
+
+async def read_body(request: Request, model: type[M]) -> M:
+    """The JSON body, as a ``model``.
+
+    Raises:
+        Problem: what is wrong with it.
+    """
+    raw = await _read(request)
+    _check_type(request)
+    if not raw.strip():
+        raise Problem("malformed_json", "The body is empty.")
+    return validate(model, raw, parse(raw))
+
+
+async def read_optional_body(request: Request, model: type[M]) -> M:
+    """The JSON body as a ``model``; its defaults when there is none.
+
+    Raises:
+        Problem: what is wrong with it.
+    """
+    raw = await _read(request)
+    if not raw:
+        return model()
+    _check_type(request)
+    return validate(model, raw, parse(raw))
+
+
+def _check_type(request: Request) -> None:
+    kind, _, parameters = request.headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().replace('"', "")
+    if kind.strip().lower() != "application/json" or charset not in {"", "charset=utf-8", "charset=utf8"}:
+        raise Problem("unsupported_media_type", "Send JSON in UTF-8 with Content-Type: application/json.")
+
+
+async def _read(request: Request) -> bytes:
+    limit = backend(request).settings.max_body
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Problem("unsupported_media_type", "Send the body without Content-Encoding.")
+    too_large = Problem("payload_too_large", f"At most {limit} bytes.", headers={"Connection": "close"})
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > limit:
+        raise too_large
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise too_large
+                chunks.append(chunk)
+    except TimeoutError:
+        raise Problem("request_timeout", headers={"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise Problem("malformed_request", "The body broke off.") from None
+    return b"".join(chunks)

@@ -1,0 +1,80 @@
+"""The outermost layer: request ids, keys, limits on what precedes the body, and the answer to every error."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.auth import Keys
+from api.problems import Problem, respond
+
+_MAX_URL: Final = 8 * 1024
+_MAX_HEADERS: Final = 32 * 1024
+_MAX_HEADER_COUNT: Final = 100
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+
+
+class Edge:
+    """ASGI middleware around the routes. Limits are those of FAULTS section 3.1."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        request_id = _request_id(headers.get(b"x-request-id"))
+        scope.setdefault("state", {})["request_id"] = request_id
+        began = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            _check_limits(scope, headers)
+            if scope["path"].startswith("/v1"):
+                keys: Keys = scope["app"].state.keys
+                keys.check(headers.get(b"authorization"))
+            await self._app(scope, receive, send_with_id)
+        except Exception as error:
+            answer = respond(error, Request(scope))
+            if not began:
+                await answer(scope, receive, send_with_id)
+
+
+def _request_id(given: bytes | None) -> str:
+    """The client's, if it is one that may enter a log; else a new one."""
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given.decode()
+    return f"req_{secrets.token_hex(10)}"
+
+
+def _check_limits(scope: Scope, headers: dict[bytes, Any]) -> None:
+    if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MAX_URL:
+        raise Problem("uri_too_long", f"At most {_MAX_URL} bytes.")
+    size = sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > _MAX_HEADERS or len(scope["headers"]) > _MAX_HEADER_COUNT:
+        raise Problem(
+            "headers_too_large", f"At most {_MAX_HEADER_COUNT} headers of {_MAX_HEADERS} bytes together."
+        )
+    if not _HOST.fullmatch(headers.get(b"host", b"")):
+        raise Problem("invalid_host")
+    if b"transfer-encoding" in headers and b"content-length" in headers:
+        # Servers disagree about where such a body ends; one behind a proxy could be made to smuggle requests.
+        raise Problem(
+            "malformed_request",
+            "Content-Length and Transfer-Encoding together.",
+            headers={"Connection": "close"},
+        )

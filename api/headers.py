@@ -1,0 +1,84 @@
+"""What request headers ask for: media types, waiting, idempotency, and where a stream goes on."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from starlette.requests import Request
+
+from api.problems import Problem
+
+JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
+MAX_WAIT: Final = 60
+"""Seconds: below the idle limits of common proxies."""
+_KEY: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
+_WAIT: Final = re.compile(r"wait\s*=\s*\"?([0-9]{1,6})\"?", re.IGNORECASE)
+_SEQ: Final = re.compile(r"[0-9]{1,15}")
+
+
+def accepted(request: Request, *offered: str) -> str:
+    """The media type of ``offered`` that the client likes best; the first when it does not care.
+
+    Raises:
+        Problem: ``not_acceptable``.
+    """
+    ranges = ",".join(request.headers.getlist("accept"))
+    if not ranges or ranges == "*/*":
+        return offered[0]
+    liked = [(_quality(ranges, kind), -place, kind) for place, kind in enumerate(offered)]
+    quality, _, best = max(liked)
+    if quality <= 0:
+        raise Problem("not_acceptable", f"Offered: {', '.join(offered)}.")
+    return best
+
+
+def _quality(ranges: str, kind: str) -> float:
+    """How much an Accept header likes a media type: the most specific range that covers it decides."""
+    family = kind.partition("/")[0] + "/*"
+    found: dict[str, float] = {}
+    for each in ranges.lower().split(","):
+        name, *parameters = (part.strip() for part in each.split(";"))
+        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        try:
+            found[name] = min(max(float(weight), 0.0), 1.0)
+        except ValueError:
+            found[name] = 0.0
+    return next((found[name] for name in (kind, family, "*/*") if name in found), 0.0)
+
+
+def preferred_wait(request: Request) -> int:
+    """Seconds that the client would wait (``Prefer: wait=N``), 0 for none. What cannot be read is ignored."""
+    for preference in ",".join(request.headers.getlist("prefer")).split(","):
+        if match := _WAIT.fullmatch(preference.strip()):
+            return min(int(match[1]), MAX_WAIT)
+    return 0
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The ``Idempotency-Key``, if there is one.
+
+    Raises:
+        Problem: ``invalid_idempotency_key``.
+    """
+    given = request.headers.getlist("idempotency-key")
+    if not given:
+        return None
+    if len(given) > 1 or not _KEY.fullmatch(given[0]):
+        raise Problem("invalid_idempotency_key", "One key of 1 to 255 printable ASCII characters.")
+    return given[0]
+
+
+def last_event_id(request: Request) -> int | None:
+    """The ``Last-Event-ID``, if there is one.
+
+    Raises:
+        Problem: ``invalid_cursor``.
+    """
+    given = request.headers.get("last-event-id")
+    if given is None:
+        return None
+    if not _SEQ.fullmatch(given):
+        raise Problem("invalid_cursor", "Last-Event-ID is not an id of an event of this run.")
+    return int(given)

@@ -1,0 +1,169 @@
+"""Problems: every error that the API answers, as RFC 9457 ``application/problem+json``.
+
+What a client sent is never quoted back: it may hold a key. A problem's code is stable; its text is not.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from palaver.errors import (
+    Conflict,
+    ErrorClass,
+    IdempotencyMismatch,
+    UnknownConversation,
+    UnknownRun,
+    classify,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+RETRY_AFTER: Final = 2
+"""Seconds after which a client may try again while the store is away."""
+_log = logging.getLogger("palaver.api")
+_SAFE_PATH: Final = re.compile(r"/[A-Za-z0-9/_.-]{0,200}")
+_MAX_FAULTS: Final = 20
+
+CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
+    {
+        "malformed_json": (400, "The body is not JSON"),
+        "duplicate_key": (400, "An object in the body has a key twice"),
+        "too_deep": (400, "The body is nested too deeply"),
+        "unknown_parameter": (400, "There is no such query parameter"),
+        "duplicate_parameter": (400, "A query parameter is given twice"),
+        "malformed_request": (400, "The request is not well-formed"),
+        "invalid_host": (400, "The Host header is not a host"),
+        "invalid_idempotency_key": (400, "The Idempotency-Key cannot be used"),
+        "invalid_cursor": (400, "There is no such place to go on from"),
+        "unauthenticated": (401, "A valid API key is required"),
+        "not_found": (404, "There is nothing here"),
+        "run_not_found": (404, "There is no such run"),
+        "conversation_not_found": (404, "There is no such conversation"),
+        "method_not_allowed": (405, "The method does not apply here"),
+        "not_acceptable": (406, "None of the accepted media types is offered"),
+        "request_timeout": (408, "The body did not arrive in time"),
+        "run_ended": (409, "The run has already ended"),
+        "conversation_busy": (409, "The conversation is busy with another run"),
+        "payload_too_large": (413, "The body is too large"),
+        "uri_too_long": (414, "The URL is too long"),
+        "unsupported_media_type": (415, "The body must be application/json"),
+        "validation_error": (422, "The request does not fit"),
+        "invalid_unicode": (422, "A text holds what is not text"),
+        "too_many_items": (422, "The body has too many values"),
+        "unknown_provider": (422, "There is no such provider"),
+        "unknown_tool": (422, "There is no such tool"),
+        "duplicate_tool": (422, "A tool is named twice"),
+        "unknown_conversation": (422, "There is no such conversation"),
+        "no_agent": (422, "There is no agent to run"),
+        "empty_input": (422, "The input says nothing"),
+        "invalid_history": (422, "The messages are not whole turns"),
+        "invalid_time": (422, "The times do not fit"),
+        "idempotency_key_reused": (422, "The Idempotency-Key was used with another body"),
+        "headers_too_large": (431, "The headers are too large"),
+        "internal": (500, "Internal error"),
+        "unavailable": (503, "The store does not answer"),
+    }
+)
+"""Every code: its status and its title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong. ``pointer`` is a JSON pointer into the body, or ``?parameter``."""
+
+    pointer: str
+    code: str
+    message: str
+
+
+class Problem(Exception):
+    """A request that cannot be answered as asked."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str | None = None,
+        *,
+        faults: Sequence[Fault] = (),
+        run_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(code)
+        self.code = code
+        self.status, self.title = CODES[code]
+        self.detail = (
+            detail or "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults[:3]) or None
+        )
+        self.faults = tuple(faults[:_MAX_FAULTS])
+        self.run_id = run_id
+        self.headers = dict(headers or {})
+
+    @classmethod
+    def of_faults(cls, faults: Sequence[Fault]) -> Problem:
+        """A problem with their common code, if it is one of a problem, else ``validation_error``."""
+        codes = {fault.code for fault in faults}
+        code = codes.pop() if len(codes) == 1 else ""
+        return cls(code if code in CODES else "validation_error", faults=faults)
+
+    def response(self, *, instance: str, request_id: str) -> Response:
+        """The problem on the wire."""
+        body: dict[str, Any] = {
+            "type": f"/errors/{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance if _SAFE_PATH.fullmatch(instance) else None,
+            "code": self.code,
+            "errors": [
+                {"pointer": fault.pointer, "code": fault.code, "message": fault.message}
+                for fault in self.faults
+            ],
+            "request_id": request_id,
+        }
+        if self.run_id is not None:
+            body["run_id"] = self.run_id
+        return Response(orjson.dumps(body), self.status, self.headers, media_type=MEDIA_TYPE)
+
+
+def problem_of(error: Exception, request_id: str) -> Problem:
+    """The problem that an exception is. What nobody foresaw is ``internal``; its traceback is logged."""
+    match error:
+        case Problem():
+            return error
+        case UnknownRun():
+            return Problem("run_not_found", "It was never there, or its retention has passed.")
+        case UnknownConversation():
+            return Problem("conversation_not_found", "It was never there, or its retention has passed.")
+        case IdempotencyMismatch():
+            return Problem("idempotency_key_reused", "Use a new key for another request.")
+        case Conflict():
+            return Problem(error.code, str(error), run_id=error.run_id)
+        case HTTPException(status_code=404):
+            return Problem("not_found")
+        case HTTPException(status_code=405):
+            return Problem("method_not_allowed", headers=error.headers)
+    if classify(error).error_class is ErrorClass.STORAGE:
+        _log.warning("the store does not answer: %s (request %s)", type(error).__name__, request_id)
+        return unavailable()
+    _log.error("unforeseen error (request %s)", request_id, exc_info=error)
+    return Problem("internal", "The log has the details under this request id.")
+
+
+def unavailable() -> Problem:
+    """The store is away for now."""
+    return Problem("unavailable", "Try again soon.", headers={"Retry-After": str(RETRY_AFTER)})
+
+
+def respond(error: Exception, request: Request) -> Response:
+    """The answer to an exception."""
+    request_id = request.scope["state"]["request_id"]
+    return problem_of(error, request_id).response(instance=request.scope["path"], request_id=request_id)

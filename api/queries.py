@@ -1,0 +1,74 @@
+"""Query parameters, read strictly: one that is unknown, doubled or out of range is an error that names it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from starlette.requests import Request
+
+from api.problems import Fault, Problem
+from api.validation import did_you_mean
+
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_MAX_PARAMETERS: Final = 50
+
+
+class Query(BaseModel):
+    """The parameters of one route."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _digits(text: object) -> object:
+    if isinstance(text, str) and not _NUMBER.fullmatch(text):
+        raise ValueError("must be a whole number")
+    return text
+
+
+Number = Annotated[int, BeforeValidator(_digits)]
+"""Digits and nothing else: the signs, underscores and other scripts that ``int`` takes are typing errors."""
+
+Q = TypeVar("Q", bound=Query)
+
+
+def read_query(request: Request, model: type[Q]) -> Q:
+    """The query parameters, as a ``model``.
+
+    Raises:
+        Problem: which parameter does not fit.
+    """
+    found: dict[str, str] = {}
+    for name, value in _pairs(request.scope["query_string"]):
+        if name not in model.model_fields:
+            known = ", ".join(model.model_fields) or "none"
+            hint = did_you_mean(name, model.model_fields) or f"; there are: {known}"
+            shown = name if _NAME.fullmatch(name) else ""
+            raise Problem.of_faults([Fault(f"?{shown}", "unknown_parameter", f"is not known here{hint}")])
+        if name in found:
+            raise Problem.of_faults([Fault(f"?{name}", "duplicate_parameter", "is given twice")])
+        found[name] = value
+    try:
+        return model.model_validate(found)
+    except ValidationError as error:
+        faults = [
+            Fault(
+                f"?{each['loc'][0]}" if each["loc"] else "?",
+                each["type"],
+                each["msg"].replace("Value error, ", "").replace("Input should be", "must be"),
+            )
+            for each in error.errors(include_url=False, include_input=False)
+        ]
+        raise Problem("validation_error", faults=faults) from None
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
+        )
+    except ValueError:
+        raise Problem("malformed_request", "The query string cannot be read.") from None

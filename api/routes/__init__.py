@@ -1,0 +1,17 @@
+"""The routes, by what they are about."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+
+from api.routes import conversations, events, health, queues, runs
+
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    runs.router,
+    events.router,
+    conversations.router,
+    queues.router,
+    health.router,
+)

@@ -1,0 +1,135 @@
+"""Conversations: begin, read, and what was said."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from api.answers import answer
+from api.backend import backend, prompt
+from api.bodies import read_optional_body
+from api.door import check_agent
+from api.headers import JSON, accepted
+from api.openapi import operation
+from api.queries import Number, Query, read_query
+from palaver.models import AgentSpec, Conversation, Entry, Message, Strict
+
+router = APIRouter(tags=["conversations"])
+
+_CONVERSATION: Final = {"conversation_id": "The conversation's id."}
+_MESSAGES: Final = frozenset({"message.created", "tool.finished"})
+_CHUNK: Final = 500
+_CHUNKS: Final = 10
+"""Log entries that one page looks through, at most, in chunks: status changes lie between messages."""
+
+
+class NewConversation(Strict):
+    """A conversation to begin."""
+
+    agent: AgentSpec | None = None
+    """May come with the first run instead."""
+
+
+class MessagesQuery(Query):
+    """Where to start, and how many."""
+
+    after: Number = Field(default=0, description="Only messages behind this `position`.")
+    limit: Number = Field(default=100, ge=1, le=500, description="Messages on a page.")
+
+
+class ConversationMessage(Message):
+    """A message, and where it stands in the conversation's log."""
+
+    position: int
+    run_id: str
+    at: datetime
+
+
+class MessagePage(BaseModel):
+    """A page of messages, in order."""
+
+    data: list[ConversationMessage]
+    next_after: int
+    """The ``after`` of the next page."""
+    has_more: bool
+
+
+@router.post(
+    "/v1/conversations",
+    summary="Begin a conversation",
+    status_code=201,
+    openapi_extra=operation(
+        body=NewConversation,
+        body_required=False,
+        examples={"with an agent": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}}},
+        answers={201: ("Begun. `Location` is the conversation.", Conversation)},
+        problems=("unknown_provider", "unknown_tool", "duplicate_tool"),
+    ),
+)
+async def create_conversation(request: Request) -> Response:
+    """An empty conversation. Not needed for a first run: that begins one of its own."""
+    accepted(request, JSON)
+    read_query(request, Query)
+    wanted = await read_optional_body(request, NewConversation)
+    here = backend(request)
+    check_agent(wanted.agent, here.providers, here.tools)
+    made = await prompt(here.store.runs.create_conversation(wanted.agent))
+    return answer(made, 201, {"Location": f"/v1/conversations/{made.id}"})
+
+
+@router.get(
+    "/v1/conversations/{conversation_id}",
+    summary="Read a conversation",
+    openapi_extra=operation(
+        path=_CONVERSATION,
+        answers={200: ("The conversation as it is now.", Conversation)},
+        problems=("conversation_not_found",),
+    ),
+)
+async def read_conversation(request: Request) -> Response:
+    """Its agent, its runs in order, and how the last one ended."""
+    accepted(request, JSON)
+    read_query(request, Query)
+    conversation_id = request.path_params["conversation_id"]
+    return answer(await prompt(backend(request).store.runs.conversation(conversation_id)))
+
+
+@router.get(
+    "/v1/conversations/{conversation_id}/messages",
+    summary="Read what was said",
+    openapi_extra=operation(
+        path=_CONVERSATION,
+        query=MessagesQuery,
+        answers={200: ("A page of messages.", MessagePage)},
+        problems=("conversation_not_found",),
+    ),
+)
+async def messages(request: Request) -> Response:
+    """Messages and tool results, in the order in which the model sees them."""
+    accepted(request, JSON)
+    query = read_query(request, MessagesQuery)
+    runs = backend(request).store.runs
+    conversation_id = request.path_params["conversation_id"]
+    found: list[ConversationMessage] = []
+    position, more = query.after, True
+    for _ in range(_CHUNKS):
+        chunk = await prompt(runs.entries(conversation_id, after=position, limit=_CHUNK))
+        for entry in chunk:
+            if entry.type in _MESSAGES:
+                if len(found) == query.limit:
+                    return answer(MessagePage(data=found, next_after=position, has_more=True))
+                found.append(_message(entry))
+            position = entry.position
+        if len(chunk) < _CHUNK:
+            more = False
+            break
+    return answer(MessagePage(data=found, next_after=position, has_more=more))
+
+
+def _message(entry: Entry) -> ConversationMessage:
+    return ConversationMessage(
+        position=entry.position, run_id=entry.run_id, at=entry.at, **entry.data["message"]
+    )

@@ -1,0 +1,76 @@
+"""A run's events: as a stream, or as pages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from api.answers import answer
+from api.backend import backend, prompt
+from api.headers import EVENT_STREAM, JSON, accepted, last_event_id
+from api.openapi import operation
+from api.problems import Problem
+from api.queries import Number, Query, read_query
+from api.sse import EventStream, frames
+from palaver.models import Event
+
+router = APIRouter(tags=["runs"])
+
+_MAX_PAGE: Final = 1000
+
+
+class EventsQuery(Query):
+    """Where to start, and for pages how many."""
+
+    after: Number = Field(default=0, description="Only events behind this `seq`.")
+    limit: Number = Field(
+        default=100, ge=1, le=_MAX_PAGE, description="Events on a page; a stream has no pages."
+    )
+
+
+class EventPage(BaseModel):
+    """A page of events, in order."""
+
+    data: list[Event]
+    next_after: int
+    """The ``after`` of the next page."""
+    has_more: bool
+
+
+@router.get(
+    "/v1/runs/{run_id}/events",
+    summary="Watch a run",
+    openapi_extra=operation(
+        path={"run_id": "The run's id."},
+        query=EventsQuery,
+        headers=("Last-Event-ID",),
+        answers={
+            200: ("The events as they come, one `run.finished`, then the end; or a page of JSON.", EventPage),
+            204: ("The stream is over and the client has all of it: a browser stops connecting again.", None),
+        },
+        problems=("run_not_found", "invalid_cursor"),
+        streams=True,
+    ),
+)
+async def events(request: Request) -> Response:
+    """Token deltas stay for a while after the end; then durable events remain, and `stream.gap` says so."""
+    kind = accepted(request, EVENT_STREAM, JSON)
+    query = read_query(request, EventsQuery)
+    # A browser repeats its first URL, `after` included, and says in the header how far it came since.
+    seen = last_event_id(request)
+    after = query.after if seen is None else seen
+    here = backend(request)
+    run = await prompt(here.store.runs.get(request.path_params["run_id"]))
+    if after > run.last_event_id:
+        raise Problem("invalid_cursor", f"The run has {run.last_event_id} events so far.", run_id=run.id)
+    if kind == EVENT_STREAM:
+        if run.status.terminal and after == run.last_event_id:
+            return Response(status_code=204)
+        return EventStream(frames(here.store.feeds, run.id, after), here.closing)
+    page = await prompt(here.store.feeds.page(run.id, after=after, limit=query.limit))
+    reached = page[-1].seq if page else after
+    return answer(
+        EventPage(data=page, next_after=reached, has_more=bool(page) and reached < run.last_event_id)
+    )

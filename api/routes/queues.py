@@ -1,0 +1,100 @@
+"""Queues: how much waits, how much runs, and who works on it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from api.answers import answer
+from api.backend import Backend, backend, prompt
+from api.headers import JSON, accepted
+from api.openapi import operation
+from api.problems import Fault, Problem
+from api.queries import Query, read_query
+
+router = APIRouter(tags=["operations"])
+
+
+class QueuesQuery(Query):
+    """For people or for an autoscaler."""
+
+    format: Literal["full", "keda"] = Field(
+        default="full", description="`keda`: one number for KEDA's metrics-api scaler; needs `queue`."
+    )
+    queue: Literal["model", "tools"] | None = Field(default=None, description="Only this queue.")
+
+
+class QueueWorker(BaseModel):
+    """A worker process as it reports itself."""
+
+    id: str
+    in_flight: int
+    capacity: int
+    draining: bool
+
+
+class QueueState(BaseModel):
+    """A queue."""
+
+    name: str
+    ready: int
+    """Steps that are delivered and that nobody works on yet."""
+    oldest_ready_seconds: float
+    running: int
+    """Steps in flight on all its workers."""
+    workers: list[QueueWorker]
+
+
+class QueueList(BaseModel):
+    """Every queue."""
+
+    data: list[QueueState]
+
+
+class ScalerValue(BaseModel):
+    """What an autoscaler reads: ready and running steps. Ready ones alone would have busy workers stopped."""
+
+    value: int
+
+
+@router.get(
+    "/v1/queues",
+    summary="Look at the queues",
+    openapi_extra=operation(
+        query=QueuesQuery, answers={200: ('Every queue; with `format=keda` only `{"value": …}`.', QueueList)}
+    ),
+)
+async def queues(request: Request) -> Response:
+    """Depths come from the store, not the broker: what a worker has fetched and not begun still counts."""
+    accepted(request, JSON)
+    query = read_query(request, QueuesQuery)
+    if query.format == "keda" and query.queue is None:
+        raise Problem.of_faults([Fault("?queue", "missing", "is required with format=keda")])
+    states = [state for state in await _states(backend(request)) if query.queue in (None, state.name)]
+    if query.format == "keda":
+        return answer(ScalerValue(value=sum(state.ready + state.running for state in states)))
+    return answer(QueueList(data=states))
+
+
+async def _states(here: Backend) -> list[QueueState]:
+    depths = await prompt(here.store.due.depths())
+    workers = await prompt(here.store.fleet.workers())
+    states = []
+    for name, (ready, oldest) in depths.items():
+        mine = [
+            QueueWorker(id=each.id, in_flight=each.in_flight, capacity=each.capacity, draining=each.draining)
+            for each in workers
+            if each.queue == name
+        ]
+        states.append(
+            QueueState(
+                name=name,
+                ready=ready,
+                oldest_ready_seconds=round(max(oldest, 0.0), 3),
+                running=sum(worker.in_flight for worker in mine),
+                workers=mine,
+            )
+        )
+    return states

@@ -1,0 +1,124 @@
+"""JSON read strictly: what parsers disagree about is refused, so that nobody sees another body than we do."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final, NoReturn
+
+from api.problems import Fault, Problem
+
+MAX_DEPTH: Final = 32
+MAX_ITEMS: Final = 10_000
+"""Values in one body (FAULTS section 3.1)."""
+_MAX_DIGITS: Final = 19
+
+Path = tuple[str | int, ...]
+
+
+def pointer(path: Path) -> str:
+    """A JSON pointer, cut where a hostile key would make it long."""
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')[:64]}" for part in path)[:300]
+
+
+def parse(raw: bytes) -> Any:
+    """The value that ``raw`` is the JSON text of, in UTF-8.
+
+    Raises:
+        Problem: it is none; a key is doubled; it is nested too deeply or has too many values; a number is out
+            of range; a text holds NUL or half a surrogate pair.
+    """
+    reader = _Reader()
+    try:
+        value = reader.read(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise Problem("malformed_json", "The body is not UTF-8.") from None
+    except json.JSONDecodeError as error:
+        raise Problem("malformed_json", f"Line {error.lineno}, column {error.colno}: {error.msg}.") from None
+    except RecursionError:
+        raise _too_deep() from None
+    # Most bodies cannot hold any of what _inspect looks for.
+    opened = raw.count(b"{") + raw.count(b"[")
+    suspect = opened > MAX_DEPTH or raw.count(b",") + opened >= MAX_ITEMS or reader.odd or b"\\u" in raw
+    if suspect:
+        _inspect(value)
+    return value
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.odd = False
+        """Whether a number was too large; it is infinity in the value."""
+
+    def read(self, text: str) -> Any:
+        if text.startswith("\ufeff"):
+            raise Problem("malformed_json", "The body starts with a byte order mark.")
+        return json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=self._float,
+            parse_int=self._int,
+        )
+
+    def _float(self, text: str) -> float:
+        number = float(text)
+        self.odd = self.odd or math.isinf(number)
+        return number
+
+    def _int(self, text: str) -> float:
+        if len(text) <= _MAX_DIGITS:
+            return int(text)
+        self.odd = True
+        return math.inf
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Problem("duplicate_key", "Parsers disagree about which of the two counts.")
+    return found
+
+
+def _constant(name: str) -> NoReturn:
+    raise Problem("malformed_json", f"{name} is not JSON.")
+
+
+def _too_deep() -> Problem:
+    return Problem("too_deep", f"At most {MAX_DEPTH} levels of objects and arrays.")
+
+
+def _inspect(value: Any) -> None:
+    waiting: list[tuple[Any, Path]] = [(value, ())]
+    items = 0
+    while waiting:
+        each, path = waiting.pop()
+        items += 1
+        if items > MAX_ITEMS:
+            raise Problem("too_many_items", f"At most {MAX_ITEMS} values in one body.")
+        match each:
+            case dict() | list():
+                if len(path) >= MAX_DEPTH:
+                    raise _too_deep()
+                if isinstance(each, dict):
+                    for key in each:
+                        _inspect_text(key, path)
+                    waiting += [(child, (*path, key)) for key, child in each.items()]
+                else:
+                    waiting += [(child, (*path, index)) for index, child in enumerate(each)]
+            case str():
+                _inspect_text(each, path)
+            case float() if math.isinf(each):
+                raise Problem.of_faults(
+                    [Fault(pointer(path), "number_out_of_range", "is too large a number")]
+                )
+
+
+def _inspect_text(text: str, path: Path) -> None:
+    if "\0" in text:
+        raise Problem.of_faults([Fault(pointer(path), "invalid_unicode", "holds the character NUL")])
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        fault = Fault(pointer(path), "invalid_unicode", "holds half of a surrogate pair")
+        raise Problem.of_faults([fault]) from None

@@ -1,0 +1,107 @@
+"""What pydantic finds wrong, told in our words, without what the client sent."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from api.problems import Fault, Problem
+from api.strict_json import Path, pointer
+from palaver.models import AgentSpec, Message, ToolCall
+
+M = TypeVar("M", bound=BaseModel)
+
+_PARTS: dict[str, type[BaseModel]] = {"agent": AgentSpec, "input": Message, "tool_calls": ToolCall}
+"""The models of the parts of a body, by the field that holds them."""
+_WORDS = (
+    ("Value error, ", ""),
+    ("Input should be", "must be"),
+    ("String should", "must"),
+    ("Value should", "must"),
+    ("Tuple should", "must"),
+    ("Dictionary should", "must"),
+    ("Field required", "is required"),
+    ("Extra inputs are not permitted", "is not a field here"),
+)
+_PATTERNS = {
+    "model": "must be provider/name, such as fake/tool-20",
+    "tools": "must be a tool's name: letters, digits, _ and -, at most 64",
+    "tags": "must be 1 to 64 characters without spaces",
+}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that looks most like ``name``; empty when none does."""
+    close = difflib.get_close_matches(name[:64], list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def validate(model: type[M], raw: bytes, value: Any) -> M:
+    """The body ``raw``, parsed before as ``value``, as a ``model``.
+
+    Raises:
+        Problem: ``validation_error`` with a fault for each field that does not fit.
+    """
+    try:
+        return model.model_validate_json(raw, strict=True, extra="forbid")
+    except ValidationError as error:
+        faults = [
+            _fault(model, value, found) for found in error.errors(include_url=False, include_input=False)
+        ]
+        raise Problem.of_faults(_without_doubles(faults)) from None
+
+
+def _fault(model: type[BaseModel], value: Any, found: Any) -> Fault:
+    path, kind = _path(value, found["loc"]), found["type"]
+    message = found["msg"]
+    for theirs, ours in _WORDS:
+        message = message.replace(theirs, ours)
+    name = next((part for part in reversed(path) if isinstance(part, str)), "")
+    if kind == "string_pattern_mismatch":
+        message = _PATTERNS.get(name, "is not written as it must be")
+    elif kind in {"extra_forbidden", "unexpected_keyword_argument"}:
+        kind, message = "unknown_field", message + did_you_mean(name, _siblings(model, path))
+    elif kind == "model_type" or kind == "model_attributes_type":
+        message = "must be an object"
+    elif path == ("input",) and not isinstance(_at(value, path), str | list):
+        kind, message = "input_type", "must be a text or a list of messages"
+    return Fault(pointer(path), kind, message)
+
+
+def _path(value: Any, location: tuple[str | int, ...]) -> Path:
+    """The place in the body: pydantic also names the branches of a union, which are nowhere in it."""
+    path: list[str | int] = []
+    for part in location:
+        here = _at(value, tuple(path))
+        if isinstance(here, dict | list) or not isinstance(part, str) or not path:
+            if isinstance(here, list) and isinstance(part, str):
+                continue
+            path.append(part)
+    return tuple(path)
+
+
+def _at(value: Any, path: Path) -> Any:
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _siblings(model: type[BaseModel], path: Path) -> Iterable[str]:
+    parents = [part for part in path[:-1] if isinstance(part, str)]
+    return _PARTS.get(parents[-1], model).model_fields if parents else model.model_fields
+
+
+def _without_doubles(faults: list[Fault]) -> list[Fault]:
+    """One fault a place, the most precise: all branches of a union complain, the wrong ones of the type."""
+    best: dict[str, Fault] = {}
+    for fault in faults:
+        if fault.pointer not in best or best[fault.pointer].code.endswith("_type"):
+            best[fault.pointer] = fault
+    deeper = [place for place in best if place.startswith("/input/")]
+    return [fault for place, fault in best.items() if not (place == "/input" and deeper)]

@@ -1,0 +1,66 @@
+"""`python -m bench [--quick] [--only PART] [--out FILE]`: measure this machine and print the tables, as Markdown.
+
+Everything runs on loopback in processes of its own, which end with the bench: a Redis, a model server, workers. Takes about
+four minutes, with --quick one. Numbers of a busy machine are worth little; the ratios, less so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from bench import cancels, recovery, steps, streams
+from bench.asked import BenchError
+from bench.report import Table, heading
+
+LEASE_SECONDS: Final = 5.0
+
+Part = Callable[[bool], Awaitable[list[Table]]]
+
+PARTS: Final[dict[str, Part]] = {
+    "steps": lambda quick: steps.measure(rounds=2 if quick else 7),
+    "streams": lambda quick: streams.measure(streams=500),
+    "cancel": lambda quick: cancels.measure(cancels=100 if quick else 300, in_flight=100),
+    "recovery": lambda quick: recovery.measure(kills=1 if quick else 5, runs=40, lease_seconds=LEASE_SECONDS),
+}
+
+
+async def measure(names: list[str], quick: bool, command: str) -> str:
+    """The report on these parts; says on stderr what it is at."""
+    tables: list[Table] = []
+    for name in names:
+        begun = time.monotonic()
+        print(f"bench: {name} …", end="", file=sys.stderr, flush=True)
+        tables += await PARTS[name](quick)
+        print(f" {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    return "\n\n".join(["# Benchmark", heading(command), *(table.markdown() for table in tables)]) + "\n"
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").partition(":")[2])
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a first look")
+    parser.add_argument("--only", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)}")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the report there as well")
+    given = parser.parse_args()
+    if sys.platform != "linux":
+        sys.exit("bench: CPU time is read from /proc, which only Linux has")
+    try:
+        command = " ".join(["python -m bench", *sys.argv[1:]])
+        report = asyncio.run(measure([given.only] if given.only else list(PARTS), given.quick, command))
+    except BenchError as error:
+        sys.exit(f"bench: {error}")
+    except KeyboardInterrupt:
+        sys.exit("bench: stopped")
+    if given.out:
+        given.out.write_text(report)
+    print(report, end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What is measured, as processes of its own: a Redis, a model server, workers. All of them end with the rig."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from bench.asked import Asked, BenchError
+from bench.conversation import INPUT
+from deploy.child import Child
+from deploy.readiness import accepts
+from palaver.deliveries import Publisher
+from palaver.models import AgentSpec, Submission
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.testing.ports import HOST, free_port
+from palaver.testing.redis_server import RedisServer
+
+_START_WITHIN: Final = 30.0
+_STOP_WITHIN: Final = 5.0
+
+
+class Rig:
+    """A Redis, a model server and a store to submit with; workers are started as a measurement needs them.
+
+    ``lease_seconds`` is what the workers are given. Use it in the main thread: its processes end with their thread.
+    """
+
+    def __init__(self, *, lease_seconds: float = 15.0) -> None:
+        self._lease_seconds = lease_seconds
+        self._open = AsyncExitStack()
+        self._children: list[Child] = []
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._open.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    async def _start(self) -> None:
+        self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="palaver-bench-")))
+        self.redis = self._open.enter_context(RedisServer(data_dir=self._folder / "redis"))
+        self._open.callback(self._stop)
+        port = free_port()
+        base_url = f"http://{HOST}:{port}/v1"
+        providers, ledger = self._folder / "providers.toml", self._folder / "ledger.jsonl"
+        providers.write_text(f'[providers.fake]\nbase_url = "{base_url}"\n')
+        self._environment = {
+            **os.environ,
+            "PALAVER_REDIS_URL": self.redis.url,
+            "PALAVER_BROKER_URL": "",
+            "PALAVER_PROVIDERS": str(providers),
+            "PALAVER_LEASE_SECONDS": str(self._lease_seconds),
+            "BENCH_BROKER_URL": self.floor_broker_url,
+            "BENCH_MODEL_URL": base_url,
+        }
+        self.start("palaver.testing.model_server", "--port", str(port), "--ledger", str(ledger))
+        await self.until(lambda: accepts(port), "the model server listens")
+        self.asked = Asked(ledger)
+        settings = Settings(redis_url=self.redis.url, broker_url=None, lease_seconds=self._lease_seconds)
+        self.store = await self._open.enter_async_context(Store.connect(settings))
+        self._publisher = Publisher(settings.deliveries_url)
+        self._open.callback(self._publisher.close)
+
+    @property
+    def floor_broker_url(self) -> str:
+        """The same Redis, another database: the floor's queues."""
+        return self.redis.url.rsplit("/", 1)[0] + "/1"
+
+    def start(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
+        """Start a Python module as a program; does not wait for it."""
+        child = Child(
+            module,
+            (sys.executable, "-m", module, *arguments),
+            environment={**self._environment, **(environment or {})},
+            log_path=self._folder / f"{len(self._children)}.log",
+            ready=lambda _: True,
+        )
+        self._children.append(child)
+        child.start()
+        return child
+
+    def start_celery(self, app: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
+        """Start a Celery worker that sends no events and says no more than warnings; does not wait for it."""
+        options = ("-n", f"bench.{len(self._children)}@%h", "--without-gossip", "--without-mingle", "-l", "WARNING")
+        return self.start("celery", "-A", app, "worker", *options, *arguments, environment=environment)
+
+    def start_worker(self, capacity: int) -> Child:
+        """Start a model worker of Palaver's; does not wait for it."""
+        return self.start_celery("workers.app", "-Q", "model", "-c", str(capacity))
+
+    async def workers_ready(self, *workers: Child) -> None:
+        """Wait until each of these workers of Palaver's has reported."""
+        give_up_at = time.monotonic() + _START_WITHIN
+        expected = {str(worker.pid) for worker in workers}
+        while not expected <= {report.id.rpartition("/")[2] for report in await self.store.fleet.workers()}:
+            self._check(give_up_at, "the workers report")
+            await asyncio.sleep(0.05)
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until a process that was just started does its work. Raises BenchError with what the processes wrote."""
+        give_up_at = time.monotonic() + _START_WITHIN
+        while not condition():
+            self._check(give_up_at, what)
+            await asyncio.sleep(0.02)
+
+    def _check(self, give_up_at: float, what: str) -> None:
+        if time.monotonic() > give_up_at:
+            raise BenchError(f"{what}: not within {_START_WITHIN:g} s\n{self.logs()}")
+
+    def logs(self) -> str:
+        """The end of what each process has written."""
+        return "\n".join(f"--- {child.name}\n{child.output[-2000:]}" for child in self._children if child.output)
+
+    async def submit(self, model: str, *, tools: tuple[str, ...] = (), instructions: str = "") -> str:
+        """Submit a run and send its first delivery, as the API does; the run's id."""
+        agent = AgentSpec(model=f"fake/{model}", instructions=instructions, tools=tools)
+        submitted = await self.store.runs.submit(Submission(agent=agent, input=INPUT))
+        if not self._publisher.publish(submitted.deliveries):
+            raise BenchError("the broker did not take a delivery")
+        return submitted.run_id
+
+    def _stop(self) -> None:
+        give_up_at = time.monotonic() + _STOP_WITHIN
+        for child in reversed(self._children):
+            child.terminate()
+        for child in reversed(self._children):
+            child.reap(give_up_at)

@@ -1,0 +1,7 @@
+"""``python -m palaver.cli``."""
+
+from __future__ import annotations
+
+from palaver.cli import main
+
+main()

@@ -1,0 +1,77 @@
+"""A client for one command, and what its errors mean in a shell: one sentence, one exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import typer
+
+from palaver.cli.words import one_line
+from palaver.client import (
+    APIError,
+    ConnectionFailed,
+    NotFound,
+    Palaver,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
+from palaver.client.answers import UNEXPECTED
+from palaver.errors import PalaverError
+
+REFUSED: Final = 2
+"""The command or the request is wrong: usage, configuration, 4xx."""
+UNREACHABLE: Final = 3
+"""There is no API there, or it cannot answer now."""
+INTERRUPTED: Final = 130
+"""Ctrl-C: 128 + SIGINT, as shells have it."""
+_LONGEST: Final = 1000
+
+
+def say(text: str) -> None:
+    """A line on standard error."""
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def connected(url: str | None, api_key: str | None) -> Iterator[Palaver]:
+    """A client; what goes wrong inside ends the command with a sentence on standard error."""
+    try:
+        with Palaver(url, api_key) as client:
+            yield client
+    except KeyboardInterrupt:
+        say("Interrupted.")
+        raise typer.Exit(INTERRUPTED) from None
+    except (PalaverError, ValueError) as error:
+        sentence, code = explain(error)
+        say(f"palaver: {sentence}")
+        raise typer.Exit(code) from None
+
+
+def explain(error: PalaverError | ValueError) -> tuple[str, int]:
+    """The sentence and the exit code for an error."""
+    what = one_line(str(error), _LONGEST).rstrip(".")
+    match error:
+        case ConnectionFailed():
+            return f"{what}. Start the API (make up), or name another with --url or PALAVER_URL.", UNREACHABLE
+        case APIError(code=code) if code == UNEXPECTED:
+            return f"{what} Name another with --url or PALAVER_URL.", UNREACHABLE
+        case Unavailable():
+            return f"{what} (HTTP {error.status}{_number(error)}). Try again in a moment.", UNREACHABLE
+        case Unauthorized():
+            return f"{what}. Give a key that may do this with PALAVER_API_KEY or --api-key.", REFUSED
+        case NotFound():
+            return f"{what}. `palaver list` shows the runs there are.", REFUSED
+        case TooManyRequests():
+            after = "later" if error.retry_after is None else f"in {error.retry_after:.0f} s"
+            return f"{what}. Try again {after}.", REFUSED
+        case APIError():
+            return f"{what} ({error.code}{_number(error)}).", REFUSED
+        case _:
+            return f"{what}.", REFUSED
+
+
+def _number(error: APIError) -> str:
+    return f", request {one_line(error.request_id)}" if error.request_id else ""

@@ -1,0 +1,98 @@
+"""Staying with a run until it ends: streaming or waiting, Ctrl-C, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import typer
+from rich.console import Console
+
+from palaver.cli.connection import INTERRUPTED, say
+from palaver.cli.progress import Progress
+from palaver.cli.transcript import Transcript
+from palaver.cli.words import document
+from palaver.client import ClientError, Conflict, Palaver
+from palaver.lifecycle import RunStatus
+from palaver.models import Run
+
+
+class Ending:
+    """One run, followed to its end in one of three ways; the last event shown is remembered between them."""
+
+    def __init__(
+        self, client: Palaver, run_id: str, console: Console, *, after: int, show_input: bool
+    ) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._position = after
+        self.transcript = Transcript(console, show_input=show_input)
+
+    def stream(self) -> None:
+        """Write the transcript as it comes."""
+        with (
+            Progress(self._still) as progress,
+            closing(self._client.events(self._run_id, self._position)) as events,
+        ):
+            for event in events:
+                progress.heard()
+                self._position = max(self._position, event.seq)
+                self.transcript.show(event)
+
+    def stream_json(self) -> None:
+        """Write each event as a line of JSON."""
+        with closing(self._client.events(self._run_id, self._position)) as events:
+            for event in events:
+                self._position = max(self._position, event.seq)
+                typer.echo(document(event.model_dump(mode="json")))
+
+    def wait(self) -> None:
+        """Only wait."""
+        self.transcript.doing = "waiting for the end"
+        with Progress(self._still):
+            self._client.wait(self._run_id)
+
+    def run(self) -> Run:
+        """The run as it is now."""
+        return self._client.get(self._run_id)
+
+    def summarise(self, ended: Run) -> None:
+        """Say on standard error how it ended."""
+        Transcript(Console(stderr=True, highlight=False), show_input=False).end(ended)
+
+    def _still(self, quiet: float) -> None:
+        newline = "\n" if self.transcript.mid_line else ""
+        self.transcript.mid_line = False
+        say(f"{newline}… {self.transcript.doing}, {quiet:.0f} s so far")
+
+
+def until_the_end(client: Palaver, run_id: str, follow: Callable[[], None]) -> bool:
+    """Follow; the first Ctrl-C cancels the run and goes on, the second leaves. Returns if there was one."""
+    try:
+        follow()
+    except KeyboardInterrupt:
+        try:
+            _cancel(client, run_id)
+            follow()
+        except KeyboardInterrupt:
+            say(f"\nLeft. `palaver show {run_id}` says what became of it.")
+            raise typer.Exit(INTERRUPTED) from None
+        return True
+    return False
+
+
+def exit_code(run: Run, *, interrupted: bool = False) -> int:
+    """0 completed, 1 any other end, 130 after Ctrl-C."""
+    if interrupted:
+        return INTERRUPTED
+    return 0 if run.status is RunStatus.COMPLETED else 1
+
+
+def _cancel(client: Palaver, run_id: str) -> None:
+    say("\nCancelling the run; press Ctrl-C again to leave without waiting.")
+    try:
+        client.cancel(run_id, "Ctrl-C")
+    except Conflict:
+        return  # it ended in this very moment; what follows says how
+    except ClientError as error:
+        say(f"palaver: the run could not be cancelled: {error}. It goes on: palaver cancel {run_id}")

@@ -1,0 +1,89 @@
+"""Runs and queues as tables and lists."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from palaver.cli.words import advice, moment, one_line, plain, usage, waiting, why
+from palaver.models import Run
+
+_PIPE_WIDTH: Final = 240
+"""Columns when nobody looks: enough that no id is cut."""
+
+
+def console() -> Console:
+    """Standard output, as it is now; wide when it is no terminal."""
+    return Console(
+        file=sys.stdout,
+        width=None if sys.stdout.isatty() else _PIPE_WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def runs_table(runs: Iterable[Run]) -> Table:
+    """One line a run."""
+    table = _table("RUN", "STATUS", "MODEL", "CREATED", "WHAT")
+    table.columns[0].min_width = 32
+    for run in runs:
+        what = why(run.error) if run.error else waiting(run) or one_line(run.output, 80)
+        cells = (run.id, run.status.value, run.agent.model, moment(run.times.created_at), what)
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def show_run(to: Console, run: Run) -> None:
+    """Everything a person asks about one run; empty facts are left out."""
+    facts = {
+        "run": run.id,
+        "conversation": run.conversation_id,
+        "status": f"{run.status}" + (f" ({run.stop_reason})" if run.stop_reason else ""),
+        "waiting": waiting(run),
+        "model": run.agent.model,
+        "tools": ", ".join(run.agent.tools),
+        "step": f"{run.step}, attempt {run.attempt}" if run.step else "",
+        "created": moment(run.times.created_at),
+        "started": moment(run.times.started_at),
+        "ended": moment(run.times.ended_at),
+        "deadline": "" if run.status.terminal else moment(run.times.deadline),
+        "usage": usage(run.usage),
+        "cancel": ""
+        if run.cancel is None
+        else f"{moment(run.cancel.requested_at)} {run.cancel.reason or ''}",
+        "tags": ", ".join(run.tags),
+        "metadata": ", ".join(f"{name}={text}" for name, text in run.metadata.items()),
+        "error": f"{why(run.error)} {advice(run.error)}" if run.error else "",
+    }
+    for name, text in facts.items():
+        if text:
+            to.print(Text(f"{name:13} {one_line(text, 2000)}"), soft_wrap=True)
+    if run.output:
+        to.print()
+        to.out(plain(run.output), highlight=False)
+
+
+def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
+    """What the API says of its queues: each list as a table, everything else as a line."""
+    for name, value in queues.items():
+        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+            columns = list(dict.fromkeys(column for entry in value for column in entry))
+            table = _table(*(column.upper().replace("_", " ") for column in columns))
+            for entry in value:
+                table.add_row(*(Text(one_line(entry.get(column))) for column in columns))
+            to.print(table)
+        else:
+            to.print(Text(f"{name}: {one_line(value)}"), soft_wrap=True)
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    return table

@@ -1,0 +1,35 @@
+"""The SDK: `Palaver` for threads and scripts, `AsyncPalaver` for asyncio. Same methods, same errors."""
+
+from __future__ import annotations
+
+from palaver.client.aio import AsyncPalaver
+from palaver.client.errors import (
+    APIError,
+    ClientError,
+    Conflict,
+    ConnectionFailed,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    Unprocessable,
+    WaitTimeout,
+)
+from palaver.client.sync import Palaver
+from palaver.errors import RunFailed
+
+__all__ = [
+    "APIError",
+    "AsyncPalaver",
+    "ClientError",
+    "Conflict",
+    "ConnectionFailed",
+    "NotFound",
+    "Palaver",
+    "RunFailed",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unavailable",
+    "Unprocessable",
+    "WaitTimeout",
+]

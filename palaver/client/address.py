@@ -1,0 +1,72 @@
+"""Where the API is and who asks: arguments first, then the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from palaver.errors import ConfigurationError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+_DIRECT: Final = {f"all://{host}": None for host in ("127.0.0.1", "localhost", "[::1]")}
+"""No proxy of the environment is asked for this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The API's URL and the key for it."""
+
+    url: str
+    api_key: str | None
+
+    @classmethod
+    def of(cls, base_url: str | None, api_key: str | None) -> Address:
+        """From arguments, else ``PALAVER_URL`` and ``PALAVER_API_KEY``, else the local API without a key.
+
+        Raises:
+            ConfigurationError: what is given is no URL, or no key.
+        """
+        url = (base_url or os.environ.get("PALAVER_URL") or DEFAULT_URL).strip().rstrip("/")
+        key = (api_key or os.environ.get("PALAVER_API_KEY") or "").strip() or None
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL:
+            parsed = httpx.URL()
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise ConfigurationError(f"{url!r} is no URL of an API; {DEFAULT_URL} would be one")
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise ConfigurationError("the API key has characters that no key has")
+        return cls(url, key)
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """Arguments for httpx's clients. Redirects are not followed: they would carry the key away."""
+        headers = {"User-Agent": "palaver", "Accept": "application/json"}
+        if self.api_key:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        return {"base_url": self.url, "headers": headers, "mounts": dict(_DIRECT), "follow_redirects": False}
+
+
+def options_of(body: object, seconds: float, connect: float | None = None) -> dict[str, Any]:
+    """Arguments for one request: its JSON, and how long a silence may last."""
+    timeout = httpx.Timeout(seconds, connect=seconds if connect is None else connect)
+    return {"timeout": timeout, **({} if body is None else {"json": body})}
+
+
+NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+"""Errors before the request left."""
+
+
+def reason_of(error: httpx.RequestError) -> str:
+    """What the network said, in words: many of these errors have no message."""
+    said = str(error).strip()
+    words: dict[type[httpx.RequestError], str] = {
+        httpx.ConnectTimeout: "no connection in time",
+        httpx.ReadTimeout: "no answer in time",
+        httpx.WriteTimeout: "the request could not be sent in time",
+        httpx.PoolTimeout: "no free connection in time",
+    }
+    return words.get(type(error)) or said or type(error).__name__

@@ -1,0 +1,153 @@
+"""What the API answers, read: a value, or the typed error that it means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from palaver.client.errors import APIError, error_type
+from palaver.client.flow import Response
+from palaver.client.sse import Frame
+from palaver.errors import retry_after, safe_text
+from palaver.models import AgentSpec, Conversation, Event, Message, Run
+
+_M = TypeVar("_M", bound=BaseModel)
+
+UNEXPECTED: Final = "unexpected_answer"
+"""The code of an answer that is not Palaver's: a proxy's page, another program on that port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list: the entries as they came, and where the next one begins."""
+
+    data: Sequence[Any]
+    cursor: str | None
+
+
+def run_of(response: Response) -> Run:
+    """The run in an answer. Raises `APIError` when there is none."""
+    return _model(Run, _tolerant(_object(response)), response)
+
+
+def runs_of(page: Page, response: Response) -> tuple[Run, ...]:
+    """The runs of a page. Raises `APIError` when they are not runs."""
+    return tuple(_model(Run, _tolerant(entry), response) for entry in page.data)
+
+
+def conversation_of(response: Response) -> Conversation:
+    """The conversation in an answer. Raises `APIError` when there is none."""
+    return _model(Conversation, _tolerant(_object(response)), response)
+
+
+def messages_of(page: Page, response: Response) -> tuple[Message, ...]:
+    """The messages of a page. Raises `APIError` when they are not messages."""
+    return tuple(_model(Message, _known(Message, entry), response) for entry in page.data)
+
+
+def object_of(response: Response) -> dict[str, Any]:
+    """The JSON object in an answer. Raises `APIError` when there is none."""
+    return _object(response)
+
+
+def page_of(response: Response) -> Page:
+    """One page of a list. Raises `APIError` when it is none."""
+    body = _object(response)
+    data, cursor = body.get("data"), body.get("next_cursor")
+    if not isinstance(data, list) or not (cursor is None or isinstance(cursor, str)):
+        raise unexpected(response)
+    return Page(data, cursor or None)
+
+
+def event_of(frame: Frame, response: Response, run_id: str, position: int) -> Event:
+    """The event in a frame. Raises `APIError` when it is not one.
+
+    What the server says about the stream itself (``stream.gap``) may have no number and no time of its own:
+    it then gets ``position`` and the present.
+    """
+    try:
+        data = json.loads(frame.data)
+        number = data.pop("seq", position)
+        about = {
+            "run_id": data.pop("run_id", run_id),
+            "seq": int(frame.id) if frame.id else number,
+            "at": data.pop("at", None) or datetime.now(UTC).isoformat(),
+        }
+    except (ValueError, TypeError, AttributeError):
+        raise unexpected(response) from None
+    return _model(Event, {**about, "type": frame.event, "data": data}, response)
+
+
+def error_of(response: Response) -> APIError:
+    """The error that an answer without success means. Never raises."""
+    said = _json(response.body)
+    if not isinstance(said, dict):
+        return unexpected(response)
+    detail = next((text for text in (said.get("detail"), said.get("title")) if isinstance(text, str)), None)
+    code, errors = said.get("code"), said.get("errors")
+    return error_type(response.status)(
+        response.status,
+        code if isinstance(code, str) else f"http_{response.status}",
+        detail or f"the API answered HTTP {response.status}",
+        _text(said.get("request_id")) or response.headers.get("x-request-id"),
+        [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else (),
+        run_id=_text(said.get("run_id")),
+        retry_after=retry_after(response.headers),
+    )
+
+
+def unexpected(response: Response) -> APIError:
+    """The error for an answer that is not Palaver's."""
+    where = response.headers.get("location")
+    what = f"a redirect to {safe_text(where)}" if where else "something that is not Palaver's API"
+    return error_type(response.status)(
+        response.status,
+        UNEXPECTED,
+        f"HTTP {response.status} from {what}; is the URL right?",
+        response.headers.get("x-request-id"),
+        retry_after=retry_after(response.headers),
+    )
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(response: Response) -> dict[str, Any]:
+    body = _json(response.body)
+    if not isinstance(body, dict):
+        raise unexpected(response)
+    return body
+
+
+def _model(kind: type[_M], data: Any, response: Response) -> _M:
+    try:
+        # Through JSON: agent specs are strict, and only there a list is a tuple and a text a time.
+        return kind.model_validate_json(json.dumps(data))
+    except ValidationError:
+        raise unexpected(response) from None
+
+
+def _tolerant(data: Any) -> Any:
+    """A newer server may say more of an agent than this client knows: answers are not to be strict."""
+    if isinstance(data, dict) and isinstance(data.get("agent"), dict):
+        return {**data, "agent": _known(AgentSpec, data["agent"])}
+    return data
+
+
+def _known(kind: type[BaseModel], data: Any) -> Any:
+    if not isinstance(data, Mapping):
+        return data
+    return {name: value for name, value in data.items() if name in kind.model_fields}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,130 @@
+"""What the SDK raises.
+
+PalaverError
+ ├── RunFailed              the run itself failed (palaver.errors)
+ └── ClientError            the API was asked and did not do it
+      ├── APIError          it answered with an error
+      │    ├── Unauthorized       401, 403
+      │    ├── NotFound           404, 410
+      │    ├── Conflict           409
+      │    ├── Unprocessable      400, 413, 415, 422
+      │    ├── TooManyRequests    429
+      │    └── Unavailable        5xx
+      ├── ConnectionFailed  it could not be reached, or the connection broke
+      └── WaitTimeout       the run did not end in the time given to `wait`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from palaver.errors import PalaverError
+from palaver.lifecycle import RunStatus
+
+
+class ClientError(PalaverError):
+    """The API was asked and did not do it."""
+
+
+class APIError(ClientError):
+    """The API answered with an error.
+
+    ``code`` is the machine's word for it, such as ``run_ended``; ``errors`` names what is wrong in the
+    request, field by field, each ``{"pointer", "detail"}``; ``request_id`` finds the request in the server's
+    log; ``retry_after`` is in seconds, if the server said when to come back.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        request_id: str | None = None,
+        errors: Sequence[Mapping[str, Any]] = (),
+        *,
+        run_id: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        fields = "; ".join(_field(error) for error in errors)
+        super().__init__(f"{detail} ({fields})" if fields else detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.request_id = request_id
+        self.errors = tuple(errors)
+        self.run_id = run_id
+        self.retry_after = retry_after
+
+
+class Unauthorized(APIError):
+    """The key is missing or not accepted, or may not do this."""
+
+
+class NotFound(APIError):
+    """There is no such run or conversation, or no longer."""
+
+
+class Conflict(APIError):
+    """The present state does not allow it; ``code`` says which rule."""
+
+
+class Unprocessable(APIError):
+    """The request is not valid; ``errors`` says where."""
+
+
+class TooManyRequests(APIError):
+    """A limit is reached; ``retry_after`` says when to come back, if the server did."""
+
+
+class Unavailable(APIError):
+    """The server is there and cannot answer now."""
+
+
+class ConnectionFailed(ClientError):
+    """The API could not be reached, or the connection broke before it had answered.
+
+    ``url`` is the API's address, ``reason`` what the network said.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"no answer from {url}: {reason}")
+        self.url = url
+        self.reason = reason
+
+
+class WaitTimeout(ClientError):
+    """The run did not end in the time given. It goes on; wait again, or cancel it.
+
+    ``timeout`` is in seconds; ``status`` is the last one seen, None if the API never answered.
+    """
+
+    def __init__(self, run_id: str, timeout: float, status: RunStatus | None) -> None:
+        seen = f"its status is {status}" if status else "the API gave no answer"
+        super().__init__(f"run {run_id} did not end within {timeout:g} s; {seen}")
+        self.run_id = run_id
+        self.timeout = timeout
+        self.status = status
+
+
+def error_type(status: int) -> type[APIError]:
+    """The class for an HTTP status."""
+    if status >= 500:
+        return Unavailable
+    return {
+        400: Unprocessable,
+        401: Unauthorized,
+        403: Unauthorized,
+        404: NotFound,
+        409: Conflict,
+        410: NotFound,
+        413: Unprocessable,
+        415: Unprocessable,
+        422: Unprocessable,
+        429: TooManyRequests,
+    }.get(status, APIError)
+
+
+def _field(error: Mapping[str, Any]) -> str:
+    pointer, detail = error.get("pointer"), error.get("detail")
+    return f"{pointer}: {detail}" if pointer else str(detail)

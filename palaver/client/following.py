@@ -1,0 +1,69 @@
+"""A run's events as one stream, over as many connections as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from palaver.client import patience, requests
+from palaver.client.answers import event_of, run_of, unexpected
+from palaver.client.errors import ClientError, ConnectionFailed
+from palaver.client.flow import Emit, Flow, Lost, Open, Read, Response, Sleep, Stream
+from palaver.client.sse import SSEParser
+from palaver.models import Event
+
+LAST: Final = "run.finished"
+"""The last event of every run."""
+SILENCE: Final = 45.0
+"""Seconds without a byte after which a connection counts as dead: three of the server's keep-alives."""
+RECONNECT: Final = 1.0
+"""Seconds before a reconnect, unless the server says ``retry:``."""
+OUTAGE: Final = 300.0
+"""Seconds without a byte, once connected, after which the stream gives up."""
+
+
+def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, after: int) -> Stream[Event]:
+    """Emit the events behind ``after``, each once and in order, until the run has finished."""
+    position, reconnect, failures = after, RECONNECT, 0
+    connected, down_since = False, None
+    while True:
+        answer: Response | Lost = yield Open(requests.follow_run(run_id, position), timeout, SILENCE)
+        error: ClientError | None = None
+        progress = False
+        if isinstance(answer, Lost) or not answer.ok:
+            error = patience.failure(url, answer)
+        elif answer.status == 204:
+            return
+        elif not answer.headers.get("content-type", "").startswith("text/event-stream"):
+            raise unexpected(answer)
+        else:
+            connected, parser = True, SSEParser()
+            while chunk := (yield Read()):
+                if isinstance(chunk, Lost):
+                    error = ConnectionFailed(url, chunk.reason)
+                    break
+                failures, down_since = 0, None
+                for frame in parser.feed(chunk):
+                    event = event_of(frame, answer, run_id, position)
+                    if frame.id:
+                        if event.seq <= position:
+                            continue
+                        position, progress = event.seq, True
+                    yield Emit(event)
+                    if event.type == LAST:
+                        return
+            reconnect = reconnect if parser.retry is None else parser.retry
+            if error is None and not progress and (yield from _over(url, timeout, run_id, position)):
+                return
+        failures += 1
+        down_since = now() if down_since is None else down_since
+        gone = now() - down_since > OUTAGE if connected else failures > patience.RETRIES
+        if error is not None and (gone or not patience.passing(error)):
+            raise error
+        yield Sleep(reconnect if progress else max(reconnect, patience.pause(failures, error)))
+
+
+def _over(url: str, timeout: float, run_id: str, position: int) -> Flow[bool]:
+    """Whether nothing comes behind ``position``: a stream that begins at the end has no last event."""
+    run = run_of((yield from patience.call(url, requests.get_run(run_id), timeout)))
+    return run.status.terminal and run.last_event_id <= position

@@ -1,0 +1,60 @@
+"""When the SDK tries again, and after how long."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from palaver.client.answers import error_of
+from palaver.client.errors import APIError, ClientError, ConnectionFailed
+from palaver.client.flow import Flow, Lost, Request, Response, Send, Sleep
+
+RETRIES: Final = 3
+"""Tries after the first one: with the back-off below about two seconds, an API's restart."""
+FIRST_PAUSE: Final = 0.25
+LONGEST_PAUSE: Final = 8.0
+"""Seconds; doubled each time in between."""
+LONGEST_OBEYED: Final = 30.0
+"""Seconds that a call waits because ``Retry-After`` says so; beyond that its caller is told at once."""
+
+
+def failure(url: str, answer: Response | Lost) -> ClientError:
+    """The error that an answer without success means."""
+    return ConnectionFailed(url, answer.reason) if isinstance(answer, Lost) else error_of(answer)
+
+
+def passing(error: ClientError) -> bool:
+    """Whether the same request may succeed later: network errors, 408, 429 and 5xx (501 will not change)."""
+    if isinstance(error, APIError):
+        return error.status in (408, 429) or (error.status >= 500 and error.status != 501)
+    return isinstance(error, ConnectionFailed)
+
+
+def pause(failures: int, error: ClientError | None = None) -> float:
+    """Seconds to wait after so many failures in a row: as the server asked, else doubling, with jitter."""
+    asked = error.retry_after if isinstance(error, APIError) else None
+    if asked is not None:
+        return asked * random.uniform(1.0, 1.1)
+    longest = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
+    return random.uniform(longest / 2, longest)
+
+
+def call(url: str, request: Request, timeout: float) -> Flow[Response]:
+    """Send, and again while that is safe and may help. Returns a success, raises `ClientError` otherwise."""
+    failures = 0
+    while True:
+        answer: Response | Lost = yield Send(request, timeout)
+        if isinstance(answer, Response) and answer.ok:
+            return answer
+        failures += 1
+        error = failure(url, answer)
+        wait = pause(failures, error)
+        if not _again(request, answer, error) or failures > RETRIES or wait > LONGEST_OBEYED * 1.1:
+            raise error
+        yield Sleep(wait)
+
+
+def _again(request: Request, answer: Response | Lost, error: ClientError) -> bool:
+    if request.repeatable:
+        return passing(error)
+    return not answer.sent if isinstance(answer, Lost) else answer.status in (429, 503)

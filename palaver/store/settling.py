@@ -1,0 +1,101 @@
+"""How a verdict is put to ``settle.lua``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from palaver.errors import Failure
+from palaver.ids import safe_call_id
+from palaver.leases import Lease
+from palaver.models import Message, ToolCall, Usage
+from palaver.store.connection import Value
+from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
+
+Args = list[Value]
+
+
+def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
+    """ARGV of ``settle.lua``."""
+    usage, stop, status, failure, delay = Usage(), "", "", b"", 0
+    message: Message | None = None
+    outcomes: tuple[ToolOutcome, ...] = ()
+    calls: tuple[OpenCall, ...] = ()
+    match verdict:
+        case Continue():
+            kind, usage, message = "continue", verdict.usage, verdict.message
+            outcomes, calls = verdict.outcomes, verdict.calls
+        case Finish():
+            kind, usage, message = "finish", verdict.usage, verdict.message
+            stop, status = verdict.stop_reason, verdict.stop_reason.status
+        case RetryAfter():
+            kind, delay, failure = "retry", int(verdict.delay * 1000), _error(verdict.failure, lease)
+        case GiveUp() if lease.call is None:
+            kind, failure = "give_up", _error(verdict.failure, lease)
+            stop, status = verdict.stop_reason, verdict.stop_reason.status
+        case GiveUp():
+            outcomes = (ToolOutcome(_told(lease.call, verdict.failure), verdict.failure),)
+            kind = "continue"
+            if not verdict.failure.recoverable:
+                kind, failure = "give_up", _error(verdict.failure, lease)
+                stop, status = verdict.stop_reason, verdict.stop_reason.status
+    finishes = kind == "finish"
+    entries: Args = []
+    if message is not None:
+        entries += ("message.created", "", orjson.dumps({"step": lease.step, "message": _compact(message)}))
+    for outcome in outcomes:
+        entries += ("tool.finished", outcome.message.call_id or "", orjson.dumps(_finished(outcome, lease)))
+    return [
+        lease.step, lease.fence, kind, stop, status, failure, delay, int(streamed),
+        usage.input_tokens, usage.output_tokens, message.content if finishes and message else "",
+        len(outcomes), len(entries) // 3, *entries, *_opened(message, outcomes, calls, finishes),
+    ]  # fmt: skip
+
+
+def _opened(
+    message: Message | None, outcomes: Sequence[ToolOutcome], calls: Sequence[OpenCall], finishes: bool
+) -> Args:
+    """The calls of ``message``, for ``settle.lua``.
+
+    Raises:
+        ValueError: a call has neither a step nor an answer, or its id cannot name a step.
+    """
+    if message is None or not message.tool_calls:
+        return []
+    steps = {each.call.id: each for each in calls}
+    answered = {outcome.message.call_id for outcome in outcomes}
+    if len({call.id for call in message.tool_calls}) != len(message.tool_calls):
+        raise ValueError("two calls of one message have the same id")
+    opened: Args = []
+    for call in message.tool_calls:
+        if call.id in steps:
+            if not safe_call_id(call.id):
+                raise ValueError("the id of a call cannot be part of a step's name")
+            opened += (call.id, call.name, "tools", int(steps[call.id].idempotent), call.model_dump_json())
+        elif finishes or call.id in answered:
+            opened += (call.id, call.name, "", "", "")
+        else:
+            raise ValueError("a call has neither a step nor an answer")
+    return opened
+
+
+def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
+    seq, call_id = lease.step.partition("/")[0], outcome.message.call_id
+    data: dict[str, Any] = {"step": f"{seq}/{call_id}", "message": _compact(outcome.message)}
+    if outcome.failure is not None:
+        data["error"] = outcome.failure.to_error(step=data["step"], attempt=lease.try_number)
+    return data
+
+
+def _told(call: ToolCall, failure: Failure) -> Message:
+    return Message(role="tool", call_id=call.id, name=call.name, content=failure.message, is_error=True)
+
+
+def _error(failure: Failure, lease: Lease) -> bytes:
+    return orjson.dumps(failure.to_error(step=lease.step, attempt=lease.try_number))
+
+
+def _compact(message: Message) -> dict[str, Any]:
+    return message.model_dump(exclude_defaults=True)

@@ -1,0 +1,52 @@
+"""Fixtures of the tests that need a whole Palaver, and the rule that chaos is asked for by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.process.checks import check
+from tests.process.cluster import Cluster
+
+_LOG_TAIL = 6000
+"""Characters of each log that a failed test shows."""
+
+
+@pytest.fixture(scope="session")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.stack.up()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(_cluster: Cluster) -> Iterator[Cluster]:
+    """A running Palaver; afterwards everything that was submitted must have ended well (tests/process/checks.py)."""
+    _cluster.heal()
+    _cluster.submitted.clear()
+    _cluster.mark_logs()
+    yield _cluster
+    _cluster.heal()
+    check(_cluster)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    running = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(running, Cluster):
+        report.sections += [(f"log of {name}", text[-_LOG_TAIL:]) for name, text in running.new_logs().items() if text]
+    return report
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Chaos takes minutes: it runs under `make chaos`, which selects it by its mark."""
+    if "chaos" in config.option.markexpr:
+        return
+    for item in items:
+        if item.get_closest_marker("chaos"):
+            item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))

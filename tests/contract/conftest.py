@@ -1,0 +1,60 @@
+"""The store's contract runs on fakeredis and on a real server: same tests, same invariants after each of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from fakeredis import FakeServer
+
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.testing.redis_server import RedisServer
+from tests.contract.desk import Desk
+from tests.contract.invariants import check_whole
+from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RedisServer]:
+    """A real server, for all tests of the session."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["fake", "real"])
+async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    """An empty Redis, fake or real. Afterwards whatever the test left in it must be whole."""
+    client: Any
+    if request.param == "fake":
+        client = WitnessedFake(server=FakeServer())
+    else:
+        client = WitnessedRedis.from_url(request.getfixturevalue("server").url)
+        await client.flushall()
+    client.moves = Moves()
+    try:
+        yield client
+        await check_whole(client)
+    finally:
+        await client.aclose()
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Settings that no environment changes. Override single fields with ``model_copy(update=…)``."""
+    return Settings(redis_url="redis://127.0.0.1:1/0", shards=1, lease_seconds=15.0, max_losses=3)
+
+
+@pytest.fixture
+async def store(redis: Any, settings: Settings) -> AsyncIterator[Store]:
+    """The store under test."""
+    store = Store(redis, settings)
+    yield store
+    await store.feeds.close()
+
+
+@pytest.fixture
+def desk(store: Store, redis: Any) -> Desk:
+    """A worker, a client and a sweeper in one."""
+    return Desk(store, redis)

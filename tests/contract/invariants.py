@@ -1,0 +1,242 @@
+"""What holds in the store between any two calls: one walk over all keys, for use after every test and every random step."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason
+from palaver.store import keys
+
+OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
+"""The statuses that a run can still leave."""
+
+
+@dataclass
+class Shard:
+    """What one shard holds, decoded."""
+
+    due: dict[str, float] = field(default_factory=dict)
+    ready: dict[str, dict[str, float]] = field(default_factory=lambda: {"model": {}, "tools": {}})
+    listed: set[str] = field(default_factory=set)
+    runs: dict[str, dict[str, str]] = field(default_factory=dict)
+    steps: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    conversations: dict[str, dict[str, str]] = field(default_factory=dict)
+    logs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    feeds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    lasting: set[str] = field(default_factory=set)
+    """Keys without a TTL."""
+
+    def unfinished(self, conversation_id: str) -> list[str]:
+        """The runs of a conversation that have not ended."""
+        return [
+            run_id
+            for run_id, run in self.runs.items()
+            if run["conversation"] == conversation_id and run["status"] in OPEN
+        ]
+
+
+async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
+    """Assert every invariant of the store's data (DESIGN section 3, as far as it can be read off the keys)."""
+    for shard in (await read_shards(redis)).values():
+        for run_id in shard.runs:
+            _check_run(shard, run_id, max_losses)
+        for conversation_id in shard.conversations:
+            _check_conversation(shard, conversation_id)
+        _check_indexes(shard)
+
+
+async def read_shards(redis: Any) -> dict[str, Shard]:
+    """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
+    shards: dict[str, Shard] = {}
+    async for name in redis.scan_iter(count=1000):
+        text = name.decode()
+        ttl = await redis.ttl(name)
+        if text == keys.WORKERS:
+            continue
+        if text.startswith("palaver:worker:"):
+            assert ttl > 0, f"{text} has no TTL"
+            continue
+        tag, _, rest = text.partition(":")
+        shard = shards.setdefault(tag[2:4], Shard())
+        kind, _, key_id = rest.partition(":")
+        if ttl == -1:
+            shard.lasting.add(rest)
+        if kind == "run":
+            shard.runs[key_id] = _text(await redis.hgetall(name))
+        elif kind == "steps":
+            shard.steps[key_id] = {step: orjson.loads(t) for step, t in _text(await redis.hgetall(name)).items()}
+        elif kind == "conv":
+            shard.conversations[key_id] = _text(await redis.hgetall(name))
+        elif kind in ("log", "feed"):
+            entries = [{"id": i.decode(), **_text(fields)} for i, fields in await redis.xrange(name)]
+            (shard.logs if kind == "log" else shard.feeds)[key_id] = entries
+        elif kind == "idem":
+            assert ttl > 0, f"{text} has no TTL"
+        elif kind == "ready":
+            shard.ready[key_id] = await _scores(redis, name)
+        elif kind == "due":
+            shard.due = await _scores(redis, name)
+        elif kind == "runs":
+            shard.listed = set(await _scores(redis, name))
+        else:
+            raise AssertionError(f"{text} is a key that nobody knows")
+    return shards
+
+
+def _check_run(shard: Shard, run_id: str, max_losses: int) -> None:
+    run, steps = shard.runs[run_id], shard.steps.get(run_id, {})
+    status, conversation = run["status"], shard.conversations[run["conversation"]]
+    said = f"{run_id} is {status}: "
+    assert run_id in shard.listed, said + "no list of runs has it"
+    assert int(run["seq"]) <= int(run["max_steps"]), said + "too many steps"
+    _check_feed(shard, run_id, said)
+    if status not in OPEN:
+        assert StopReason(run["stop_reason"]).status == status, said + run["stop_reason"]
+        assert (status == RunStatus.FAILED) == ("error" in run), said + "an error belongs to failed runs"
+        for forbidden in ("waiting", "input", "open"):
+            assert forbidden not in run, said + f"it still has {forbidden}"
+        assert not steps, said + "it still has steps"
+        assert f"run:{run_id}" not in shard.lasting, said + "no TTL"
+        assert f"feed:{run_id}" not in shard.lasting, said + "no TTL on its feed"
+        assert conversation.get("active") != run_id, said + "it still has the turn"
+        return
+    assert f"run:{run_id}" in shard.lasting, said + "it may expire before it ends"
+    assert "ended_at" not in run, said + "it has an end"
+    start_by = float(run["start_by"] or "inf")
+    ends = shard.due.get(f"{run_id}/end")
+    assert ends in (float(run["deadline"]), min(start_by, float(run["deadline"]))), said + f"it ends at {ends}"
+    _check_steps(shard, run_id, steps, max_losses, said)
+    queued = conversation.get("queued", "").split()
+    starts = f"{run_id}/start" in shard.due
+    if steps:
+        assert status in (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING), said + "it has steps"
+        assert conversation.get("active") == run_id, said + "it works without having the turn"
+        assert "input" not in run, said + "its input is not in the log"
+        assert not starts, said + "it would start again"
+        assert run_id not in queued, said + "it still queues"
+        if status == RunStatus.CANCELLING:
+            assert any(step["state"] == "leased" for step in steps.values()), said + "nobody has to let go"
+    else:
+        assert status == RunStatus.QUEUED, said + "nobody works on it"
+        assert "input" in run, said + "its input is lost"
+        if conversation.get("active") == run_id:
+            assert starts, said + "it has the turn and nobody starts it"
+        else:
+            assert starts != (run_id in queued), said + "it must either be scheduled or queue"
+
+
+def _check_steps(
+    shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], max_losses: int, said: str
+) -> None:
+    run = shard.runs[run_id]
+    calls = [call["id"] for call in orjson.loads(run.get("open", "[]"))]
+    for name, step in steps.items():
+        member, what = f"{run_id}/{name}", f"{said}step {name} is {step['state']}: "
+        seq, _, call_id = name.partition("/")
+        assert seq == run["seq"], what + f"the run is at {run['seq']}"
+        assert (member in shard.due) == (step["state"] in ("leased", "later")), what + "due index"
+        assert (member in shard.ready[step["queue"]]) == (step["state"] == "ready"), what + "ready index"
+        assert step["losses"] < max_losses, what + "too many losses"
+        assert bool(call_id) == ("call" in step) == (step["queue"] == "tools"), what + "kind"
+        if call_id and run["status"] != RunStatus.CANCELLING:
+            assert call_id in calls, what + "its call is answered"
+        if step["state"] == "leased":
+            assert step["fence"] <= int(run["fence"]), what + "fence"
+            assert step["worker"], what + "held by nobody"
+            assert "first" in step, what + "held and not begun"
+        else:
+            assert not step.keys() & {"fence", "worker", "nonce"} or step["state"] == "aborted", what + "held"
+        if step["state"] == "aborted":
+            assert run["status"] == RunStatus.CANCELLING, what + "and the run goes on"
+        if step["state"] == "later":
+            assert shard.due[member] == step["until"], what + "due at another time"
+    fences = [step["fence"] for step in steps.values() if step["state"] == "leased"]
+    assert len(fences) == len(set(fences)), said + "two leases with one fence"
+    if steps and run["status"] == RunStatus.RUNNING:
+        named = [name.partition("/")[2] for name in steps if "/" in name]
+        assert sorted(named) == sorted(calls), said + f"open calls {calls}, steps for {named}"
+    waiting = orjson.loads(run.get("waiting", "null"))
+    if waiting and waiting["reason"] == "backoff":
+        assert all(step["state"] in ("later", "ready") for step in steps.values()), said + "it is worked on"
+
+
+def _check_feed(shard: Shard, run_id: str, said: str) -> None:
+    run, feed = shard.runs[run_id], shard.feeds.get(run_id)
+    logged = [entry for entry in shard.logs[run["conversation"]] if entry["run"] == run_id]
+    seqs = [int(entry["seq"]) for entry in logged]
+    assert seqs == sorted(set(seqs)), said + "log entries out of order"
+    kinds = [entry["type"] for entry in logged]
+    assert kinds[0] == "run.created", said + "it was not created"
+    assert kinds.count("run.finished") == (run["status"] not in OPEN), said + "it must finish once"
+    if run["status"] not in OPEN:
+        assert seqs[-1] == int(run["events"]), said + "something came after the end"
+        assert kinds[-1] == "run.finished", said + "something came after the end"
+    if feed is None:
+        return
+    ids = [int(entry["id"].partition("-")[0]) for entry in feed]
+    assert ids == list(range(ids[0], int(run["events"]) + 1)), said + "a gap in the feed"
+    shown = {int(entry["id"].partition("-")[0]): (entry["type"], entry["data"], entry["at"]) for entry in feed}
+    for entry in logged:
+        if int(entry["seq"]) >= ids[0]:
+            expected = (entry["type"], entry["data"], entry["at"])
+            assert shown[int(entry["seq"])] == expected, said + "feed and log differ"
+
+
+def _check_conversation(shard: Shard, conversation_id: str) -> None:
+    conversation, log = shard.conversations[conversation_id], shard.logs.get(conversation_id, [])
+    unfinished, said = shard.unfinished(conversation_id), f"{conversation_id}: "
+    active, queued = conversation.get("active"), conversation.get("queued", "").split()
+    assert int(conversation.get("unfinished", 0)) == len(unfinished), said + "count of unfinished runs"
+    for key in (f"conv:{conversation_id}", *([f"log:{conversation_id}"] if log else [])):
+        assert (key in shard.lasting) == bool(unfinished), said + f"TTL of {key} with {unfinished}"
+    assert len(queued) == len(set(queued)), said + "a run queues twice"
+    assert set(queued) <= set(unfinished), said + "a finished run queues"
+    assert active not in queued, said + "the active run queues"
+    assert active in unfinished if active else not queued, said + "nobody has the turn"
+    positions = [int(entry["id"].partition("-")[0]) for entry in log]
+    assert positions == list(range(1, len(log) + 1)), said + "gaps in the log"
+    assert int(conversation.get("entries", 0)) == len(log), said + "count of entries"
+    ends = [entry for entry in log if entry["type"] == "run.finished"]
+    if ends:
+        outcome = orjson.loads(conversation["last_outcome"])
+        assert outcome["run_id"] == ends[-1]["run"], said + "last outcome"
+    left = _unanswered(log, said)
+    assert left == [call["id"] for call in orjson.loads(shard.runs[active].get("open", "[]"))] if active else not left, (
+        said + f"calls without a result: {left}"
+    )
+
+
+def _unanswered(log: list[dict[str, Any]], said: str) -> list[str]:
+    """The calls at the end of the log that have no result yet; every earlier one has exactly one."""
+    pending: list[str] = []
+    turns = [e for e in log if e["type"] in ("message.created", "tool.finished")]
+    for entry, newest in itertools.zip_longest(turns, turns[1:]):
+        message = orjson.loads(entry["data"])["message"]
+        if message["role"] == "tool":
+            assert message["call_id"] in pending, said + f"a result for {message['call_id']}, open: {pending}"
+            pending.remove(message["call_id"])
+        else:
+            assert not pending, said + f"a message before the results of {pending}"
+            pending = [call["id"] for call in message.get("tool_calls", ())]
+        assert newest is None or newest["run"] == entry["run"] or not pending, said + "a run left calls open"
+    return pending
+
+
+def _check_indexes(shard: Shard) -> None:
+    for member in (*shard.due, *shard.ready["model"], *shard.ready["tools"]):
+        run_id, _, what = member.partition("/")
+        assert run_id in shard.runs, f"{member} is due and its run is gone"
+        assert shard.runs[run_id]["status"] in OPEN, f"{member} is due and its run has ended"
+        assert what in ("start", "end") or what in shard.steps.get(run_id, {}), f"{member}: no such step"
+
+
+async def _scores(redis: Any, name: bytes) -> dict[str, float]:
+    return {member.decode(): score for member, score in await redis.zrange(name, 0, -1, withscores=True)}
+
+
+def _text(fields: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in fields.items()}

@@ -1,0 +1,179 @@
+"""An acknowledged cancel wins, and the log tells truthfully what happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from palaver.errors import Conflict, StaleLease, UnknownRun
+from palaver.ids import new_id
+from palaver.leases import Stray
+from palaver.lifecycle import RunStatus, StopReason
+from palaver.models import AgentSpec, Message, ToolCall
+from palaver.store.steps import Renewal
+from palaver.testing import aeventually
+from palaver.verdicts import Continue, Finish, OpenCall
+from tests.contract.desk import INTERNAL, TOOL_ERROR, Desk
+
+DENIED = "The user cancelled the request, so the tool call was denied."
+BEGUN = "Cancelled after it had begun. It may or may not have taken effect."
+
+
+async def test_cancel_before_anybody_began(desk: Desk) -> None:
+    submitted = await desk.submit()
+    settled = await desk.store.runs.cancel(submitted.run_id, reason="changed my mind")
+
+    assert settled.status == "cancelled"
+    run = await desk.get(submitted.run_id)
+    assert run.cancel is not None
+    assert (run.cancel.mode, run.cancel.reason) == ("now", "changed my mind")
+    assert run.cancel.stopped_ms == 0
+    assert await desk.try_claim(submitted.deliveries[0]) == Stray("cancelled")
+
+
+async def test_cancel_twice_changes_nothing(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    first = await desk.store.runs.cancel(run_id, reason="a")
+    assert (await desk.store.runs.cancel(run_id, reason="b")) == first
+    await desk.finish(lease, StopReason.CANCELLED)
+    assert (await desk.store.runs.cancel(run_id)).status == "cancelled"
+
+    run = await desk.get(run_id)
+    assert run.cancel is not None
+    assert run.cancel.reason == "a"
+    assert (await desk.kinds(run_id)).count("run.cancelling") == 1
+
+
+async def test_cancel_of_what_has_ended_says_so(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    await desk.finish(lease)
+
+    with pytest.raises(Conflict, match="completed") as refused:
+        await desk.store.runs.cancel(run_id)
+    assert refused.value.code == "run_ended"
+    with pytest.raises(UnknownRun):
+        await desk.store.runs.cancel(new_id("run", "00"))
+    with pytest.raises(UnknownRun):
+        await desk.store.runs.cancel("nonsense")
+
+
+async def test_the_worker_hears_of_it(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    listener = desk.store.fleet.cancels("w1")
+    assert await listener.pending() == []
+    settled = await desk.store.runs.cancel(run_id)
+
+    assert settled.status == "cancelling"
+    assert await aeventually(listener.pending) == [run_id]
+    assert await desk.store.steps.renew("w1", [(run_id, lease.step)]) == [Renewal.CANCELLING]
+    await listener.close()
+
+
+@pytest.mark.parametrize("brings", ["finish", "continue", "retry", "give up", "cancelled", "handed back", "lost"])
+async def test_cancel_wins_over_whatever_the_model_step_brings(desk: Desk, brings: str) -> None:
+    run_id, lease = await desk.begin()
+    await desk.store.runs.cancel(run_id)
+    call = ToolCall(id="c1", name="calculator")
+    match brings:
+        case "finish":
+            settled = await desk.finish(lease)
+        case "continue":
+            message = Message(role="assistant", tool_calls=(call,))
+            settled = await desk.store.steps.settle(lease, Continue(message, calls=(OpenCall(call, True),)))
+            assert await desk.results(run_id) == [("c1", DENIED)]
+        case "retry":
+            settled = await desk.retry(lease)
+        case "give up":
+            settled = await desk.give_up(lease)
+        case "cancelled":
+            partial = Message(role="assistant", content="I was ab", partial=True)
+            settled = await desk.store.steps.settle(lease, Finish(partial, StopReason.CANCELLED))
+        case "handed back":
+            settled = await desk.store.steps.hand_back(lease)
+        case _:
+            (settled,) = await desk.hasten(run_id, lease.step)
+
+    assert (settled.status, settled.deliveries) == ("cancelled", ())
+    run = await desk.get(run_id)
+    assert (run.status, run.stop_reason, run.error) == (RunStatus.CANCELLED, StopReason.CANCELLED, None)
+
+
+async def test_each_parallel_call_is_answered_truthfully_and_in_order(desk: Desk) -> None:
+    names = ("finished", "backing_off", "leased", "ready", "handed", "waiting", "lost")
+    run_id, deliveries = await desk.turn(*names, idempotent=names)
+    by_name = {each.step.partition("/")[2]: each for each in deliveries}
+    await desk.answer(await desk.claim(by_name["finished"]), "done")
+    await desk.retry(await desk.claim(by_name["backing_off"]), failure=TOOL_ERROR)
+    leased = await desk.claim(by_name["leased"])
+    await desk.store.steps.hand_back(await desk.claim(by_name["handed"]), begun=False)
+    await desk.lose(await desk.claim(by_name["lost"], "w9"))
+
+    assert (await desk.store.runs.cancel(run_id)).status == "cancelling"
+    assert [call for call, _ in await desk.results(run_id)] == ["finished"]
+    assert (await desk.answer(leased, "also done")).status == "cancelled"
+    assert await desk.results(run_id) == [
+        ("finished", "done"),
+        ("leased", "also done"),
+        ("backing_off", BEGUN),
+        ("ready", DENIED),
+        ("handed", DENIED),
+        ("waiting", DENIED),
+        ("lost", BEGUN),
+    ]
+
+
+@pytest.mark.parametrize("brings", ["retry", "give up", "cancelled", "handed back", "lost", "deadline"])
+async def test_a_tool_stopped_half_way_says_so(desk: Desk, brings: str) -> None:
+    run_id, deliveries = await desk.turn("c1", "c2")
+    lease = await desk.claim(deliveries[0])
+    await desk.store.runs.cancel(run_id)
+    expected = BEGUN
+    match brings:
+        case "retry":
+            await desk.retry(lease, failure=TOOL_ERROR)
+        case "give up":
+            await desk.give_up(lease, INTERNAL)
+            expected = "Internal error."
+        case "cancelled":
+            await desk.store.steps.settle(lease, Finish(None, StopReason.CANCELLED))
+        case "handed back":
+            await desk.store.steps.hand_back(lease)
+        case "lost":
+            await desk.lose(lease)
+        case _:
+            await desk.redis.hset(f"{{p00}}:run:{run_id}", "deadline", 2)
+            await desk.hasten(run_id, "end")
+
+    assert await desk.results(run_id) == [("c1", expected), ("c2", DENIED)]
+    assert (await desk.get(run_id)).status is RunStatus.CANCELLED
+    with pytest.raises(StaleLease):
+        await desk.store.steps.hand_back(lease)
+
+
+async def test_cancelling_waits_for_every_worker(desk: Desk) -> None:
+    run_id, deliveries = await desk.turn("c1", "c2", "c3")
+    leases = [await desk.claim(delivery, f"w{i}") for i, delivery in enumerate(deliveries)]
+    await desk.store.runs.cancel(run_id)
+
+    assert (await desk.answer(leases[1])).status == "cancelling"
+    assert (await desk.lose(leases[0]))[0].status == "cancelling"
+    assert (await desk.answer(leases[2])).status == "cancelled"
+    assert await desk.results(run_id) == [("c2", "42"), ("c3", "42"), ("c1", BEGUN)]
+
+
+async def test_cancel_on_the_last_step_is_no_max_steps(desk: Desk) -> None:
+    run_id, lease = await desk.begin(agent=AgentSpec(model="fake/echo", max_steps=1))
+    await desk.store.runs.cancel(run_id)
+    await desk.store.steps.settle(lease, Continue(Message(role="assistant", content="more")))
+
+    assert (await desk.get(run_id)).stop_reason is StopReason.CANCELLED
+
+
+async def test_the_conversation_goes_on_after_a_cancel(desk: Desk) -> None:
+    run_id, (delivery, _) = await desk.turn("c1", "c2")
+    await desk.store.runs.cancel(run_id)
+
+    second, lease = await desk.begin(input="again", conversation_id=delivery.conversation_id)
+    roles = [entry.message.role for entry in lease.entries]
+    assert roles == ["user", "assistant", "tool", "tool", "user"]
+    await desk.finish(lease)
+    assert (await desk.get(second)).status is RunStatus.COMPLETED

@@ -1,0 +1,181 @@
+"""What watchers see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from palaver.errors import UnknownRun
+from palaver.ids import new_id
+from palaver.leases import Delta, Lease
+from palaver.models import Event
+from palaver.store import Store, keys
+from palaver.testing import aeventually
+from tests.contract.desk import Desk
+
+
+async def _say(desk: Desk, lease: Lease, *texts: str) -> None:
+    await desk.store.steps.feed([Delta(lease, "message.delta", f'{{"text":"{text}"}}'.encode()) for text in texts])
+
+
+async def _watch(store: Store, run_id: str, into: list[Event], after: int = 0) -> None:
+    async for event in store.feeds.watch(run_id, after=after):
+        if event is not None:
+            into.append(event)
+
+
+def _numbers(events: Sequence[Event]) -> list[int]:
+    return [event.seq for event in events]
+
+
+async def test_sequence_numbers_have_no_gaps(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    await _say(desk, lease, "a", "b")
+    await desk.finish(lease)
+    run = await desk.get(run_id)
+
+    events = await desk.events(run_id)
+    assert _numbers(events) == list(range(1, run.last_event_id + 1))
+    assert _numbers(await desk.store.feeds.page(run_id, after=3, limit=2)) == [4, 5]
+    assert await desk.store.feeds.page(run_id, after=run.last_event_id) == []
+
+
+async def test_an_expired_feed_is_told_from_the_log(desk: Desk, redis: Any) -> None:
+    run_id, lease = await desk.begin()
+    await _say(desk, lease, "a")
+    await desk.finish(lease)
+    shown = {event.seq: event for event in await desk.events(run_id)}
+    await redis.delete(keys.feed(run_id))
+
+    told = await desk.events(run_id)
+    assert [event.type for event in told] == [
+        "run.created", "message.created", "run.started", "message.created", "run.finished",
+    ]  # fmt: skip
+    assert all(shown[event.seq] == event for event in told)
+    assert _numbers(await desk.store.feeds.page(run_id, after=2, limit=2)) == _numbers(told[2:4])
+    watched: list[Event] = []
+    await asyncio.wait_for(_watch(desk.store, run_id, watched), 5)
+    assert watched == told
+
+
+async def test_a_trimmed_feed_is_completed_from_the_log(desk: Desk, redis: Any) -> None:
+    run_id, lease = await desk.begin()
+    await _say(desk, lease, "a", "b", "c")
+    await redis.xtrim(keys.feed(run_id), minid="6-0", approximate=False)
+
+    events = await desk.events(run_id)
+    assert _numbers(events) == [1, 2, 3, 6, 7]
+    assert _numbers(await desk.store.feeds.page(run_id, limit=4)) == [1, 2, 3, 6]
+    assert _numbers(await desk.store.feeds.page(run_id, after=3)) == [6, 7]
+    watched: list[Event] = []
+    watching = asyncio.create_task(_watch(desk.store, run_id, watched))
+    await desk.finish(lease)
+    await asyncio.wait_for(watching, 5)
+    assert _numbers(watched) == [1, 2, 3, 6, 7, 8, 9]
+
+
+async def test_there_is_nothing_to_see_of_no_run(desk: Desk) -> None:
+    for run_id in (new_id("run", "00"), "nonsense"):
+        with pytest.raises(UnknownRun):
+            await desk.store.feeds.page(run_id)
+        with pytest.raises(UnknownRun):
+            await anext(aiter(desk.store.feeds.watch(run_id)))
+
+
+async def test_watching_what_has_ended_ends(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    await desk.finish(lease)
+    last = (await desk.get(run_id)).last_event_id
+
+    for after in (0, 3, last, last + 5):
+        watched: list[Event] = []
+        await asyncio.wait_for(_watch(desk.store, run_id, watched, after), 5)
+        assert _numbers(watched) == list(range(after + 1, last + 1))
+
+
+async def test_many_watchers_share_one_connection_and_miss_nothing(desk: Desk, redis: Any) -> None:
+    runs = [await desk.begin() for _ in range(3)]
+    watched: list[list[Event]] = [[] for _ in range(30)]
+    tasks = [asyncio.create_task(_watch(desk.store, runs[i % 3][0], watched[i])) for i in range(30)]
+    for text in "abcdefgh":
+        for _, lease in runs:
+            await _say(desk, lease, text)
+    await aeventually(lambda: all(len(events) == 12 for events in watched))
+    channels = await redis.pubsub_numsub(*(keys.feed(run_id) for run_id, _ in runs))
+    assert [count for _, count in channels] == [1, 1, 1]
+    for _, lease in runs:
+        await desk.finish(lease)
+    await asyncio.wait_for(asyncio.gather(*tasks), 10)
+
+    assert all(_numbers(events) == list(range(1, 15)) for events in watched)
+    assert desk.store.feeds.watching == 0
+    await aeventually(lambda: _nobody_subscribes(redis, runs[0][0]))
+
+
+async def _nobody_subscribes(redis: Any, run_id: str) -> bool:
+    return bool((await redis.pubsub_numsub(keys.feed(run_id)))[0][1] == 0)
+
+
+async def test_events_of_any_moment_are_seen(desk: Desk) -> None:
+    """Watchers come while events are written: at whatever moment, each sees all of them once."""
+    run_id, lease = await desk.begin()
+    watched: list[list[Event]] = []
+    tasks = []
+    for i in range(60):
+        watched.append([])
+        tasks.append(asyncio.create_task(_watch(desk.store, run_id, watched[-1])))
+        await _say(desk, lease, str(i))
+        if i % 7 == 0:
+            tasks.pop().cancel()
+            watched.pop()
+    await desk.finish(lease)
+    await asyncio.wait_for(asyncio.gather(*tasks), 20)
+
+    assert all(_numbers(events) == list(range(1, 67)) for events in watched)
+
+
+async def test_a_watcher_that_leaves_is_forgotten(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    events = desk.store.feeds.watch(run_id)
+    await anext(events)
+    assert desk.store.feeds.watching == 1
+    await events.aclose()
+    assert desk.store.feeds.watching == 0
+    await desk.finish(lease)
+
+
+async def test_a_slow_watcher_reads_the_feed_and_misses_nothing(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    events = desk.store.feeds.watch(run_id)
+    seen = [await anext(events) for _ in range(4)]
+    for _ in range(10):
+        await _say(desk, lease, *"0123456789" * 6)
+    await desk.finish(lease)
+    seen += [event async for event in events]
+
+    assert _numbers([event for event in seen if event]) == list(range(1, 4 + 600 + 2 + 1))
+
+
+async def test_a_broken_subscription_loses_nothing(desk: Desk, redis: Any) -> None:
+    if not hasattr(redis.connection_pool, "connection_kwargs") or "server" in redis.connection_pool.connection_kwargs:
+        pytest.skip("fakeredis has no connections to kill")
+    run_id, lease = await desk.begin()
+    watched: list[Event] = []
+    task = asyncio.create_task(_watch(desk.store, run_id, watched))
+    await aeventually(lambda: len(watched) == 4)
+
+    async def subscribers() -> list[Any]:
+        return [client for client in await redis.client_list(_type="pubsub") if int(client["sub"])]
+
+    for round_ in range(5):
+        (client,) = await aeventually(subscribers)
+        await redis.client_kill_filter(_id=client["id"])
+        # Written while nobody listens: only the feed has it.
+        await _say(desk, lease, "x")
+        await aeventually(lambda expected=5 + round_: len(watched) == expected, within=5)
+    await desk.finish(lease)
+    await asyncio.wait_for(task, 5)
+    assert _numbers(watched) == list(range(1, 12))

@@ -1,0 +1,234 @@
+"""Leases that end without a verdict: expiry, loss, poison, handing back; and deadlines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from palaver.errors import StaleLease
+from palaver.leases import Stray
+from palaver.lifecycle import RunStatus, StopReason
+from palaver.settings import Settings
+from palaver.store import Store, keys
+from palaver.store.steps import Renewal
+from palaver.testing import aeventually
+from tests.contract.desk import TOOL_ERROR, Desk
+
+INTERRUPTED = "Interrupted: the worker that ran this call was lost. It may or may not have taken effect."
+
+
+async def test_a_lease_expires_by_the_clock_of_redis(desk: Desk, redis: Any, settings: Settings) -> None:
+    brief = Desk(Store(redis, settings.model_copy(update={"lease_seconds": 0.1})), redis)
+    run_id, lease = await brief.begin()
+
+    async def redelivered() -> list[Any]:
+        found, upcoming = await brief.store.due.due()
+        assert found or 0 < upcoming <= 0.1
+        return [each for settled in await brief.store.due.attend(found) for each in settled.deliveries]
+
+    (delivery,) = await aeventually(redelivered)
+    assert (delivery.queue, delivery.step, delivery.number) == ("model.recovered", lease.step, 2)
+    assert "step.lost" in await brief.kinds(run_id)
+    assert (await brief.kinds(run_id))[-1] == "message.discarded"
+
+
+async def test_a_renewed_lease_is_not_taken(desk: Desk, redis: Any) -> None:
+    run_id, lease = await desk.begin()
+    other, gone = await desk.begin()
+    await desk.finish(gone)
+    await redis.zadd(keys.due("00"), {f"{run_id}/1": 1})
+
+    held = [(run_id, "1"), (other, "1"), (run_id, "7")]
+    assert await desk.store.steps.renew("w1", held) == [Renewal.PROLONGED, Renewal.GONE, Renewal.GONE]
+    assert await desk.store.steps.renew("w2", held[:1]) == [Renewal.GONE]
+    assert await desk.store.steps.renew("w1", []) == []
+    (nothing,) = await desk.attend(run_id, lease.step)
+    assert nothing.deliveries == ()
+    await desk.finish(lease)
+
+
+async def test_renewing_many_keeps_the_order(desk: Desk) -> None:
+    begun = [await desk.begin() for _ in range(120)]
+    for _, lease in begun[::3]:
+        await desk.finish(lease)
+
+    answers = await desk.store.steps.renew("w1", [(run_id, lease.step) for run_id, lease in begun])
+    assert answers == [Renewal.GONE if i % 3 == 0 else Renewal.PROLONGED for i in range(120)]
+
+
+async def test_only_the_named_worker_loses_its_leases(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+
+    (nothing,) = await desk.attend(run_id, lease.step, worker="somebody else")
+    assert nothing.deliveries == ()
+    (lost,) = await desk.attend(run_id, lease.step, worker="w1")
+    assert [each.queue for each in lost.deliveries] == ["model.recovered"]
+
+
+async def test_two_sweepers_do_it_once(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    (first,) = await desk.hasten(run_id, lease.step)
+    (second,) = await desk.attend(run_id, lease.step)
+
+    assert (len(first.deliveries), second.deliveries) == (1, ())
+    assert (await desk.kinds(run_id)).count("step.lost") == 1
+
+
+async def test_a_poison_step_fails_its_run(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    for _ in range(2):
+        (lost,) = await desk.lose(lease)
+        lease = await desk.claim(lost.deliveries[0])
+    (lost,) = await desk.lose(lease)
+
+    assert (lost.status, lost.deliveries) == ("failed", ())
+    run = await desk.get(run_id)
+    assert run.error is not None
+    assert (run.error["class"], run.error["step"], run.error["attempt"]) == ("worker_lost", "1", 3)
+    assert run.error.keys() == TOOL_ERROR.to_error(step="1", attempt=1).keys()
+
+
+async def test_a_tool_is_not_started_twice(desk: Desk) -> None:
+    run_id, (delivery,) = await desk.turn("c1")
+    lease = await desk.claim(delivery)
+    (lost,) = await desk.lose(lease)
+
+    assert [each.step for each in lost.deliveries] == ["2"]
+    assert await desk.results(run_id) == [("c1", INTERRUPTED)]
+    result = [event for event in await desk.events(run_id) if event.type == "tool.finished"][0]
+    assert result.data["error"]["class"] == "tool_interrupted"
+    assert result.data["error"].keys() == TOOL_ERROR.to_error(step="1/c1", attempt=1).keys()
+    with pytest.raises(StaleLease):
+        await desk.answer(lease)
+    assert (await desk.get(run_id)).usage.tool_calls == 1
+
+
+async def test_an_idempotent_tool_is_started_again_until_it_is_poison(desk: Desk) -> None:
+    run_id, (delivery, other) = await desk.turn("c1", "c2", idempotent=["c1"])
+    await desk.claim(other, "w2")
+    for number in (2, 3):
+        (lost,) = await desk.lose(await desk.claim(delivery))
+        (delivery,) = lost.deliveries
+        assert (delivery.queue, delivery.number) == ("tools.recovered", number)
+    (lost,) = await desk.lose(await desk.claim(delivery))
+
+    assert lost.status == "failed"
+    ended = "Interrupted: the run ended (error). It may or may not have taken effect."
+    assert await desk.results(run_id) == [("c1", ended), ("c2", ended)]
+
+
+async def test_handing_back_is_no_loss(desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    for _ in range(5):
+        (delivery,) = (await desk.store.steps.hand_back(lease)).deliveries
+        assert delivery.queue == "model.recovered"
+        lease = await desk.claim(delivery)
+    assert (lease.attempt, lease.try_number) == (1, 1)
+    assert "step.lost" not in await desk.kinds(run_id)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("begun", [True, False])
+async def test_handing_back_a_tool(desk: Desk, idempotent: bool, begun: bool) -> None:
+    run_id, (delivery,) = await desk.turn("c1", idempotent=["c1"] if idempotent else [])
+    settled = await desk.store.steps.hand_back(await desk.claim(delivery), begun=begun)
+
+    if begun and not idempotent:
+        assert [each.step for each in settled.deliveries] == ["2"]
+        assert "was stopped" in (await desk.results(run_id))[0][1]
+    else:
+        assert [each.step for each in settled.deliveries] == ["1/c1"]
+        assert await desk.results(run_id) == []
+
+
+async def test_a_delivery_that_got_lost_is_sent_again(desk: Desk, redis: Any) -> None:
+    submitted = await desk.submit()
+    assert await desk.store.due.unclaimed("model", 10, 100) == []
+    (thing,) = await desk.store.due.unclaimed("model", 0, 100)
+    assert await desk.store.due.unclaimed("tools", 0, 100) == []
+
+    (nothing,) = await desk.store.due.attend([thing], unclaimed_after=10)
+    assert nothing.deliveries == ()
+    (again,) = await desk.store.due.attend([thing], unclaimed_after=0)
+    assert [(each.queue, each.number) for each in again.deliveries] == [("model.recovered", 2)]
+    await desk.claim(submitted.deliveries[0])
+    (nothing,) = await desk.store.due.attend([thing], unclaimed_after=0)
+    assert nothing.deliveries == ()
+
+
+async def test_a_run_that_nobody_begins_in_time_expires(desk: Desk) -> None:
+    now = datetime.now(UTC)
+    submitted = await desk.submit(start_by=now - timedelta(seconds=1))
+
+    assert await desk.try_claim(submitted.deliveries[0]) == Stray("deadline")
+    (settled,) = await desk.attend(submitted.run_id, "end")
+    assert settled.status == "expired"
+    assert (await desk.get(submitted.run_id)).stop_reason is StopReason.DEADLINE
+
+
+async def test_start_by_means_nothing_once_begun(desk: Desk) -> None:
+    soon = datetime.now(UTC) + timedelta(minutes=1)
+    run_id, lease = await desk.begin(start_by=soon)
+    (settled,) = await desk.hasten(run_id, "end")
+
+    assert settled.status == "running"
+    run = await desk.get(run_id)
+    due = await desk.redis.zscore(keys.due("00"), f"{run_id}/end")
+    assert due == run.times.deadline.timestamp() * 1000
+    await desk.finish(lease)
+
+
+async def test_looking_early_does_not_lose_start_by(desk: Desk) -> None:
+    soon = datetime.now(UTC) + timedelta(minutes=1)
+    submitted = await desk.submit(start_by=soon)
+    (settled,) = await desk.attend(submitted.run_id, "end")
+
+    assert settled.status == "queued"
+    due = await desk.redis.zscore(keys.due("00"), f"{submitted.run_id}/end")
+    assert due == int(soon.timestamp() * 1000)
+
+
+async def test_the_deadline_ends_a_run_that_is_worked_on(desk: Desk, redis: Any) -> None:
+    run_id, deliveries = await desk.turn("c1", "c2")
+    lease = await desk.claim(deliveries[0], "w7")
+    listener = desk.store.fleet.cancels("w7")
+    await listener.pending()
+    await redis.hset(keys.run(run_id), "deadline", 2)
+    (settled,) = await desk.hasten(run_id, "end")
+
+    assert settled.status == "expired"
+    assert await desk.results(run_id) == [
+        ("c1", "Interrupted: the run ended (deadline). It may or may not have taken effect."),
+        ("c2", "Not started: the run ended (deadline)."),
+    ]
+    assert await aeventually(listener.pending) == [run_id]
+    await listener.close()
+    with pytest.raises(StaleLease):
+        await desk.answer(lease)
+    assert (await desk.get(run_id)).status is RunStatus.EXPIRED
+
+
+async def test_what_points_at_nothing_is_forgotten(desk: Desk, redis: Any) -> None:
+    run_id, lease = await desk.begin()
+    await desk.finish(lease)
+    await redis.zadd(keys.due("00"), {f"{run_id}/1": 1, f"{run_id}/end": 1, "run_00gone/1": 1})
+    await redis.zadd(keys.ready("00", "tools"), {f"{run_id}/1/c": 1, "run_00gone/1/c": 1})
+
+    things, _ = await desk.store.due.due()
+    things += await desk.store.due.unclaimed("tools", 0, 10)
+    assert len(things) == 5
+    assert await desk.store.due.attend(things) == []
+    assert (await desk.store.due.due())[0] == []
+
+
+async def test_depths(desk: Desk, redis: Any) -> None:
+    assert await desk.store.due.depths() == {"model": (0, 0.0), "tools": (0, 0.0)}
+    await desk.submit()
+    await desk.submit()
+    await desk.turn("c1", "c2", "c3")
+    depths = await desk.store.due.depths()
+
+    assert (depths["model"][0], depths["tools"][0]) == (2, 3)
+    assert 0 <= depths["tools"][1] <= depths["model"][1] < 5

@@ -1,0 +1,45 @@
+"""Scripts run whether or not the server knows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+
+from palaver.lifecycle import RunStatus
+from palaver.store import keys
+from palaver.store.due import Attention
+from tests.contract.desk import Desk
+
+
+async def test_a_server_that_forgot_the_scripts(desk: Desk, redis: Any) -> None:
+    begun = [await desk.begin() for _ in range(3)]
+    await redis.script_flush()
+    held = [(run_id, "1") for run_id, _ in begun]
+    assert [int(answer) for answer in await desk.store.steps.renew("w1", held)] == [1, 1, 1]
+
+    await redis.script_flush()
+    things = [Attention(run_id, "1") for run_id, _ in begun]
+    settled = await desk.store.due.attend(things, worker="w1")
+    assert [len(each.deliveries) for each in settled] == [1, 1, 1]
+
+    for run_id, lease in begun:
+        await redis.script_flush()
+        lease = await desk.claim((await desk.store.due.attend([Attention(run_id, "1")], unclaimed_after=0))[0].deliveries[0])
+        await redis.script_flush()
+        await desk.finish(lease)
+        assert (await desk.get(run_id)).status is RunStatus.COMPLETED
+
+
+async def test_one_broken_script_of_many_is_told_and_the_others_have_run(desk: Desk, redis: Any) -> None:
+    good, _ = await desk.begin()
+    bad, _ = await desk.begin()
+    was = await redis.dump(keys.steps(bad))
+    await redis.delete(keys.steps(bad))
+    await redis.set(keys.steps(bad), "no hash")
+
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await desk.store.due.attend([Attention(bad, "1"), Attention(good, "1")], worker="w1")
+    assert "step.lost" in await desk.kinds(good)
+    await redis.restore(keys.steps(bad), 0, was, replace=True)

@@ -1,0 +1,69 @@
+"""A Redis client that looks at the status of each run after each script, and knows every move of every run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fakeredis import FakeAsyncRedis
+from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
+
+from palaver.lifecycle import TRANSITIONS, RunStatus
+
+
+class Moves:
+    """The statuses that each run went through. A move that TRANSITIONS does not draw is an AssertionError."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[RunStatus]] = {}
+
+    def note(self, key: str, status: str) -> None:
+        """The run under ``key`` is in ``status`` now."""
+        history, now = self.seen.setdefault(key, []), RunStatus(status)
+        if not history:
+            assert now is RunStatus.QUEUED or now.terminal, f"{key} began as {now}"
+        elif history[-1] is now:
+            return
+        else:
+            assert now in TRANSITIONS[history[-1]], f"{key} moved from {history[-1]} to {now}"
+        history.append(now)
+
+
+class _Witnessed:
+    moves: Moves
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        reply = await super().execute_command(*args, **options)  # type: ignore[misc]
+        if args[0] in ("EVALSHA", "EVAL"):
+            await self.look([args])
+        return reply
+
+    async def look(self, commands: list[tuple[Any, ...]]) -> None:
+        """Note the statuses of the runs that ``commands`` named in their KEYS."""
+        for args in commands:
+            for key in args[3 : 3 + int(args[2])]:
+                if ":run:" in str(key):
+                    status = await super().execute_command("HGET", key, "status")  # type: ignore[misc]
+                    if status is not None:
+                        self.moves.note(key, status.decode())
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
+        pipeline = super().pipeline(transaction, shard_hint)  # type: ignore[misc]
+        execute = pipeline.execute
+
+        async def execute_and_look(raise_on_error: bool = True) -> Any:
+            commands = [command[0] for command in pipeline.command_stack if command[0][0] == "EVALSHA"]
+            replies = await execute(raise_on_error)
+            await self.look(commands)
+            return replies
+
+        pipeline.execute = execute_and_look
+        return pipeline
+
+
+class WitnessedRedis(_Witnessed, Redis):
+    """A client of a real server."""
+
+
+class WitnessedFake(_Witnessed, FakeAsyncRedis):
+    """A client of fakeredis."""

@@ -1,0 +1,214 @@
+"""What must be true after any test, whatever was killed: read from the store, the logs and the ledgers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from palaver.models import Entry, Event, Run
+from palaver.store import Store
+from palaver.testing import eventually
+from palaver.testing.model_server import LedgerEntry
+from tests.process.cluster import Cluster
+from tests.process.tools import read_tool_ledger
+
+NOT_TWICE = frozenset({"record", "nap", "busy", "frozen", "crash"})
+
+
+@dataclass(frozen=True)
+class History:
+    """A conversation and its runs, as the store has them."""
+
+    entries: Sequence[Entry]
+    runs: dict[str, Run]
+    events: dict[str, Sequence[Event]]
+
+
+def check(cluster: Cluster, within: float = 20.0) -> None:
+    """Every run of the test ended, its conversation is whole, and nothing is left over."""
+    for run_id in cluster.submitted:
+        cluster.ended(run_id, within)
+    histories = cluster.ask(lambda store: _read(store, cluster.submitted))
+    calls: dict[str, list[LedgerEntry]] = defaultdict(list)
+    for entry in cluster.model_calls():
+        calls[entry.run or ""].append(entry)
+    for history in histories:
+        check_log(history)
+        for run_id, run in history.runs.items():
+            check_events(run, history)
+            check_calls(run, history, calls[run_id])
+    check_tools(cluster, histories)
+    check_nothing_left(cluster)
+    check_logs(cluster)
+
+
+async def _read(store: Store, run_ids: Iterable[str]) -> list[History]:
+    by_conversation: dict[str, dict[str, Run]] = defaultdict(dict)
+    for run_id in run_ids:
+        run = await store.runs.get(run_id)
+        by_conversation[run.conversation_id][run_id] = run
+    found = []
+    for conversation_id, runs in by_conversation.items():
+        conversation = await store.runs.conversation(conversation_id)
+        assert conversation.active_run is None, conversation
+        assert not conversation.queued_runs, conversation
+        entries = await store.runs.entries(conversation_id, limit=100_000)
+        assert conversation.entries == len(entries), conversation_id
+        found.append(History(entries, runs, {run_id: await _events(store, run_id) for run_id in runs}))
+    return found
+
+
+async def _events(store: Store, run_id: str) -> list[Event]:
+    found: list[Event] = []
+    while page := await store.feeds.page(run_id, after=found[-1].seq if found else 0):
+        found += page
+    return found
+
+
+def check_log(history: History) -> None:
+    """Positions have no gap; no step has two messages; every tool call has exactly one result, in its turn."""
+    assert [entry.position for entry in history.entries] == list(range(1, len(history.entries) + 1))
+    steps = Counter(
+        (entry.run_id, entry.data["step"]) for entry in history.entries if "step" in entry.data and _message(entry)
+    )
+    assert not [step for step, count in steps.items() if count > 1], steps
+    waiting: dict[str, str] = {}
+    for entry in history.entries:
+        message = _message(entry)
+        if message is None:
+            continue
+        if message["role"] == "tool":
+            assert waiting.pop(message["call_id"], None) == entry.run_id, f"a result without a call: {entry}"
+            continue
+        assert not waiting, f"calls without a result before {entry}: {waiting}"
+        waiting = dict.fromkeys((call["id"] for call in message.get("tool_calls", ())), entry.run_id)
+    assert not waiting, f"calls without a result: {waiting}"
+
+
+def _message(entry: Entry | Event) -> dict[str, Any] | None:
+    return entry.data.get("message")
+
+
+def check_events(run: Run, history: History) -> None:
+    """Gap-free numbers, one end, nothing behind it; what was shown and not withdrawn adds up to what was kept."""
+    events = history.events[run.id]
+    assert [event.seq for event in events] == list(range(1, run.last_event_id + 1)), run.id
+    assert [event.type for event in events].count("run.finished") == 1, run.id
+    assert events[-1].type == "run.finished"
+    assert events[-1].data["status"] == run.status == (run.stop_reason and run.stop_reason.status)
+    assert (run.error is not None) == (run.status == "failed"), run
+    logged = [(e.seq, e.type) for e in history.entries if e.run_id == run.id]
+    durable = {kind for _, kind in logged}
+    assert logged == [(e.seq, e.type) for e in events if e.type in durable], run.id
+    shown: dict[str, str] = defaultdict(str)
+    for event in events:
+        step = event.data.get("step", "")
+        if event.type == "message.delta":
+            shown[step] += event.data["text"]
+        elif event.type == "message.discarded":
+            shown[step] = ""
+        elif event.type == "message.created" and shown[step]:
+            assert shown.pop(step) == event.data["message"]["content"], f"{run.id} step {step}"
+
+
+def check_calls(run: Run, history: History, calls: Sequence[LedgerEntry]) -> None:
+    """The model was asked with what the log says, answered what the log has, and not oftener than steps were begun."""
+    assert not [call for call in calls if call.outcome.startswith(("refused", "failed"))], calls
+    begun = [e for e in history.events[run.id] if e.type == "step.started" and "/" not in e.data["step"]]
+    assert len(calls) <= len(begun), f"{run.id}: {len(calls)} model calls for {len(begun)} tries"
+    asked, kept = _digests(run, history.entries)
+    strange = [call for call in calls if call.digest not in asked]
+    assert not strange, f"{run.id} asked with something else than its log: {strange}"
+    answered = {call.digest for call in calls if call.status == 200 and call.outcome not in ("open", "disconnected")}
+    assert kept <= answered, f"{run.id} kept what the model never answered"
+    if run.usage.model_calls or kept:
+        assert len(kept) <= run.usage.model_calls <= len(begun), run
+
+
+def _digests(run: Run, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
+    """Of the histories that the run may ask with, and of those that it got a whole answer to."""
+    messages: list[dict[str, Any]] = []
+    if run.agent.instructions:
+        messages.append({"role": "system", "content": run.agent.instructions})
+    asked, kept = set(), set()
+    results: dict[str, dict[str, Any] | None] = {}
+    for entry in entries:
+        message = _message(entry)
+        if message is None:
+            continue
+        if message["role"] == "assistant" and entry.run_id == run.id and not message.get("partial"):
+            kept.add(_digest(messages))
+        if message["role"] == "tool":
+            text = message.get("content", "")
+            content = f"Error: {text}" if message.get("is_error") else text
+            results[message["call_id"]] = {"role": "tool", "tool_call_id": message["call_id"], "content": content}
+            if None not in results.values():
+                messages += [result for result in results.values() if result]
+        elif message.get("tool_calls"):
+            messages.append({**_said(message), "tool_calls": [_call(call) for call in message["tool_calls"]]})
+            results = {call["id"]: None for call in message["tool_calls"]}
+        elif message.get("content") or message["role"] == "user":
+            messages.append(_said(message))
+        asked.add(_digest(messages))
+    return asked, kept
+
+
+def _said(message: dict[str, Any]) -> dict[str, Any]:
+    empty = None if message.get("tool_calls") else ""
+    return {"role": message["role"], "content": message.get("content") or empty}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = call.get("arguments", "{}")
+    try:
+        orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        arguments = "{}"
+    return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": arguments}}
+
+
+def _digest(messages: list[dict[str, Any]]) -> str:
+    return hashlib.sha256(orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def check_tools(cluster: Cluster, histories: Iterable[History]) -> None:
+    """No tool that must not run twice was started twice; one that is said to have worked was started."""
+    starts = Counter(
+        line["call"] for line in read_tool_ledger(cluster.tool_ledger_path) if line["event"] == "begin"
+    )
+    for history in histories:
+        for entry in history.entries:
+            message = _message(entry)
+            if message is None or message["role"] != "tool" or message["name"] not in NOT_TWICE:
+                continue
+            started = starts[f"{entry.run_id}:{entry.data['step'].replace('/', ':')}"]
+            assert started <= 1, f"started {started} times: {entry}"
+            assert started == 1 or message.get("is_error"), f"never started: {entry}"
+
+
+def check_nothing_left(cluster: Cluster) -> None:
+    """No open step, nothing due, no message in the broker."""
+    with cluster.redis() as connection:
+
+        def left() -> dict[str, Any]:
+            sets = ("{p00}:due", "{p00}:ready:model", "{p00}:ready:tools")
+            lists = ("model", "tools", "model.recovered", "tools.recovered")
+            found: dict[str, Any] = {name: connection.zrange(name, 0, 5) for name in sets}
+            found |= {name: connection.lrange(name, 0, 1) for name in lists}
+            found["steps"] = connection.keys("{p00}:steps:*")
+            return {name: some for name, some in found.items() if some}
+
+        eventually(lambda: not left(), within=5, why="something is left over")
+
+
+def check_logs(cluster: Cluster) -> None:
+    """No process logged a traceback that the test did not expect."""
+    for name, text in cluster.new_logs().items():
+        for trace in text.split("Traceback (most recent call last):")[1:]:
+            expected = any(words in trace for words in cluster.expected_in_logs)
+            assert expected, f"{name} logged a traceback:{trace[:3000]}"

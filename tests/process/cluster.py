@@ -1,0 +1,252 @@
+"""A whole Palaver under test: server, model server, API and workers as processes, and what happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import orjson
+import redis
+
+from deploy.child import Child
+from deploy.stack import Stack
+from palaver.models import Event, Run
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.testing import eventually
+from palaver.testing.model_server import LedgerEntry, read_ledger
+from tests.process.tools import read_tool_ledger
+
+T = TypeVar("T")
+
+LEASE = 2.0
+GRACE = 1.0
+"""PALAVER_LEASE_SECONDS and PALAVER_DRAIN_GRACE of the workers under test."""
+
+PROVIDERS = """
+[providers.fake]
+base_url = "{url}/v1"
+
+[providers.hasty]
+base_url = "{url}/v1"
+timeouts = {{ first_token = 0.3, idle = 0.3, total = 2.0 }}
+"""
+
+
+class Cluster:
+    """One stack for the whole session; each test finds one worker of each kind and leaves as many."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tool_ledger_path = folder / "tools.jsonl"
+        providers = folder / "providers.toml"
+        self.stack = Stack(
+            folder / "stack",
+            processes={"flower": 0},
+            environment={
+                "PALAVER_PROVIDERS": str(providers),
+                "PALAVER_LEASE_SECONDS": str(LEASE),
+                "PALAVER_DRAIN_GRACE": str(GRACE),
+                "PALAVER_TOOLS": "tests.process.tools",
+                "TOOL_LEDGER": str(self.tool_ledger_path),
+            },
+        )
+        providers.write_text(PROVIDERS.format(url=self.stack.model_url))
+        self.http = httpx.Client(base_url=self.stack.url, timeout=40.0, trust_env=False)
+        self.submitted: list[str] = []
+        self.expected_in_logs: list[str] = []
+        self._marks: dict[Path, int] = {}
+
+    # Processes.
+
+    def start(self, name: str) -> int:
+        """One more `model` worker (`worker`), `tools` worker, …: ready when this returns."""
+        return self.stack.start(name)
+
+    def kill(self, name: str, index: int = 0) -> None:
+        """SIGKILL to a process and its children."""
+        self.stack.kill(name, index)
+
+    def terminate(self, name: str, index: int = 0) -> Child:
+        """SIGTERM to a process, as a deployment sends it; does not wait."""
+        pid = self.stack.kill(name, index, signal.SIGTERM)
+        return next(child for child in self._children(name) if child.pid == pid)
+
+    def children_of(self, name: str, index: int = 0) -> list[int]:
+        """Process ids of the children that a tools worker runs tools in."""
+        parent = self.stack.pids(name)[index]
+        listed = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return [int(pid) for pid in listed]
+
+    def heal(self) -> None:
+        """Back to one process of each kind."""
+        if not self.stack.pids("redis"):
+            self.start("redis")
+        for name in ("model_server", "api", "worker", "tools"):
+            for pid in self.stack.pids(name):
+                os.killpg(pid, signal.SIGCONT)
+            surplus = self._children(name)
+            running = [child for child in surplus if child.running]
+            for child in running[1:]:
+                child.kill(signal.SIGKILL)
+            if not running:
+                self.start(name)
+
+    def _children(self, name: str) -> list[Child]:
+        processes = self.stack.processes.items()
+        return [child for each, child in processes if each.rpartition("-")[0] == name and isinstance(child, Child)]
+
+    # Logs.
+
+    def mark_logs(self) -> None:
+        """From here on, `new_logs` shows what is written."""
+        self.expected_in_logs = []
+        self._marks = {path: path.stat().st_size for path in self._logs()}
+
+    def new_logs(self) -> dict[str, str]:
+        """What each process has written since the mark."""
+        found = {}
+        for path in self._logs():
+            with path.open("rb") as log:
+                log.seek(self._marks.get(path, 0))
+                found[path.stem] = log.read().decode(errors="replace")
+        return found
+
+    def expect_traceback(self, words: str) -> None:
+        """This test makes a worker log a traceback that ends in a line with these words."""
+        self.expected_in_logs.append(words)
+
+    def _logs(self) -> Iterable[Path]:
+        return (self.stack.data_dir / "logs").glob("*.log")
+
+    # The store, past the API.
+
+    def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """The answer of the store."""
+
+        async def asking() -> T:
+            async with Store.connect(Settings(redis_url=self.stack.redis_url)) as store:
+                return await question(store)
+
+        return asyncio.run(asking())
+
+    @contextmanager
+    def redis(self) -> Iterator[redis.Redis]:
+        """A plain connection to the server that is the broker as well."""
+        with redis.Redis.from_url(self.stack.redis_url, socket_timeout=5) as connection:
+            yield connection
+
+    # Runs, through the API.
+
+    def body(
+        self, model: str, text: str = "hello", *, tools: Iterable[str] = (), agent: Any = None, **more: Any
+    ) -> dict[str, Any]:
+        """What POST /v1/runs takes."""
+        named = model if "/" in model else f"fake/{model}"
+        return {"agent": {"model": named, "tools": list(tools), **(agent or {})}, "input": text, **more}
+
+    def submit(self, model: str, text: str = "hello", *, key: str | None = None, **more: Any) -> str:
+        """Submit a run; its id."""
+        headers = {"Idempotency-Key": key} if key else {}
+        answer = self.http.post("/v1/runs", json=self.body(model, text, **more), headers=headers)
+        assert answer.status_code == 202, answer.text
+        run_id = str(answer.json()["id"])
+        if run_id not in self.submitted:
+            self.submitted.append(run_id)
+        return run_id
+
+    def run(self, run_id: str) -> Run:
+        """The run as it is now."""
+        answer = self.http.get(f"/v1/runs/{run_id}")
+        assert answer.status_code == 200, answer.text
+        return Run.model_validate_json(answer.content)
+
+    def cancel(self, run_id: str) -> int:
+        """Ask the run to stop; the HTTP status."""
+        return self.http.post(f"/v1/runs/{run_id}/cancel").status_code
+
+    def ended(self, run_id: str, within: float = 20.0) -> Run:
+        """The run once it is terminal."""
+
+        def look() -> Run | None:
+            run = self.run(run_id)
+            return run if run.status.terminal else None
+
+        try:
+            run = eventually(look, within=within, every=0.02)
+        except AssertionError as error:
+            raise AssertionError(f"{run_id} did not end: {self.run(run_id)!r}\n{self.timeline(run_id)}") from error
+        assert run is not None
+        return run
+
+    def events(self, run_id: str) -> list[Event]:
+        """All events so far."""
+
+        async def read(store: Store) -> list[Event]:
+            found: list[Event] = []
+            while page := await store.feeds.page(run_id, after=found[-1].seq if found else 0):
+                found += page
+            return found
+
+        return self.ask(read)
+
+    def saw(self, run_id: str, kind: str, within: float = 10.0, **data: Any) -> Event:
+        """The first event of this type with these data, once there is one."""
+
+        def look() -> Event | None:
+            return next(
+                (e for e in self.events(run_id) if e.type == kind and data.items() <= e.data.items()), None
+            )
+
+        event = eventually(look, within=within, why=f"{kind} {data} of {run_id}")
+        assert event is not None
+        return event
+
+    def timeline(self, run_id: str) -> str:
+        """The events of a run, for people."""
+        return "\n".join(f"{e.seq} {e.at:%S.%f} {e.type} {str(e.data)[:160]}" for e in self.events(run_id))
+
+    # Ledgers.
+
+    def model_calls(self, run_id: str | None = None) -> list[LedgerEntry]:
+        """What the model server was asked, for one run or by all."""
+        path = self.stack.ledger_path
+        found = read_ledger(path) if path.exists() else []
+        return [entry for entry in found if run_id in (None, entry.run)]
+
+    def tool_starts(self, run_id: str, tool: str | None = None) -> list[dict[str, Any]]:
+        """Each start of a tool for this run."""
+        return [
+            line
+            for line in read_tool_ledger(self.tool_ledger_path)
+            if line["event"] == "begin" and line["call"].startswith(run_id) and tool in (None, line["tool"])
+        ]
+
+    def close(self) -> None:
+        """End everything."""
+        self.http.close()
+        self.stack.stop()
+
+
+def stream(http: httpx.Client, path: str, **request: Any) -> Iterator[tuple[float, dict[str, Any]]]:
+    """The events of a server-sent stream, each with the monotonic time it came at, until the server ends it."""
+    with http.stream(**{"method": "GET", "url": path, "headers": {"Accept": "text/event-stream"}, **request}) as answer:
+        assert answer.status_code in (200, 202), answer.read()
+        fields: dict[str, str] = {}
+        for line in answer.iter_lines():
+            if line.startswith(":"):
+                continue
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "data" in fields:
+                data = orjson.loads(fields["data"])
+                yield time.monotonic(), {"id": int(fields["id"]), "event": fields["event"], "data": data}
+                fields = {}

@@ -1,0 +1,68 @@
+"""Failures of the provider: retried when that helps, by the due index and not by a worker that waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+from tests.process.watching import celery_events
+
+pytestmark = pytest.mark.process
+
+
+def test_a_rate_limit_is_waited_for_as_long_as_the_provider_says(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("429-1-1+echo"))
+    first, second = cluster.model_calls(run.id)
+    assert run.status == "completed"
+    assert (first.status, second.status) == (429, 200)
+    assert second.at - first.at >= 1.0
+
+
+def test_flower_shows_a_retry_and_no_worker_is_kept_waiting(cluster: Cluster) -> None:
+    with celery_events(cluster.stack.redis_url) as seen:
+        run_id = cluster.submit("429-1-2+echo")
+        eventually(lambda: [e for e in seen if e["type"] == "task-retried" and e["uuid"].startswith(run_id)])
+        waiting = cluster.run(run_id).waiting
+        assert waiting is not None
+        assert (waiting.reason, waiting.error_class, waiting.attempt) == ("backoff", "rate_limited", 2)
+        model = next(q for q in cluster.http.get("/v1/queues").json()["data"] if q["name"] == "model")
+        assert model["running"] == 0
+        assert cluster.ended(run_id).status == "completed"
+
+
+def test_a_server_error_is_tried_again(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("503-2+echo"))
+    assert run.status == "completed"
+    assert [call.status for call in cluster.model_calls(run.id)] == [503, 503, 200]
+    retries = [event for event in cluster.events(run.id) if event.type == "run.retrying"]
+    assert [event.data["error"]["class"] for event in retries] == ["provider_error"] * 2
+
+
+def test_a_refused_key_fails_at_once(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("401"))
+    assert (run.status, run.stop_reason) == ("failed", "error")
+    assert run.error is not None
+    assert (run.error["class"], run.error["provider"]["http_status"]) == ("authentication", 401)
+    assert len(cluster.model_calls(run.id)) == 1
+
+
+def test_a_stream_that_breaks_off_is_withdrawn_and_made_anew(cluster: Cluster) -> None:
+    run_id = cluster.submit("say-30+rate-60+cut-1-20")
+    cluster.saw(run_id, "message.discarded", step="1", attempt=1)
+    run = cluster.ended(run_id)
+    assert run.status == "completed"
+    assert run.output == " ".join(f"w{i}" for i in range(1, 31))
+
+
+@pytest.mark.parametrize("fault", ["hang-1", "stall-1-3"])
+def test_a_silent_provider_is_timed_out_and_asked_again(cluster: Cluster, fault: str) -> None:
+    run = cluster.ended(cluster.submit(f"hasty/say-5+{fault}"))
+    assert run.status == "completed"
+    assert [e.data["error"]["class"] for e in cluster.events(run.id) if e.type == "run.retrying"] == ["timeout"]
+
+
+def test_a_tool_that_asks_for_it_is_tried_again(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("tool-1", tools=["flaky"]))
+    assert run.status == "completed"
+    assert len(cluster.tool_starts(run.id)) == 2

@@ -1,0 +1,88 @@
+"""Tools that overrun, raise, or take their process along."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from palaver.models import Event
+from tests.process.cluster import LEASE, Cluster
+
+pytestmark = pytest.mark.process
+
+
+def answers(cluster: Cluster, run_id: str) -> list[Event]:
+    return [event for event in cluster.events(run_id) if event.type == "tool.finished"]
+
+
+def told(cluster: Cluster, run_id: str) -> list[str]:
+    """The error class of each result, empty for none."""
+    return [event.data.get("error", {}).get("class", "") for event in answers(cluster, run_id)]
+
+
+def test_a_tool_that_raises_is_told_to_the_model(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("tool-1", tools=["fail"]))
+    assert run.status == "completed"
+    assert told(cluster, run.id) == ["tool_error"]
+    assert "no such city" in answers(cluster, run.id)[0].data["message"]["content"]
+
+
+@pytest.mark.parametrize("name", ["leave", "leave_async", "give_up_async"])
+def test_a_tool_that_ends_the_program_only_fails(cluster: Cluster, name: str) -> None:
+    run = cluster.ended(cluster.submit("tool-2", tools=[name]), within=5)
+    assert run.status == "completed"
+    assert told(cluster, run.id) == ["tool_error"] * 2
+
+
+def test_an_inline_tool_that_ends_the_program_only_fails(cluster: Cluster) -> None:
+    (before,) = cluster.stack.pids("worker")
+    run = cluster.ended(cluster.submit("tool-1", tools=["leave_inline"]), within=5)
+    assert told(cluster, run.id) == ["tool_error"]
+    assert cluster.stack.pids("worker") == [before]
+
+
+def test_a_tool_that_overruns_is_interrupted(cluster: Cluster) -> None:
+    begun = time.monotonic()
+    run = cluster.ended(cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["nap"]))
+    assert time.monotonic() - begun < 2
+    assert (run.status, told(cluster, run.id)) == ("completed", ["tool_timeout"])
+    (start,) = cluster.tool_starts(run.id)
+    assert start["pid"] in cluster.children_of("tools")
+
+
+def test_a_tool_that_ignores_its_timeout_loses_its_process(cluster: Cluster) -> None:
+    cluster.expect_traceback("WorkerLostError")
+    run = cluster.ended(cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["busy"]))
+    assert (run.status, told(cluster, run.id)) == ("completed", ["tool_timeout"])
+    (start,) = cluster.tool_starts(run.id)
+    assert start["pid"] not in cluster.children_of("tools")
+
+
+def test_a_tool_that_holds_the_interpreter_loses_its_process(cluster: Cluster) -> None:
+    """No Python code of the process runs any more, not even what keeps its lease."""
+    cluster.expect_traceback("WorkerLostError")
+    run = cluster.ended(cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["frozen"]), within=LEASE + 4)
+    assert (run.status, told(cluster, run.id)) == ("completed", ["tool_interrupted"])
+    (start,) = cluster.tool_starts(run.id)
+    cluster.ended(cluster.submit("tool-1", tools=["record"]))
+    from palaver.testing import eventually
+
+    eventually(lambda: start["pid"] not in cluster.children_of("tools"), within=5, why="the process lives on")
+
+
+def test_a_tool_that_kills_its_process_is_not_started_again(cluster: Cluster) -> None:
+    cluster.expect_traceback("WorkerLostError")
+    run = cluster.ended(cluster.submit("parallel-1", tools=["crash"]))
+    assert (run.status, told(cluster, run.id)) == ("completed", ["tool_interrupted"])
+    assert len(cluster.tool_starts(run.id)) == 1
+    assert "may or may not have taken effect" in answers(cluster, run.id)[0].data["message"]["content"]
+
+
+def test_a_poison_call_fails_its_run_after_three_losses(cluster: Cluster) -> None:
+    cluster.expect_traceback("WorkerLostError")
+    run = cluster.ended(cluster.submit("tool-1", tools=["crash_idempotent"]))
+    assert run.status == "failed"
+    assert run.error is not None
+    assert (run.error["class"], run.error["retryable"]) == ("worker_lost", True)
+    assert len(cluster.tool_starts(run.id)) == 3

@@ -1,0 +1,143 @@
+"""Tools of the workers under test (PALAVER_TOOLS). Each writes when it begins and ends to the file TOOL_LEDGER."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+from celery import current_task
+from pydantic import Field
+
+from palaver import tool
+from palaver.tools import RetryableToolError
+
+Seconds = Annotated[float, Field(ge=0, le=60)]
+
+
+def _write(event: str, name: str) -> None:
+    # The task id names run, step and call; the delivery number behind the last colon does not matter.
+    call = current_task.request.id.rpartition(":")[0] if current_task else ""
+    line = {"event": event, "tool": name, "call": call, "pid": os.getpid(), "at": time.time()}
+    ledger = os.open(os.environ["TOOL_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(ledger, json.dumps(line).encode() + b"\n")
+    os.close(ledger)
+
+
+def read_tool_ledger(path: Path) -> list[dict[str, Any]]:
+    """What the tools have written so far, in order."""
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+@tool
+def record(seconds: Seconds = 0) -> str:
+    """Must not run twice."""
+    _write("begin", "record")
+    time.sleep(seconds)
+    _write("end", "record")
+    return "recorded"
+
+
+@tool(idempotent=True)
+def record_idempotent(seconds: Seconds = 0) -> str:
+    """May run twice."""
+    _write("begin", "record_idempotent")
+    time.sleep(seconds)
+    _write("end", "record_idempotent")
+    return "recorded"
+
+
+@tool(timeout=0.3)
+def nap(seconds: Seconds = 30) -> str:
+    """Overruns, and gives in when it is told to stop."""
+    _write("begin", "nap")
+    time.sleep(seconds)
+    return "slept"
+
+
+@tool(timeout=0.3)
+def busy(seconds: Seconds = 30) -> str:
+    """Overruns, and does not give in."""
+    _write("begin", "busy")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            time.sleep(0.01)
+        except BaseException:  # noqa: S112  # What such a tool does.
+            continue
+    return "done"
+
+
+@tool(timeout=0.3)
+def frozen(seconds: int = 30) -> str:
+    """Overruns inside C code that keeps Python's lock: no other thread of the process runs."""
+    _write("begin", "frozen")
+    ctypes.PyDLL(None).sleep(seconds)
+    return "thawed"
+
+
+@tool
+def crash() -> str:
+    """Takes its process along."""
+    _write("begin", "crash")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "unreachable"
+
+
+@tool(idempotent=True)
+def crash_idempotent() -> str:
+    """Takes its process along each time."""
+    _write("begin", "crash_idempotent")
+    os._exit(13)
+
+
+@tool
+def leave() -> str:
+    """Calls what ends a script."""
+    sys.exit(3)
+
+
+@tool(idempotent=True)
+async def leave_async() -> str:
+    """Calls what ends a script, in a coroutine."""
+    sys.exit(3)
+
+
+@tool
+def fail() -> str:
+    """Raises."""
+    raise ValueError("no such city")
+
+
+@tool
+def flaky() -> str:
+    """Works the second time."""
+    _write("begin", "flaky")
+    mine = current_task.request.id.rpartition(":")[0]
+    if sum(line["call"] == mine for line in read_tool_ledger(Path(os.environ["TOOL_LEDGER"]))) < 2:
+        raise RetryableToolError("try again")
+    return "worked"
+
+
+@tool(inline=True)
+def leave_inline() -> str:
+    """Calls what ends a script, in the model worker."""
+    sys.exit(3)
+
+
+@tool(idempotent=True)
+async def give_up_async() -> str:
+    """Raises what a cancelled coroutine raises, though nobody cancelled it."""
+    raise asyncio.CancelledError
+
+
+@tool
+def stubborn(seconds: Seconds = 30) -> str:
+    """Has time, and does not give in."""
+    return str(busy.function(seconds))

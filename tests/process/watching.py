@@ -1,0 +1,32 @@
+"""Celery's own events, as Flower gets them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+from celery import Celery
+
+from palaver.testing import eventually
+
+
+@contextmanager
+def celery_events(broker_url: str) -> Iterator[list[dict[str, Any]]]:
+    """A list that fills with the events of all workers."""
+    app = Celery("watcher", broker=broker_url, set_as_current=False)
+    seen: list[dict[str, Any]] = []
+    with redis.Redis.from_url(broker_url) as server, app.connection_for_read() as connection:
+        before = server.pubsub_numpat()
+        receiver = app.events.Receiver(connection, handlers={"*": seen.append})
+        thread = threading.Thread(target=receiver.capture, kwargs={"wakeup": False}, daemon=True)
+        thread.start()
+        try:
+            eventually(lambda: server.pubsub_numpat() > before)
+            yield seen
+        finally:
+            receiver.should_stop = True
+            thread.join(10)
+            app.close()

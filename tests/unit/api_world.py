@@ -1,0 +1,190 @@
+"""The API on a fake Redis, with a publisher that keeps what it is given; the tests play the workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import fakeredis
+import httpx
+import orjson
+from fakeredis.aioredis import FakeRedis
+from fastapi import FastAPI
+from starlette.types import Message as AsgiMessage
+
+from api.app import create_app
+from palaver.leases import Delivery, Delta, Lease
+from palaver.lifecycle import StopReason
+from palaver.models import Message
+from palaver.providers import Provider
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.testing import aeventually
+from palaver.tools import load_tools
+from palaver.verdicts import Continue, Finish
+
+AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
+BODY: dict[str, Any] = {"agent": AGENT, "input": "hello"}
+SETTINGS = Settings(redis_url="redis://fake/0", max_body=64 * 1024)
+PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1")}
+RUN_ID = "run_00" + "0" * 26
+CONVERSATION_ID = "conv_00" + "0" * 26
+
+
+@dataclass
+class RecordingPublisher:
+    """A publisher that keeps what it is given."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+
+    def publish_soon(self, deliveries: Sequence[Delivery]) -> None:
+        self.deliveries += deliveries
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class World:
+    """An API that serves, its client, and everything behind it."""
+
+    app: FastAPI
+    client: httpx.AsyncClient
+    store: Store
+    redis: FakeRedis
+    server: fakeredis.FakeServer
+    publisher: RecordingPublisher
+
+    async def submit(self, **changes: Any) -> dict[str, Any]:
+        """A run that was taken on."""
+        answer = await self.client.post("/v1/runs", json={**BODY, **changes})
+        assert answer.status_code == 202, answer.text
+        run: dict[str, Any] = answer.json()
+        return run
+
+    async def read(self, run: dict[str, Any]) -> dict[str, Any]:
+        """The run as it is now."""
+        answer = await self.client.get(run["links"]["self"])
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def claim(self, run: dict[str, Any]) -> Lease:
+        """Work on the run's present model step."""
+        step = str((await self.read(run))["step"])
+        lease = await self.store.steps.claim(
+            run["id"], run["conversation_id"], step, worker="w-1", nonce="n", known=0
+        )
+        assert isinstance(lease, Lease), lease
+        return lease
+
+    async def say(self, lease: Lease, *texts: str) -> None:
+        """Show deltas to watchers."""
+        for text in texts:
+            await self.store.steps.feed([Delta(lease, "message.delta", orjson.dumps({"text": text}))])
+
+    async def finish(self, run: dict[str, Any], text: str = "done", *, lease: Lease | None = None) -> None:
+        """Let the model end its turn."""
+        verdict = Finish(Message(role="assistant", content=text), StopReason.END_TURN)
+        await self.store.steps.settle(lease or await self.claim(run), verdict)
+
+    async def go_on(self, lease: Lease) -> None:
+        """Let the run have another step."""
+        await self.store.steps.settle(lease, Continue(Message(role="assistant", content="wait")))
+
+    async def watched(self) -> int:
+        """How many runs somebody watches."""
+        return len(await self.redis.pubsub_channels())
+
+
+@asynccontextmanager
+async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[World]:
+    """An API on an empty fake Redis."""
+    server = fakeredis.FakeServer()
+    redis = FakeRedis(server=server)
+    store = Store(redis, settings)
+    publisher = RecordingPublisher()
+    app = create_app(settings, store, publisher, changes.get("providers", PROVIDERS), load_tools(()))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://palaver") as client,
+    ):
+        yield World(app, client, store, redis, server, publisher)
+    server.connected = True
+    await store.close()
+
+
+class LiveRequest:
+    """A request to the application whose answer is read as it comes: httpx's transport waits for the end."""
+
+    def __init__(self, app: FastAPI, method: str, path: str, headers: dict[str, str] | None = None) -> None:
+        self.status = 0
+        self.body = b""
+        self.over = False
+        self._gone = asyncio.Event()
+        plain, _, query = path.partition("?")
+        given = {"host": "palaver", **(headers or {})}
+        scope = {
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
+            "method": method, "scheme": "http", "path": plain, "raw_path": plain.encode(), "root_path": "",
+            "query_string": query.encode(), "client": ("127.0.0.1", 1), "server": ("palaver", 80),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
+        }  # fmt: skip
+        self._chunks: list[bytes] = []
+        self.task = asyncio.create_task(app(scope, self._receive, self._send))
+
+    def feed(self, chunk: bytes) -> None:
+        """Send a piece of the request's body; more follows."""
+        self._chunks.append(chunk)
+
+    async def until(self, condition: Callable[[bytes], object]) -> bytes:
+        """The body so far, once it is as ``condition`` wants it."""
+        await aeventually(lambda: condition(self.body))
+        return self.body
+
+    def disconnect(self) -> None:
+        """Go away."""
+        self._gone.set()
+
+    async def _receive(self) -> AsgiMessage:
+        if self._chunks:
+            return {"type": "http.request", "body": self._chunks.pop(0), "more_body": True}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: AsgiMessage) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.body += message.get("body", b"")
+            self.over = not message.get("more_body", False)
+
+
+def events_of(text: str) -> list[tuple[str | None, str, dict[str, Any]]]:
+    """The (id, name, data) of each event of a stream."""
+    found = []
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if line and not line.startswith(":"))
+        if "data" in fields:
+            found.append((fields.get("id"), fields["event"], orjson.loads(fields["data"])))
+    return found
+
+
+def assert_problem(answer: httpx.Response, status: int, code: str, *pointers: str) -> dict[str, Any]:
+    """Check that an answer is that problem, complete, about these places."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert problem["code"] == code, problem
+    assert problem["type"] == f"/errors/{code}"
+    assert problem["status"] == status
+    assert problem["title"]
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    assert set(problem) >= {"detail", "instance", "errors"}
+    if pointers:
+        assert [fault["pointer"] for fault in problem["errors"]] == list(pointers), problem
+    return problem

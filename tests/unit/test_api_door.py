@@ -1,0 +1,137 @@
+"""What a submission must be beyond its shape: known names, whole turns, times that make sense."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.unit.api_world import AGENT, BODY, assert_problem, world
+
+NOW = datetime.now(UTC)
+
+
+def _user(text: str = "hi") -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def _call(*ids: str) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": each, "name": "calculator"} for each in ids]}
+
+
+def _result(call_id: str | None) -> dict[str, Any]:
+    return {"role": "tool", "content": "2", "call_id": call_id}
+
+
+@pytest.mark.parametrize(
+    ("messages", "place", "says"),
+    [
+        ([_result("c1")], "/input/0", "'c1'"),
+        ([_user(), _result(None)], "/input/1", "needs the call_id"),
+        ([_user(), _call("c1"), _user()], "/input/1", "'c1' has no result"),
+        ([_user(), _call("c1", "c2"), _result("c2"), _user()], "/input/1", "'c1' has no result"),
+        ([_user(), _call("c1")], "/input/1", "'c1' has no result"),
+        ([_user(), _call("c1"), _result("c1"), _result("c1")], "/input/3", "second result"),
+        ([_user(), _call("c1"), _result("c2"), _result("c1")], "/input/2", "no call 'c2'"),
+        ([_user(), _call("c1", "c1"), _result("c1")], "/input/1", "twice"),
+        ([_user(), _call(""), _result("")], "/input/1", "needs an id"),
+        ([_user(), _call("c1"), _user("stop"), _result("c1")], "/input/1", "'c1' has no result"),
+        ([_user(), {"role": "assistant", "content": "bye"}], "/input/1", "last message"),
+        ([{**_user(), "tool_calls": [{"id": "c1", "name": "a"}]}, _result("c1")], "/input/0", "no tool_calls"),
+        ([{**_user(), "call_id": "c1"}], "/input/0", "only a tool message"),
+    ],
+)
+async def test_messages_must_be_whole_turns(messages: list[dict[str, Any]], place: str, says: str) -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json={**BODY, "input": messages})
+        assert answer.status_code == 422
+        faults = [fault for fault in answer.json()["errors"] if fault["pointer"] == place]
+        assert faults, answer.text
+        assert {fault["code"] for fault in faults} == {"invalid_history"}
+        assert any(says in fault["message"] for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [_user()],
+        [_user(), {"role": "assistant", "content": "hello"}, _user("and?")],
+        [_user(), _call("c1", "c2"), _result("c2"), _result("c1")],
+        [_user(), _call("c1"), _result("c1"), _call("c1"), {**_result("c1"), "is_error": True}, _user("go on")],
+    ],
+)
+async def test_whole_turns_are_taken_and_kept_in_order(messages: list[dict[str, Any]]) -> None:
+    async with world() as api:
+        run = await api.submit(input=messages)
+        kept = (await api.client.get(f"{run['links']['conversation']}/messages")).json()["data"]
+        assert [message["role"] for message in kept] == [message["role"] for message in messages]
+        assert [message["call_id"] for message in kept] == [message.get("call_id") for message in messages]
+
+
+@pytest.mark.parametrize("given", ["", "  \n\t", [], [_user("")], [_user(" ")], [{"role": "user"}]])
+async def test_an_input_that_says_nothing_is_refused(given: object) -> None:
+    async with world() as api:
+        assert_problem(await api.client.post("/v1/runs", json={**BODY, "input": given}), 422, "empty_input")
+
+
+@pytest.mark.parametrize(
+    ("agent", "code", "place", "says"),
+    [
+        ({"model": "fak/a"}, "unknown_provider", "/agent/model", "did you mean 'fake'?"),
+        ({"model": "openai/gpt"}, "unknown_provider", "/agent/model", "there are: fake"),
+        ({"tools": ["calculater"]}, "unknown_tool", "/agent/tools/0", "did you mean 'calculator'?"),
+        ({"tools": ["clock", "xyz"]}, "unknown_tool", "/agent/tools/1", "calculator, clock, wait"),
+        ({"tools": ["clock", "clock"]}, "duplicate_tool", "/agent/tools/1", "before"),
+    ],
+)
+async def test_names_must_be_known(agent: dict[str, Any], code: str, place: str, says: str) -> None:
+    async with world() as api:
+        for path, body in (("/v1/runs", {"input": "hi"}), ("/v1/conversations", {})):
+            answer = await api.client.post(path, json={**body, "agent": {**AGENT, **agent}})
+            problem = assert_problem(answer, 422, code, place)
+            assert says in problem["errors"][0]["message"]
+
+
+async def test_without_providers_it_says_where_they_come_from() -> None:
+    async with world(providers={}) as api:
+        problem = assert_problem(await api.client.post("/v1/runs", json=BODY), 422, "unknown_provider")
+        assert "PALAVER_PROVIDERS" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("times", "place"),
+    [
+        ({"deadline": NOW - timedelta(seconds=1)}, "/deadline"),
+        ({"start_by": NOW - timedelta(days=1)}, "/start_by"),
+        ({"deadline": NOW + timedelta(days=400)}, "/deadline"),
+        ({"start_after": NOW + timedelta(days=3650)}, "/start_after"),
+        ({"start_after": NOW + timedelta(hours=2), "deadline": NOW + timedelta(hours=1)}, "/start_after"),
+        ({"start_after": NOW + timedelta(hours=2), "start_by": NOW + timedelta(hours=2)}, "/start_after"),
+        ({"deadline": datetime(2999, 1, 1)}, "/deadline"),  # noqa: DTZ001
+    ],
+)
+async def test_times_must_make_sense(times: dict[str, datetime], place: str) -> None:
+    async with world() as api:
+        body = {**BODY, **{name: moment.isoformat() for name, moment in times.items()}}
+        assert_problem(await api.client.post("/v1/runs", json=body), 422, "invalid_time", place)
+
+
+async def test_times_that_make_sense_are_kept() -> None:
+    async with world() as api:
+        begins, ends = NOW + timedelta(hours=1), NOW + timedelta(days=365)
+        run = await api.submit(start_after=begins.isoformat(), deadline=ends.isoformat())
+        assert run["waiting"]["reason"] == "scheduled"
+        assert datetime.fromisoformat(run["times"]["deadline"]) - ends < timedelta(milliseconds=1)
+        assert api.publisher.deliveries == []
+
+
+async def test_different_faults_together_are_a_validation_error() -> None:
+    async with world() as api:
+        body = {"agent": {"model": "x/y", "tools": ["nothing"]}, "input": " "}
+        answer = await api.client.post("/v1/runs", json=body)
+        problem = assert_problem(
+            answer, 422, "validation_error", "/agent/model", "/agent/tools/0", "/input"
+        )
+        codes = [fault["code"] for fault in problem["errors"]]
+        assert codes == ["unknown_provider", "unknown_tool", "empty_input"]

@@ -1,0 +1,317 @@
+"""Submitting, reading, waiting for, listing and cancelling runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from palaver.errors import ErrorClass, Failure
+from palaver.lifecycle import StopReason
+from palaver.testing import aeventually
+from palaver.verdicts import GiveUp
+from tests.unit.api_world import AGENT, BODY, RUN_ID, World, assert_problem, events_of, world
+
+
+async def test_a_submitted_run_is_durable_and_its_first_step_is_published() -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json={**BODY, "tags": ["a"], "metadata": {"user": "7"}})
+        assert answer.status_code == 202
+        run = answer.json()
+        assert answer.headers["location"] == f"/v1/runs/{run['id']}" == run["links"]["self"]
+        assert answer.headers["retry-after"] == "1"
+        assert "idempotency-replayed" not in answer.headers
+        assert (run["status"], run["tags"], run["metadata"]) == ("queued", ["a"], {"user": "7"})
+        assert run["agent"]["tools"] == ["calculator"]
+        [delivery] = api.publisher.deliveries
+        assert (delivery.queue, delivery.run_id, delivery.step) == ("model", run["id"], "1")
+        assert await api.read(run) == run
+
+
+async def test_the_same_key_and_body_again_give_the_same_run() -> None:
+    async with world() as api:
+        headers = {"Idempotency-Key": "order 66"}
+        first = await api.client.post("/v1/runs", json=BODY, headers=headers)
+        again = await api.client.post("/v1/runs", json=BODY, headers=headers)
+        assert (first.status_code, again.status_code) == (202, 202)
+        assert again.headers["idempotency-replayed"] == "true"
+        assert again.headers["location"] == first.headers["location"]
+        await api.finish(first.json())
+        late = await api.client.post("/v1/runs", json=BODY, headers={**headers, "Prefer": "wait=5"})
+        assert (late.status_code, late.json()["status"]) == (200, "completed")
+
+
+async def test_the_same_key_with_another_body_is_refused() -> None:
+    async with world() as api:
+        headers = {"Idempotency-Key": "order 66"}
+        await api.client.post("/v1/runs", json=BODY, headers=headers)
+        other = await api.client.post("/v1/runs", json={**BODY, "input": "other"}, headers=headers)
+        assert_problem(other, 422, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256, "schlüssel".encode(), b"a\x07", " "])
+async def test_a_key_that_cannot_be_kept_is_refused(key: str | bytes) -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json=BODY, headers=[(b"Idempotency-Key", _bytes(key))])
+        assert_problem(answer, 400, "invalid_idempotency_key")
+
+
+async def test_two_keys_are_refused() -> None:
+    async with world() as api:
+        twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+        assert_problem(
+            await api.client.post("/v1/runs", json=BODY, headers=twice), 400, "invalid_idempotency_key"
+        )
+
+
+async def test_prefer_wait_answers_with_the_finished_run() -> None:
+    async with world() as api:
+        waiting = asyncio.create_task(
+            api.client.post("/v1/runs", json=BODY, headers={"Prefer": "respond-async, wait=10"})
+        )
+        await aeventually(api.watched)
+        run = (await api.client.get("/v1/runs")).json()["data"][0]
+        await api.finish(run, "42")
+        answer = await waiting
+        assert answer.status_code == 200
+        assert answer.headers["preference-applied"] == "wait=10"
+        assert (answer.json()["status"], answer.json()["output"]) == ("completed", "42")
+        assert "retry-after" not in answer.headers
+
+
+@pytest.mark.parametrize("prefer", ["wait=0", "wait=soon", "respond-async", "handling=strict"])
+async def test_other_preferences_answer_at_once(prefer: str) -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json=BODY, headers={"Prefer": prefer})
+        assert answer.status_code == 202
+        assert "preference-applied" not in answer.headers
+
+
+async def test_submitting_can_answer_with_the_events() -> None:
+    async with world() as api:
+        answer = asyncio.create_task(
+            api.client.post("/v1/runs", json=BODY, headers={"Accept": "text/event-stream"})
+        )
+        await aeventually(api.watched)
+        run = (await api.client.get("/v1/runs")).json()["data"][0]
+        await api.finish(run)
+        stream = await answer
+        assert stream.status_code == 200
+        assert stream.headers["location"] == run["links"]["self"]
+        assert [name for _, name, _ in events_of(stream.text)][0::5] == ["run.created", "run.finished"]
+
+
+async def test_a_busy_conversation_queues_or_refuses() -> None:
+    async with world() as api:
+        first = await api.submit()
+        follow = {"agent": None, "conversation_id": first["conversation_id"]}
+        second = await api.submit(**follow)
+        assert second["waiting"] == {
+            "reason": "conversation_busy",
+            "until": None,
+            "run_id": first["id"],
+            "attempt": None,
+            "error_class": None,
+        }
+        refused = await api.client.post("/v1/runs", json={**BODY, **follow, "on_conflict": "reject"})
+        assert assert_problem(refused, 409, "conversation_busy")["run_id"] == first["id"]
+
+
+async def test_a_conversation_that_is_not_there_is_a_fault_of_the_body() -> None:
+    async with world() as api:
+        for conversation_id in ("conv_00" + "1" * 26, "nonsense", "../../etc/passwd"):
+            answer = await api.client.post("/v1/runs", json={**BODY, "conversation_id": conversation_id})
+            assert_problem(answer, 422, "unknown_conversation", "/conversation_id")
+
+
+async def test_a_conversation_without_an_agent_needs_one() -> None:
+    async with world() as api:
+        conversation = (await api.client.post("/v1/conversations")).json()
+        body = {"conversation_id": conversation["id"], "input": "hello"}
+        assert_problem(await api.client.post("/v1/runs", json=body), 422, "no_agent", "/agent")
+        assert_problem(await api.client.post("/v1/runs", json={"input": "hello"}), 422, "no_agent", "/agent")
+        assert (await api.client.post("/v1/runs", json={**body, "agent": AGENT})).status_code == 202
+
+
+async def test_a_run_that_fails_shows_its_error() -> None:
+    async with world() as api:
+        run = await api.submit()
+        failure = Failure.of(ErrorClass.AUTHENTICATION)
+        await api.store.steps.settle(await api.claim(run), GiveUp(failure, StopReason.ERROR))
+        failed = await api.read(run)
+        assert (failed["status"], failed["stop_reason"]) == ("failed", "error")
+        assert failed["error"]["class"] == "authentication"
+        listed = await api.client.get("/v1/runs?error_class=authentication&status=failed,expired")
+        assert [each["id"] for each in listed.json()["data"]] == [run["id"]]
+
+
+@pytest.mark.parametrize("until", ["terminal", "action"])
+async def test_reading_can_wait_for_the_end(until: str) -> None:
+    async with world() as api:
+        run = await api.submit()
+        waiting = asyncio.create_task(api.client.get(f"{run['links']['self']}?wait=10&until={until}"))
+        await aeventually(api.watched)
+        lease = await api.claim(run)
+        await api.say(lease, "one", "two")
+        assert not waiting.done()
+        await api.finish(run, lease=lease)
+        assert (await waiting).json()["status"] == "completed"
+        await aeventually(lambda: _nobody(api))
+
+
+async def test_reading_can_wait_for_any_move() -> None:
+    async with world() as api:
+        run = await api.submit()
+        waiting = asyncio.create_task(api.client.get(f"{run['links']['self']}?wait=10&until=change"))
+        await aeventually(api.watched)
+        await api.claim(run)
+        assert (await waiting).json()["status"] == "running"
+
+
+async def test_waiting_ends_when_the_time_is_up() -> None:
+    async with world() as api:
+        run = await api.submit()
+        answer = await api.client.get(f"{run['links']['self']}?wait=1")
+        assert (answer.status_code, answer.json()["status"]) == (200, "queued")
+        await aeventually(lambda: _nobody(api))
+
+
+async def test_waiting_ends_when_the_process_is_told_to() -> None:
+    async with world() as api:
+        run = await api.submit()
+        waiting = asyncio.create_task(api.client.get(f"{run['links']['self']}?wait=60"))
+        await aeventually(api.watched)
+        api.app.state.backend.closing.set()
+        assert (await asyncio.wait_for(waiting, 5)).json()["status"] == "queued"
+
+
+@pytest.mark.parametrize(
+    "run_id",
+    [
+        RUN_ID, RUN_ID.upper(), "run_*", "..%2f..%2fetc%2fpasswd", "run_%0a", "%00", "%ff", "a" * 5000,
+        "run_00%0d%0aSET%20a%20b", RUN_ID.replace("run", "conv"), "run_zz" + "0" * 26, RUN_ID + "0", "%F0%9F%A6%8A",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("tail", ["", "/events", "/cancel"])
+async def test_an_id_that_names_no_run_is_not_found(run_id: str, tail: str) -> None:
+    async with world() as api:
+        method = "POST" if tail == "/cancel" else "GET"
+        problem = assert_problem(
+            await api.client.request(method, f"/v1/runs/{run_id}{tail}"),
+            404,
+            "not_found" if "%2f" in run_id else "run_not_found",
+        )
+        assert "passwd" not in str({**problem, "instance": None})
+
+
+async def test_pages_of_a_list_show_every_run_once_newest_first() -> None:
+    async with world() as api:
+        runs = [await api.submit() for _ in range(7)]
+        path, seen = "/v1/runs?limit=3", []
+        while path:
+            answer = await api.client.get(path)
+            page = answer.json()
+            seen += [run["id"] for run in page["data"]]
+            assert page["has_more"] == (page["next_cursor"] is not None)
+            path = f"/v1/runs?limit=3&cursor={page['next_cursor']}" if page["has_more"] else ""
+            assert answer.links.get("next", {}).get("url", "") == path
+        assert seen == [run["id"] for run in sorted(runs, key=_newest_first, reverse=True)]
+
+
+async def test_a_list_filters() -> None:
+    async with world() as api:
+        tagged = await api.submit(tags=["blue"])
+        done = await api.submit()
+        await api.finish(done)
+
+        async def listed(query: str) -> list[str]:
+            answer = await api.client.get(f"/v1/runs?{query}")
+            assert answer.status_code == 200, answer.text
+            return sorted(run["id"] for run in answer.json()["data"])
+
+        assert await listed("tag=blue") == [tagged["id"]]
+        assert await listed("status=completed") == [done["id"]]
+        assert await listed("status=completed,queued") == sorted([tagged["id"], done["id"]])
+        assert await listed(f"conversation_id={done['conversation_id']}") == [done["id"]]
+        assert await listed("status=queued&tag=red") == []
+        answer = await api.client.get("/v1/runs?status=queued,completed&tag=blue&limit=1")
+        assert "status=queued%2Ccompleted" in answer.links["next"]["url"]
+        assert "tag=blue" in answer.links["next"]["url"]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["x", "%F0", "bnVsbA", "WzFlNDAwLCJydW4iXQ", "W10", "eyJhIjoxLCJiIjoyfQ", "e30", "a" * 2000, "%C3%A4"],
+)
+async def test_a_cursor_that_no_list_gave_is_refused(cursor: str) -> None:
+    async with world() as api:
+        code = "malformed_request" if cursor == "%F0" else "invalid_cursor"
+        assert_problem(await api.client.get(f"/v1/runs?cursor={cursor}"), 400, code)
+
+
+async def test_cancelling_a_run_that_nobody_works_on_ends_it() -> None:
+    async with world() as api:
+        run = await api.submit()
+        path = f"{run['links']['self']}/cancel"
+        first = await api.client.post(path, json={"reason": "changed my mind"})
+        assert first.status_code == 200
+        assert (first.json()["status"], first.json()["cancel"]["reason"]) == ("cancelled", "changed my mind")
+        again = await api.client.post(path)
+        assert (again.status_code, again.json()) == (200, first.json())
+
+
+async def test_cancelling_a_run_that_is_worked_on_is_acknowledged_and_wins() -> None:
+    async with world() as api:
+        run = await api.submit()
+        lease = await api.claim(run)
+        path = f"{run['links']['self']}/cancel"
+        first = await api.client.post(path)
+        again = await api.client.post(path, content=b"")
+        assert (first.status_code, again.status_code) == (202, 202)
+        assert first.json()["status"] == again.json()["status"] == "cancelling"
+        await api.finish(run, lease=lease)
+        assert (await api.read(run))["status"] == "cancelled"
+        assert (await api.client.post(path)).status_code == 200
+
+
+async def test_cancelling_a_run_that_ended_otherwise_says_how() -> None:
+    async with world() as api:
+        run = await api.submit()
+        await api.finish(run)
+        problem = assert_problem(await api.client.post(f"{run['links']['self']}/cancel"), 409, "run_ended")
+        assert problem["run_id"] == run["id"]
+        assert "completed" in problem["detail"]
+
+
+async def test_a_cancel_starts_the_run_behind() -> None:
+    async with world() as api:
+        first = await api.submit()
+        second = await api.submit(agent=None, conversation_id=first["conversation_id"])
+        api.publisher.deliveries.clear()
+        await api.client.post(f"{first['links']['self']}/cancel")
+        assert [delivery.run_id for delivery in api.publisher.deliveries] == [second["id"]]
+        assert (await api.read(second))["waiting"] is None
+
+
+@pytest.mark.parametrize("body", [{"mode": "rollback"}, {"mode": None}, {"reason": 5}, {"grace": 1}, [], "now"])
+async def test_a_cancel_that_is_not_understood_is_refused(body: object) -> None:
+    async with world() as api:
+        run = await api.submit()
+        answer = await api.client.post(f"{run['links']['self']}/cancel", json=body)
+        problem = assert_problem(answer, 422, "validation_error")
+        if isinstance(body, dict) and body.get("mode"):
+            assert "'now'" in problem["errors"][0]["message"]
+        assert (await api.read(run))["status"] == "queued"
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def _newest_first(run: dict[str, Any]) -> tuple[str, str]:
+    return run["times"]["created_at"], run["id"]
+
+
+async def _nobody(api: World) -> bool:
+    return await api.watched() == 0

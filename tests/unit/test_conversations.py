@@ -1,0 +1,85 @@
+"""What a model sees is derived from the log: whole turns, in call order, whatever order the results came in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palaver.leases import LogMessage
+from palaver.models import Message, ToolCall
+from workers.conversations import Conversation, Conversations
+
+
+def entries(*messages: Message, start: int = 1) -> list[LogMessage]:
+    return [LogMessage(start + i, message) for i, message in enumerate(messages)]
+
+
+def seen(conversation: Conversation) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in conversation.messages()]
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def asks(*call_ids: str, arguments: str = "{}") -> Message:
+    calls = tuple(ToolCall(id=call_id, name="f", arguments=arguments) for call_id in call_ids)
+    return Message(role="assistant", tool_calls=calls)
+
+
+def result(call_id: str, text: str = "ok", *, is_error: bool = False) -> Message:
+    return Message(role="tool", call_id=call_id, name="f", content=text, is_error=is_error)
+
+
+@given(st.permutations(["a", "b", "c"]))
+def test_results_follow_in_call_order(order: list[str]) -> None:
+    conversation = Conversation()
+    conversation.extend(entries(user("go"), asks("a", "b", "c"), *(result(each) for each in order)), 5)
+    assert [message.get("tool_call_id") for message in seen(conversation)[2:]] == ["a", "b", "c"]
+
+
+def test_an_error_says_so() -> None:
+    conversation = Conversation()
+    conversation.extend(entries(user("go"), asks("a"), result("a", "too late", is_error=True)), 3)
+    assert seen(conversation)[-1]["content"] == "Error: too late"
+
+
+def test_arguments_that_are_no_json_do_not_go_back_to_the_provider() -> None:
+    conversation = Conversation()
+    conversation.extend(entries(user("go"), asks("a", arguments="{oops"), result("a")), 3)
+    assert seen(conversation)[1]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_an_answer_that_was_cut_off_before_its_first_word_is_left_out() -> None:
+    conversation = Conversation()
+    conversation.extend(entries(user("go"), Message(role="assistant", partial=True), user("again")), 3)
+    assert [message["role"] for message in seen(conversation)] == ["user", "user"]
+
+
+def test_a_result_without_a_call_is_left_out_and_a_call_without_a_result_gets_one() -> None:
+    conversation = Conversation()
+    conversation.extend(entries(user("go"), result("ghost"), asks("a", "b"), result("b"), user("and?")), 5)
+    assert [message["role"] for message in seen(conversation)] == ["user", "assistant", "tool", "tool", "user"]
+    assert seen(conversation)[2]["tool_call_id"] == "a"
+
+
+@given(st.integers(min_value=0, max_value=6), st.integers(min_value=0, max_value=6))
+def test_reading_in_pieces_or_twice_changes_nothing(first: int, second: int) -> None:
+    log = entries(user("go"), asks("a", "b"), result("b"), result("a"), user("more"), asks("c"), result("c"))
+    whole, pieces = Conversation(), Conversation()
+    whole.extend(log, 7)
+    pieces.extend(log[:first], first)
+    pieces.extend(log[min(first, second) :], 7)
+    assert pieces.messages() == whole.messages()
+
+
+def test_old_conversations_make_room() -> None:
+    kept = Conversations()
+    for i in range(3):
+        conversation = Conversation()
+        conversation.extend(entries(user("x" * (30 << 20))), 1)
+        kept.keep(f"conv_{i}", conversation)
+    assert [kept.get(f"conv_{i}").position for i in range(3)] == [0, 1, 1]

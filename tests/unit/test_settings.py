@@ -1,0 +1,70 @@
+"""Settings: what the page says is what the code reads, and a wrong value is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from palaver.errors import ConfigurationError
+from palaver.providers import load_providers
+from palaver.settings import Settings, settings
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_the_page_lists_every_setting_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `PALAVER_(\w+)` \| `?([^|`]+?)`? \|", PAGE.read_text(), re.MULTILINE))
+    assert {name.upper() for name in Settings.model_fields} == set(rows)
+    for name, field in Settings.model_fields.items():
+        default = rows[name.upper()]
+        if default not in ("none", "the same Redis"):
+            assert float(default) == field.default, name
+
+
+def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.cache_clear()
+    monkeypatch.setenv("PALAVER_LEASE_SECONDS", "soon")
+    with pytest.raises(ConfigurationError, match="PALAVER_LEASE_SECONDS"):
+        settings()
+    settings.cache_clear()
+
+
+def test_no_redis_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PALAVER_REDIS_URL", raising=False)
+    with pytest.raises(ConfigurationError, match="make up"):
+        _ = Settings().store_url
+
+
+def test_lists_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALAVER_TOOLS", "shop.tools, crm.tools,")
+    assert Settings().tools == ("shop.tools", "crm.tools")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[providers.x]\n", "providers.x.base_url"),
+        ('[providers.x]\nbase_url = "ftp://x"\n', "base_url"),
+        ('[providers.x]\nbase_url = "http://x/v1"\nkey = "sk-1"\n', "providers.x.key"),
+        ("[providers", "not TOML"),
+    ],
+)
+def test_a_wrong_providers_file_says_where(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "providers.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=said):
+        load_providers(path)
+
+
+def test_a_key_stays_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "providers.toml"
+    path.write_text('[providers.x]\nbase_url = "http://x/v1"\napi_key_env = "X_KEY"\n')
+    provider = load_providers(path)["x"]
+    monkeypatch.delenv("X_KEY", raising=False)
+    with pytest.raises(ConfigurationError, match="X_KEY"):
+        _ = provider.api_key
+    monkeypatch.setenv("X_KEY", "secret")
+    assert provider.api_key == "secret"
+    assert "secret" not in repr(provider)
