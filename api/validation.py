@@ -46,7 +46,7 @@ def validate(model: type[M], raw: bytes, value: Any) -> M:
         Problem: ``validation_error`` with a fault for each field that does not fit.
     """
     try:
-        return model.model_validate_json(raw, strict=True, extra="forbid")
+        return model.model_validate_json(raw, extra="forbid")
     except ValidationError as error:
         faults = [
             _fault(model, value, found) for found in error.errors(include_url=False, include_input=False)
@@ -55,41 +55,27 @@ def validate(model: type[M], raw: bytes, value: Any) -> M:
 
 
 def _fault(model: type[BaseModel], value: Any, found: Any) -> Fault:
-    path, kind = _path(value, found["loc"]), found["type"]
+    path, kind = _path(found["loc"]), found["type"]
     message = found["msg"]
     for theirs, ours in _WORDS:
         message = message.replace(theirs, ours)
     name = next((part for part in reversed(path) if isinstance(part, str)), "")
     if kind == "string_pattern_mismatch":
         message = _PATTERNS.get(name, "is not written as it must be")
-    elif kind in {"extra_forbidden", "unexpected_keyword_argument"}:
+    elif kind == "extra_forbidden":
         kind, message = "unknown_field", message + did_you_mean(name, _siblings(model, path))
-    elif kind == "model_type" or kind == "model_attributes_type":
+    elif kind == "model_type":
         message = "must be an object"
-    elif path == ("input",) and not isinstance(_at(value, path), str | list):
+    elif path == ("input",) and not isinstance(value["input"], str | list):
         kind, message = "input_type", "must be a text or a list of messages"
     return Fault(pointer(path), kind, message)
 
 
-def _path(value: Any, location: tuple[str | int, ...]) -> Path:
-    """The place in the body: pydantic also names the branches of a union, which are nowhere in it."""
-    path: list[str | int] = []
-    for part in location:
-        here = _at(value, tuple(path))
-        if isinstance(here, dict | list) or not isinstance(part, str) or not path:
-            if isinstance(here, list) and isinstance(part, str):
-                continue
-            path.append(part)
-    return tuple(path)
-
-
-def _at(value: Any, path: Path) -> Any:
-    for part in path:
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
+def _path(location: Path) -> Path:
+    """The place in the body: pydantic also names the branches of ``input``, and keys as against their values."""
+    if location[:1] == ("input",):
+        location = ("input", *location[2:])
+    return location[:-1] if location[-1:] == ("[key]",) else location
 
 
 def _siblings(model: type[BaseModel], path: Path) -> Iterable[str]:

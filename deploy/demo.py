@@ -48,23 +48,27 @@ class Demo:
 
     def kill(self) -> None:
         """kill -9 of the worker in the middle of an answer: another one goes on, nothing is lost or doubled"""
-        run = self._submit("tool-4+tokens-30+rate-30+ttft-200", "Count with me.", "calculator")
+        run = self._submit("tool-3+tokens-40+rate-30", "Count with me.", "calculator")
+        working: list[str] = []
         killed: list[str] = []
+        deltas = 0
 
-        def kill_at_step_three(event: Event) -> None:
-            if event.type == "step.started" and event.data["step"] == "3" and not killed:
-                worker = str(event.data["worker"])
-                killed.append(worker)
-                os.kill(int(worker.rpartition("/")[2]), signal.SIGKILL)
-                say(f"      >>> kill -9 {worker}")
+        def kill_in_the_answer(event: Event) -> None:
+            nonlocal deltas
+            deltas += event.type == "message.delta"
+            if event.type == "step.started":
+                working.append(str(event.data["worker"]))
+            elif deltas == 6 and not killed:
+                killed.append(working[-1])
+                os.kill(int(killed[0].rpartition("/")[2]), signal.SIGKILL)
+                say(f"\n      >>> kill -9 {killed[0]}")
 
-        events = self._follow(run, kill_at_step_three)
+        self._follow(run, kill_in_the_answer)
         self._completed(run)
-        workers = {str(event.data["worker"]) for event in events if event.type == "step.started"}
-        expect(bool(killed) and len(workers) == 2, "a second worker took the conversation over")
+        expect(bool(killed) and len(set(working)) == 2, "a second worker took the conversation over")
         messages = self.client.messages(run.conversation_id)
         roles = [message.role for message in messages]
-        expect(roles == ["user", *["assistant", "tool"] * 4, "assistant"], "the log has each message once, in order")
+        expect(roles == ["user", *["assistant", "tool"] * 3, "assistant"], "the log has each message once, in order")
         refused = [entry for entry in self._ledger() if entry.outcome.startswith("refused")]
         expect(not refused, "the strict model server saw whole histories only")
 

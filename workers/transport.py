@@ -16,20 +16,7 @@ from urllib.parse import urlsplit
 
 from kombu.transport import TRANSPORT_ALIASES, redis
 
-TRANSPORT_OPTIONS: dict[str, Any] = {
-    # The store knows what is unfinished: no record of unacknowledged messages, no visibility timeout.
-    "ack_emulation": False,
-    # One Redis list a queue, and the queues in the order they are consumed: recovered steps pass a backlog.
-    "priority_steps": [0],
-    "queue_order_strategy": "priority",
-    # Seconds. Without them a publish hangs for as long as Redis does; above the one second of a BRPOP.
-    "socket_timeout": 5,
-    "socket_connect_timeout": 5,
-    "socket_keepalive": True,
-    "health_check_interval": 10,
-    # A ceiling for each channel; kombu's 10 refuses bursts.
-    "max_connections": 100,
-}
+from palaver.deliveries import transport_options
 
 
 def broker_settings(url: str) -> dict[str, Any]:
@@ -38,11 +25,8 @@ def broker_settings(url: str) -> dict[str, Any]:
     rediss:// verifies the server's certificate, which kombu's default does not, unless the URL has its own
     `ssl_cert_reqs`.
     """
-    scheme = urlsplit(url).scheme.partition("+")[0]
-    settings: dict[str, Any] = {"broker_url": url}
-    if scheme in {"redis", "rediss"}:
-        settings["broker_transport_options"] = TRANSPORT_OPTIONS
-    if scheme == "rediss":
+    settings: dict[str, Any] = {"broker_url": url, "broker_transport_options": transport_options(url)}
+    if urlsplit(url).scheme == "rediss":
         settings["broker_use_ssl"] = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
     return settings
 
@@ -61,7 +45,7 @@ class Channel(redis.Channel):
     """A channel that never puts back what was delivered, and keeps one client for its commands.
 
     A lost connection would otherwise queue steps that still run a second time, or, without a record of them,
-    dump their payloads to a file. The client per command that kombu makes costs a fifth of a hop's CPU time.
+    dump their payloads to a file. A client for each command, as kombu makes them, costs 0.09 ms.
     """
 
     do_restore = False

@@ -106,9 +106,11 @@ class Transcript:
             return
         if message.get("role") != "assistant":
             return
-        # A watcher may have come in the middle: then what was streamed is not the beginning, and all is told.
-        if text.startswith(self._streamed):
-            self._text(text[len(self._streamed) :])
+        # Who came in the middle, or missed a part, has not seen the beginning or not all: then it is told in whole.
+        if not text.startswith(self._streamed):
+            self._break_line()
+            self._streamed = ""
+        self._text(text[len(self._streamed) :])
         self._streamed = ""
         self._break_line()
         if message.get("partial"):
@@ -139,7 +141,7 @@ class Transcript:
 
     def _gap(self, data: Mapping[str, Any]) -> None:
         missing = f"{one_line(data.get('from'))} to {one_line(data.get('to'))}"
-        self._line(f"(events {missing} are no longer kept; text may be missing here)", "yellow")
+        self._line(f"(events {missing} are no longer kept)")
 
     def _text(self, text: str) -> None:
         shown = plain(text)

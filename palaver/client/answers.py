@@ -28,6 +28,9 @@ class Page:
 
     data: Sequence[Any]
     cursor: str | None
+    """For lists of runs; None on the last page."""
+    after: int | None
+    """For messages: the log's position to go on behind; None on the last page."""
 
 
 def run_of(response: Response) -> Run:
@@ -58,10 +61,11 @@ def object_of(response: Response) -> dict[str, Any]:
 def page_of(response: Response) -> Page:
     """One page of a list. Raises `APIError` when it is none."""
     body = _object(response)
-    data, cursor = body.get("data"), body.get("next_cursor")
-    if not isinstance(data, list) or not (cursor is None or isinstance(cursor, str)):
+    data, cursor, after = body.get("data"), body.get("next_cursor"), body.get("next_after")
+    if not isinstance(data, list):
         raise unexpected(response)
-    return Page(data, cursor or None)
+    more = body.get("has_more") is True
+    return Page(data, _text(cursor) or None, after if more and isinstance(after, int) else None)
 
 
 def event_of(frame: Frame, response: Response, run_id: str, position: int) -> Event:

@@ -255,15 +255,15 @@ class Core:
 
     def messages(self, conversation_id: str) -> Stream[Message]:
         """The conversation's messages, oldest first, page by page as you iterate. Raises as `get`."""
-        cursor: str | None = None
+        position = 0
         while True:
-            response = yield from self._call(requests.get_messages(conversation_id, cursor))
+            response = yield from self._call(requests.get_messages(conversation_id, position))
             page = answers.page_of(response)
             for message in answers.messages_of(page, response):
                 yield Emit(message)
-            cursor = page.cursor
-            if cursor is None:
+            if page.after is None or page.after <= position:
                 return
+            position = page.after
 
     def queues(self) -> Flow[dict[str, Any]]:
         """How much waits, since when, and who works, as the API says it. Raises as `get`."""

@@ -31,7 +31,7 @@ class APIError(ClientError):
     """The API answered with an error.
 
     ``code`` is the machine's word for it, such as ``run_ended``; ``errors`` names what is wrong in the
-    request, field by field, each ``{"pointer", "detail"}``; ``request_id`` finds the request in the server's
+    request, field by field, each ``{"pointer", "code", "message"}``; ``request_id`` finds the request in the server's
     log; ``retry_after`` is in seconds, if the server said when to come back.
     """
 
@@ -46,7 +46,7 @@ class APIError(ClientError):
         run_id: str | None = None,
         retry_after: float | None = None,
     ) -> None:
-        fields = "; ".join(_field(error) for error in errors)
+        fields = "; ".join(field for field in map(_field, errors) if field not in detail)
         super().__init__(f"{detail} ({fields})" if fields else detail)
         self.status = status
         self.code = code
@@ -126,5 +126,4 @@ def error_type(status: int) -> type[APIError]:
 
 
 def _field(error: Mapping[str, Any]) -> str:
-    pointer, detail = error.get("pointer"), error.get("detail")
-    return f"{pointer}: {detail}" if pointer else str(detail)
+    return f"{error.get('pointer') or '/'}: {error.get('message') or error.get('code') or 'is not valid'}"

@@ -8,9 +8,9 @@ from typing import Final
 from palaver.client import patience, requests
 from palaver.client.answers import event_of, run_of, unexpected
 from palaver.client.errors import ClientError, ConnectionFailed
-from palaver.client.flow import Emit, Flow, Lost, Open, Read, Response, Sleep, Stream
+from palaver.client.flow import Emit, Lost, Open, Read, Response, Send, Sleep, Stream
 from palaver.client.sse import SSEParser
-from palaver.models import Event
+from palaver.models import Event, Run
 
 LAST: Final = "run.finished"
 """The last event of every run."""
@@ -53,8 +53,12 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
                     if event.type == LAST:
                         return
             reconnect = reconnect if parser.retry is None else parser.retry
-            if error is None and not progress and (yield from _over(url, timeout, run_id, position)):
-                return
+            if error is None and not progress:
+                answer = yield Send(requests.get_run(run_id), timeout)
+                if isinstance(answer, Lost) or not answer.ok:
+                    error = patience.failure(url, answer)
+                elif _nothing_behind(position, run_of(answer)):
+                    return
         failures += 1
         down_since = now() if down_since is None else down_since
         gone = now() - down_since > OUTAGE if connected else failures > patience.RETRIES
@@ -63,7 +67,6 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
         yield Sleep(reconnect if progress else max(reconnect, patience.pause(failures, error)))
 
 
-def _over(url: str, timeout: float, run_id: str, position: int) -> Flow[bool]:
-    """Whether nothing comes behind ``position``: a stream that begins at the end has no last event."""
-    run = run_of((yield from patience.call(url, requests.get_run(run_id), timeout)))
+def _nothing_behind(position: int, run: Run) -> bool:
+    """Whether the stream ended because it was all told before: then no last event comes any more."""
     return run.status.terminal and run.last_event_id <= position

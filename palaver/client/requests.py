@@ -81,7 +81,8 @@ def submit_run(
 
 def get_run(run_id: str, wait: int = 0) -> Request:
     """``GET /v1/runs/{id}``, answered once the run has ended or ``wait`` seconds are over."""
-    return Request("GET", _path("runs", run_id), query={"wait": str(wait)} if wait else {})
+    query = {"wait": str(wait), "until": "terminal"} if wait else {}
+    return Request("GET", _path("runs", run_id), query=query)
 
 
 def list_runs(
@@ -127,11 +128,10 @@ def get_conversation(conversation_id: str) -> Request:
     return Request("GET", _path("conversations", conversation_id))
 
 
-def get_messages(conversation_id: str, cursor: str | None) -> Request:
-    """``GET /v1/conversations/{id}/messages``: one page."""
-    return Request(
-        "GET", _path("conversations", conversation_id, "messages"), query={"cursor": cursor} if cursor else {}
-    )
+def get_messages(conversation_id: str, after: int) -> Request:
+    """``GET /v1/conversations/{id}/messages``: one page, from behind the log's position ``after``."""
+    path = _path("conversations", conversation_id, "messages")
+    return Request("GET", path, query={"after": str(after)} if after else {})
 
 
 def get_queues() -> Request:

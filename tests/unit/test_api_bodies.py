@@ -71,7 +71,9 @@ async def test_other_media_types_are_refused(kind: str | None) -> None:
         assert_problem(answer, 415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"'])
+@pytest.mark.parametrize(
+    "kind", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"']
+)
 async def test_json_in_utf8_is_taken(kind: str) -> None:
     async with world() as api:
         answer = await api.client.post("/v1/runs", content=GOOD, headers={"Content-Type": kind})
@@ -156,7 +158,7 @@ def _agent(**changes: Any) -> dict[str, Any]:
         ({"input": [{"role": "root", "content": "a"}]}, "/input/0/role", "literal_error"),
         ({"input": [{"content": "a"}]}, "/input/0/role", "missing"),
         ({"input": [{"role": "user", "content": 5}]}, "/input/0/content", "string_type"),
-        ({"input": [{"role": "tool", "call_id": "a", "is_error": "yes"}]}, "/input/0/is_error", "bool_type"),
+        ({"input": [{"role": "tool", "call_id": "a", "is_error": "?"}]}, "/input/0/is_error", "bool_parsing"),
         ({"input": ["a"]}, "/input/0", "model_type"),
         ({"conversation_id": 5}, "/conversation_id", "string_type"),
         ({"on_conflict": "steer"}, "/on_conflict", "literal_error"),
@@ -171,7 +173,9 @@ def _agent(**changes: Any) -> dict[str, Any]:
         ({"deadline": "9999999-01-01T00:00:00Z"}, "/deadline", None),
     ],
 )  # fmt: skip
-async def test_values_of_the_wrong_kind_are_named(changes: dict[str, Any], pointer: str, code: str | None) -> None:
+async def test_values_of_the_wrong_kind_are_named(
+    changes: dict[str, Any], pointer: str, code: str | None
+) -> None:
     async with world() as api:
         answer = await api.client.post("/v1/runs", json={**BODY, **changes})
         problem = assert_problem(answer, 422, "validation_error", pointer)
@@ -189,8 +193,14 @@ async def test_odd_metadata_keys_are_plain_data(name: str) -> None:
     ("raw", "pointer"),
     [
         (b'{"agent": {"model": "fake/a", "temperature": 1e400}, "input": "a"}', "/agent/temperature"),
-        (b'{"agent": {"model": "fake/a", "max_steps": ' + b"9" * 5000 + b'}, "input": "a"}', "/agent/max_steps"),
-        (b'{"agent": {"model": "fake/a", "max_steps": -' + b"9" * 30 + b'}, "input": "a"}', "/agent/max_steps"),
+        (
+            b'{"agent": {"model": "fake/a", "max_steps": ' + b"9" * 5000 + b'}, "input": "a"}',
+            "/agent/max_steps",
+        ),
+        (
+            b'{"agent": {"model": "fake/a", "max_steps": -' + b"9" * 30 + b'}, "input": "a"}',
+            "/agent/max_steps",
+        ),
     ],
 )
 async def test_numbers_beyond_measure_do_not_fit(raw: bytes, pointer: str) -> None:
@@ -205,7 +215,10 @@ async def test_numbers_beyond_measure_do_not_fit(raw: bytes, pointer: str) -> No
         (rb'{"agent": {"model": "fake/a"}, "input": "a\ud800"}', "/input"),
         (rb'{"agent": {"model": "fake/a"}, "input": "\udc00\ud800"}', "/input"),
         (rb'{"agent": {"model": "fake/a"}, "input": "a\u0000b"}', "/input"),
-        (rb'{"agent": {"model": "fake/a"}, "input": [{"role": "user", "content": "\u0000"}]}', "/input/0/content"),
+        (
+            rb'{"agent": {"model": "fake/a"}, "input": [{"role": "user", "content": "\u0000"}]}',
+            "/input/0/content",
+        ),
         (rb'{"agent": {"model": "fake/a"}, "input": "a", "metadata": {"\ud83d": "v"}}', "/metadata"),
     ],
 )
@@ -217,7 +230,9 @@ async def test_text_that_is_no_text_is_refused(raw: bytes, pointer: str) -> None
 
 async def test_escapes_that_are_text_are_kept() -> None:
     async with world() as api:
-        raw = rb'{"agent": {"model": "fake/a"}, "input": "a", "metadata": {"k": "\ud83e\udd8a \\u0000 \u00e4"}}'
+        raw = (
+            rb'{"agent": {"model": "fake/a"}, "input": "a", "metadata": {"k": "\ud83e\udd8a \\u0000 \u00e4"}}'
+        )
         answer = await api.client.post("/v1/runs", content=raw, headers=JSON)
         assert answer.json()["metadata"] == {"k": "🦊 \\u0000 ä"}
 
@@ -256,12 +271,20 @@ async def test_an_unknown_field_is_named_and_its_value_is_not(
         {"agent": {"model": SECRET, "instructions": [SECRET]}, "input": "a"},
         {"agent": {"model": f"{SECRET}/x", "tools": [SECRET]}, "input": "a"},
         {**BODY, "input": [{"role": SECRET, "content": {"key": SECRET}}]},
-        {**BODY, "deadline": SECRET, "on_conflict": SECRET, "tags": [f"{SECRET} "], "conversation_id": [SECRET]},
+        {
+            **BODY,
+            "deadline": SECRET,
+            "on_conflict": SECRET,
+            "tags": [f"{SECRET} "],
+            "conversation_id": [SECRET],
+        },
         {**BODY, "conversation_id": SECRET},
         {**BODY, "metadata": {"a": [SECRET], "b": SECRET * 100}},
     ],
 )
-async def test_nothing_that_was_sent_is_said_again(body: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_that_was_sent_is_said_again(
+    body: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     async with world() as api:
         answer = await api.client.post("/v1/runs", json=body)
         assert answer.status_code == 422

@@ -38,7 +38,11 @@ def _result(call_id: str | None) -> dict[str, Any]:
         ([_user(), _call(""), _result("")], "/input/1", "needs an id"),
         ([_user(), _call("c1"), _user("stop"), _result("c1")], "/input/1", "'c1' has no result"),
         ([_user(), {"role": "assistant", "content": "bye"}], "/input/1", "last message"),
-        ([{**_user(), "tool_calls": [{"id": "c1", "name": "a"}]}, _result("c1")], "/input/0", "no tool_calls"),
+        (
+            [{**_user(), "tool_calls": [{"id": "c1", "name": "a"}]}, _result("c1")],
+            "/input/0",
+            "no tool_calls",
+        ),
         ([{**_user(), "call_id": "c1"}], "/input/0", "only a tool message"),
     ],
 )
@@ -58,7 +62,14 @@ async def test_messages_must_be_whole_turns(messages: list[dict[str, Any]], plac
         [_user()],
         [_user(), {"role": "assistant", "content": "hello"}, _user("and?")],
         [_user(), _call("c1", "c2"), _result("c2"), _result("c1")],
-        [_user(), _call("c1"), _result("c1"), _call("c1"), {**_result("c1"), "is_error": True}, _user("go on")],
+        [
+            _user(),
+            _call("c1"),
+            _result("c1"),
+            _call("c1"),
+            {**_result("c1"), "is_error": True},
+            _user("go on"),
+        ],
     ],
 )
 async def test_whole_turns_are_taken_and_kept_in_order(messages: list[dict[str, Any]]) -> None:
@@ -130,8 +141,6 @@ async def test_different_faults_together_are_a_validation_error() -> None:
     async with world() as api:
         body = {"agent": {"model": "x/y", "tools": ["nothing"]}, "input": " "}
         answer = await api.client.post("/v1/runs", json=body)
-        problem = assert_problem(
-            answer, 422, "validation_error", "/agent/model", "/agent/tools/0", "/input"
-        )
+        problem = assert_problem(answer, 422, "validation_error", "/agent/model", "/agent/tools/0", "/input")
         codes = [fault["code"] for fault in problem["errors"]]
         assert codes == ["unknown_provider", "unknown_tool", "empty_input"]

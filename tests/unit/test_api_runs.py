@@ -294,7 +294,9 @@ async def test_a_cancel_starts_the_run_behind() -> None:
         assert (await api.read(second))["waiting"] is None
 
 
-@pytest.mark.parametrize("body", [{"mode": "rollback"}, {"mode": None}, {"reason": 5}, {"grace": 1}, [], "now"])
+@pytest.mark.parametrize(
+    "body", [{"mode": "rollback"}, {"mode": None}, {"reason": 5}, {"grace": 1}, [], "now"]
+)
 async def test_a_cancel_that_is_not_understood_is_refused(body: object) -> None:
     async with world() as api:
         run = await api.submit()
