@@ -67,6 +67,7 @@ def create_app(
         summary="Agent conversations on Celery: submit and forget.",
         lifespan=lifespan,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         exception_handlers={HTTPException: _no_route},
     )
     app.add_middleware(Edge)

@@ -45,9 +45,7 @@ def check_agent(agent: AgentSpec | None, providers: Mapping[str, Provider], tool
         raise Problem.of_faults(faults)
 
 
-def _agent_faults(
-    submission: Submission, providers: Mapping[str, Provider], tools: Registry
-) -> Iterator[Fault]:
+def _agent_faults(submission: Submission, providers: Mapping[str, Provider], tools: Registry) -> Iterator[Fault]:
     if submission.agent is not None:
         yield from _provider_faults(submission.agent, providers)
         yield from _tool_faults(submission.agent, tools)
@@ -86,9 +84,7 @@ def _input_faults(given: str | Sequence[Message]) -> Iterator[Fault]:
         yield from _message_faults(index, message)
     yield from _turn_faults(given)
     if given[-1].role == "assistant":
-        yield _broken(
-            len(given) - 1, "the last message must be the user's or a tool's, for the model to answer"
-        )
+        yield _broken(len(given) - 1, "the last message must be the user's or a tool's, for the model to answer")
 
 
 def _message_faults(index: int, message: Message) -> Iterator[Fault]:
@@ -149,8 +145,8 @@ def _time_faults(submission: Submission, now: datetime) -> Iterator[Fault]:
             return
         if name != "start_after" and moment <= now:
             yield Fault(f"/{name}", "invalid_time", "is in the past")
-        if moment > now + _FARTHEST:
-            yield Fault(f"/{name}", "invalid_time", f"is more than {_FARTHEST.days} days ahead")
+        elif abs(moment - now) > _FARTHEST:
+            yield Fault(f"/{name}", "invalid_time", f"is more than {_FARTHEST.days} days away")
     begins = submission.start_after
     for name in ("start_by", "deadline"):
         if begins is not None and name in given and begins >= given[name]:

@@ -66,9 +66,7 @@ def _check_limits(scope: Scope, headers: dict[bytes, Any]) -> None:
         raise Problem("uri_too_long", f"At most {_MAX_URL} bytes.")
     size = sum(len(name) + len(value) for name, value in scope["headers"])
     if size > _MAX_HEADERS or len(scope["headers"]) > _MAX_HEADER_COUNT:
-        raise Problem(
-            "headers_too_large", f"At most {_MAX_HEADER_COUNT} headers of {_MAX_HEADERS} bytes together."
-        )
+        raise Problem("headers_too_large", f"At most {_MAX_HEADER_COUNT} headers of {_MAX_HEADERS} bytes together.")
     if not _HOST.fullmatch(headers.get(b"host", b"")):
         raise Problem("invalid_host")
     if b"transfer-encoding" in headers and b"content-length" in headers:

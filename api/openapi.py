@@ -76,9 +76,7 @@ class Schemas:
 
     def components(self) -> dict[str, Any]:
         """The schemas, by name."""
-        _, definitions = models_json_schema(
-            [(model, "validation") for model in self._models], ref_template=_REF
-        )
+        _, definitions = models_json_schema([(model, "validation") for model in self._models], ref_template=_REF)
         return {"Problem": PROBLEM, **definitions["$defs"]}
 
 
@@ -178,19 +176,31 @@ def _query_parameters(query: type[Query] | None) -> list[dict[str, Any]]:
         {
             "name": name,
             "in": "query",
-            "required": name in schema.get("required", ()),
-            "schema": {key: value for key, value in _inlined(facts, schema).items() if key != "description"},
-            "description": facts.get("description", ""),
+            "required": False,
+            "style": "form",
+            "explode": False,
+            "description": facts.pop("description", ""),
+            "schema": _inlined(facts, schema.get("$defs", {})),
         }
-        for name, facts in schema["properties"].items()
+        for name, facts in schema.get("properties", {}).items()
     ]
 
 
-def _inlined(facts: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    if "$ref" not in facts:
-        return facts
-    definition: dict[str, Any] = schema["$defs"][facts["$ref"].rpartition("/")[2]]
-    return {**definition, **{key: value for key, value in facts.items() if key != "$ref"}}
+def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
+    """A schema with its references replaced by what they refer to, and without null: parameters are left out."""
+    if isinstance(part, list):
+        return [_inlined(each, definitions) for each in part]
+    if not isinstance(part, dict):
+        return part
+    meant: dict[str, Any] = {}
+    if "$ref" in part:
+        meant = definitions[part["$ref"].rpartition("/")[2]]
+    elif {"type": "null"} in part.get("anyOf", ()):
+        meant = _inlined(next(each for each in part["anyOf"] if each != {"type": "null"}), definitions)
+        part = {key: value for key, value in part.items() if key not in {"anyOf", "default"}}
+    return {
+        key: _inlined(value, definitions) for key, value in {**meant, **part}.items() if key not in {"$ref", "title"}
+    }
 
 
 def _header_parameters(names: Sequence[str]) -> list[dict[str, Any]]:

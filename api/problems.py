@@ -100,9 +100,7 @@ class Problem(Exception):
         super().__init__(code)
         self.code = code
         self.status, self.title = CODES[code]
-        self.detail = (
-            detail or "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults[:3]) or None
-        )
+        self.detail = detail or "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults[:3]) or None
         self.faults = tuple(faults[:_MAX_FAULTS])
         self.run_id = run_id
         self.headers = dict(headers or {})
@@ -124,8 +122,7 @@ class Problem(Exception):
             "instance": instance if _SAFE_PATH.fullmatch(instance) else None,
             "code": self.code,
             "errors": [
-                {"pointer": fault.pointer, "code": fault.code, "message": fault.message}
-                for fault in self.faults
+                {"pointer": fault.pointer, "code": fault.code, "message": fault.message} for fault in self.faults
             ],
             "request_id": request_id,
         }

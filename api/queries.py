@@ -67,8 +67,6 @@ def read_query(request: Request, model: type[Q]) -> Q:
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
     try:
-        return parse_qsl(
-            query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
-        )
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS)
     except ValueError:
         raise Problem("malformed_request", "The query string cannot be read.") from None

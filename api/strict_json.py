@@ -109,9 +109,7 @@ def _inspect(value: Any) -> None:
             case str():
                 _inspect_text(each, path)
             case float() if math.isinf(each):
-                raise Problem.of_faults(
-                    [Fault(pointer(path), "number_out_of_range", "is too large a number")]
-                )
+                raise Problem.of_faults([Fault(pointer(path), "number_out_of_range", "is too large a number")])
 
 
 def _inspect_text(text: str, path: Path) -> None:

@@ -48,9 +48,7 @@ def validate(model: type[M], raw: bytes, value: Any) -> M:
     try:
         return model.model_validate_json(raw, extra="forbid")
     except ValidationError as error:
-        faults = [
-            _fault(model, value, found) for found in error.errors(include_url=False, include_input=False)
-        ]
+        faults = [_fault(model, value, found) for found in error.errors(include_url=False, include_input=False)]
         raise Problem.of_faults(_without_doubles(faults)) from None
 
 
@@ -66,13 +64,13 @@ def _fault(model: type[BaseModel], value: Any, found: Any) -> Fault:
         kind, message = "unknown_field", message + did_you_mean(name, _siblings(model, path))
     elif kind == "model_type":
         message = "must be an object"
-    elif path == ("input",) and not isinstance(value["input"], str | list):
+    elif path == ("input",) and kind != "missing" and not isinstance(value["input"], str | list):
         kind, message = "input_type", "must be a text or a list of messages"
     return Fault(pointer(path), kind, message)
 
 
 def _path(location: Path) -> Path:
-    """The place in the body: pydantic also names the branches of ``input``, and keys as against their values."""
+    """The place in the body: pydantic also names the branches of ``input``, and says when it means a key."""
     if location[:1] == ("input",):
         location = ("input", *location[2:])
     return location[:-1] if location[-1:] == ("[key]",) else location

@@ -54,7 +54,7 @@ def main() -> None:
         command = " ".join(["python -m bench", *sys.argv[1:]])
         report = asyncio.run(measure([given.only] if given.only else list(PARTS), given.quick, command))
     except BenchError as error:
-        sys.exit(f"bench: {error}")
+        sys.exit("\n".join([f"bench: {error}", *getattr(error, "__notes__", ())]))
     except KeyboardInterrupt:
         sys.exit("bench: stopped")
     if given.out:

@@ -50,6 +50,8 @@ class Rig:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, BenchError):
+            error.add_note(self._logs())
         await self._open.aclose()
 
     async def _start(self) -> None:
@@ -113,7 +115,7 @@ class Rig:
             await asyncio.sleep(0.05)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until a process that was just started does its work. Raises BenchError with what the processes wrote."""
+        """Wait until a process that was just started does its work. Raises BenchError."""
         give_up_at = time.monotonic() + _START_WITHIN
         while not condition():
             self._check(give_up_at, what)
@@ -121,9 +123,9 @@ class Rig:
 
     def _check(self, give_up_at: float, what: str) -> None:
         if time.monotonic() > give_up_at:
-            raise BenchError(f"{what}: not within {_START_WITHIN:g} s\n{self.logs()}")
+            raise BenchError(f"{what}: not within {_START_WITHIN:g} s")
 
-    def logs(self) -> str:
+    def _logs(self) -> str:
         """The end of what each process has written."""
         return "\n".join(f"--- {child.name}\n{child.output[-2000:]}" for child in self._children if child.output)
 

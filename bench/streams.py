@@ -69,7 +69,7 @@ async def _finished(rig: Rig, run_ids: Sequence[str]) -> list[Run]:
             return found
         await asyncio.sleep(0.1)
     unfinished = sum(not run.status.terminal for run in found)
-    raise BenchError(f"{unfinished} of {len(found)} runs have not ended\n{rig.logs()}")
+    raise BenchError(f"{unfinished} of {len(found)} runs have not ended")
 
 
 def _whole(run: Run) -> bool:

@@ -133,9 +133,7 @@ class Publisher:
             with self._starting:
                 # A fork leaves the thread behind, so a worker's child starts one again.
                 if self._thread is None or not self._thread.is_alive():
-                    self._thread = threading.Thread(
-                        target=self._send_waiting, name="palaver-publisher", daemon=True
-                    )
+                    self._thread = threading.Thread(target=self._send_waiting, name="palaver-publisher", daemon=True)
                     self._thread.start()
 
     def depth(self, queue: str) -> int:

@@ -16,7 +16,7 @@ class Delivery:
     """A Celery message that asks a worker to try a step. Only a hint: it may be lost, late or doubled."""
 
     queue: str
-    """``model`` or ``tools``; with ``.recovered`` behind it for steps that were begun before: consumed first."""
+    """``model`` or ``tools``; with ``.recovered`` behind it when it is delivered again: consumed first."""
     run_id: str
     conversation_id: str
     step: str

@@ -61,7 +61,7 @@ class AgentSpec(Strict):
 class ToolCall(BaseModel):
     """What the model asked for. ``arguments`` is the JSON text as the model wrote it: it may be invalid."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     id: str
     name: str
@@ -71,11 +71,11 @@ class ToolCall(BaseModel):
 class Message(BaseModel):
     """One entry of a conversation that a model sees.
 
-    ``user`` and ``assistant`` carry ``content``; an assistant message may carry ``tool_calls``; a ``tool`` message answers
-    one call by ``call_id`` and says with ``is_error`` whether the call failed.
+    ``user`` and ``assistant`` carry ``content``; an assistant message may carry ``tool_calls``; a ``tool``
+    message answers one call by ``call_id`` and says with ``is_error`` whether the call failed.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     role: Literal["user", "assistant", "tool"]
     content: str = ""
@@ -85,6 +85,11 @@ class Message(BaseModel):
     is_error: bool = False
     partial: bool = False
     """The answer was cut off: kept as far as it came."""
+
+    @field_validator("tool_calls", mode="before")
+    @classmethod
+    def _json_arrays_are_tuples(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
 
 
 class Usage(BaseModel):
@@ -153,7 +158,7 @@ class Run(BaseModel):
     output: str | None = None
     """The text of the last assistant message, once the run has ended."""
     error: dict[str, Any] | None = None
-    """Set on every failed run: class, code, message, source, retryable, step, attempt, provider, user_action."""
+    """Set on every failed run, and on no other: ``palaver.errors.ErrorObject``."""
     cancel: Cancel | None = None
     usage: Usage = Usage()
     times: RunTimes
@@ -220,7 +225,7 @@ class Submission(Strict):
     start_by: datetime | None = None
     """Expire if nobody has begun by then."""
     deadline: datetime | None = None
-    """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from now."""
+    """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
     metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] = Field(
         default={}, max_length=32
     )

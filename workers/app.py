@@ -15,7 +15,14 @@ from typing import Any
 from celery import Celery
 from celery.concurrency.prefork import TaskPool as Prefork
 from celery.exceptions import ImproperlyConfigured
-from celery.signals import celeryd_after_setup, celeryd_init, worker_init, worker_process_init, worker_process_shutdown
+from celery.signals import (
+    celeryd_after_setup,
+    celeryd_init,
+    worker_init,
+    worker_process_init,
+    worker_process_shutdown,
+    worker_shutting_down,
+)
 
 from palaver.deliveries import QUEUES
 from palaver.settings import settings
@@ -80,6 +87,8 @@ def _choose_pool(sender: Any, **_: Any) -> None:
     if sender.pool_cls not in (Prefork, TaskPool):
         raise ImproperlyConfigured("leave -P out: model steps run on Palaver's asyncio pool, tool steps on prefork")
     sender.pool_cls = TaskPool if queues == {"model"} else Prefork
+    if sender.pool_cls is Prefork:
+        child.expect()
     app.capacity = sender.concurrency or 0
 
 
@@ -110,6 +119,11 @@ def _start_child(**_: Any) -> None:
 @worker_process_shutdown.connect
 def _stop_child(**_: Any) -> None:
     child.stop()
+
+
+@worker_shutting_down.connect
+def _drain_children(**_: Any) -> None:
+    child.drain()
 
 
 @app.task(name="palaver.tool_step", Request=StepRequest, throws=(StepFailed,))

@@ -14,6 +14,7 @@ heed it within a grace, its call is settled and the process ends itself. Celery 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -28,20 +29,20 @@ from typing import Any, Final
 from palaver.settings import Settings
 from palaver.tools import Tool
 from workers.runtime import Runtime
-from workers.toolbox import call_async, raised, timed_out
+from workers.toolbox import Interrupted, call_async, failing, timed_out
 
 log = logging.getLogger(__name__)
 
 GRACE: Final = 2.0
 """Seconds that a tool has to heed the exception before its process ends."""
-
-class Interrupted(BaseException):
-    """Raised in a tool's code when its time is up or its run is cancelled. Not an Exception, so that it passes `except`."""
+_FROZEN: Final = 1.0
+"""Seconds beyond that after which the kernel ends the process: nothing else can while C code keeps Python's lock."""
 
 
 @dataclass(slots=True)
 class _Job:
-    function: Callable[[], Any]
+    tool: Tool
+    arguments: dict[str, Any]
     done: Future[Any]
 
 
@@ -66,7 +67,12 @@ class Child:
 
     def _run_loop(self, started: Future[None]) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._live(started))
+        try:
+            self._loop.run_until_complete(self._live(started))
+        except BaseException:
+            # Without its loop the process would take steps and do none of them. Celery starts another one.
+            log.critical("the loop of a child broke down; its process ends", exc_info=True)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     async def _live(self, started: Future[None]) -> None:
         self._ended = asyncio.Event()
@@ -74,12 +80,19 @@ class Child:
             runtime = Runtime(self._settings, node=self._node, queue="tools", capacity=1, run_tool=self._run_tool)
             async with runtime.running(sweeps=False):
                 self._runtime = runtime
+                if _stop is not None:
+                    os.close(_stop[1])
+                    self._loop.add_reader(_stop[0], self._drain)
                 started.set_result(None)
                 await self._ended.wait()
         except BaseException as error:
             if not started.done():
                 started.set_exception(error)
             raise
+
+    def _drain(self) -> None:
+        self._loop.remove_reader(_stop[0])  # type: ignore[index]  # it was read
+        self._runtime.draining.set()  # type: ignore[union-attr]  # set before
 
     def stop(self) -> None:
         """End the loop; the process is about to exit."""
@@ -103,16 +116,24 @@ class Child:
         self._inbox.put(None)
 
     def _do(self, job: _Job) -> None:
+        result, error = None, None
         try:
+            signal.setitimer(signal.ITIMER_REAL, job.tool.timeout + GRACE + _FROZEN)
             self._in_tool = True
             try:
-                result = job.function()
+                with failing(job.tool):
+                    result = job.tool.function(**job.arguments)
             finally:
                 self._in_tool = False
-        except BaseException as error:
-            job.done.set_exception(error)
-        else:
+        except BaseException as raised:
+            error = raised
+        # Again: the interrupt may have come right before the assignment above.
+        self._in_tool = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if error is None:
             job.done.set_result(result)
+        else:
+            job.done.set_exception(error)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         if self._in_tool:
@@ -127,35 +148,45 @@ class Child:
         """
         if tool.is_async:
             return await call_async(tool, arguments)
-        job = _Job(lambda: tool.function(**arguments), Future())
+        job = _Job(tool, arguments, Future())
         self._inbox.put(job)
         done = asyncio.wrap_future(job.done)
         try:
-            async with asyncio.timeout(tool.timeout) as limit:
+            async with asyncio.timeout(tool.timeout):
                 return await asyncio.shield(done)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise raised(tool, error) from error
+        except TimeoutError:
             await self._end_tool(done)
             raise timed_out(tool) from None
         except asyncio.CancelledError:
             await self._end_tool(done)
-            if done.done() and not done.cancelled() and done.exception() is None:
+            if done.done() and done.exception() is None:
                 # It finished after all: its result is the truth, and settling it is allowed under a cancel.
                 return done.result()
             raise
-        except Exception as error:
-            raise raised(tool, error) from error
 
     async def _end_tool(self, done: asyncio.Future[Any]) -> None:
         """Interrupt the function; if it does not heed it, this process ends once its call is settled."""
         signal.pthread_kill(self._main, signal.SIGUSR2)
         await asyncio.wait([done], timeout=GRACE)
-        if not done.done():
-            self._doomed = True
+        self._doomed = not done.done()
 
 
 _child: Child | None = None
+_stop: tuple[int, int] | None = None
+"""A pipe that the worker's main process holds the other end of: at its end, children drain, be it told to stop or killed."""
+
+
+def expect() -> None:
+    """In the main process, before it forks children."""
+    global _stop
+    _stop = os.pipe()
+
+
+def drain() -> None:
+    """In the main process: let the children drain."""
+    if _stop is not None:
+        with contextlib.suppress(OSError):  # A second signal: closed already.
+            os.close(_stop[1])
 
 
 def start(settings: Settings, node: str) -> None:

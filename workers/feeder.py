@@ -29,6 +29,8 @@ class Shown:
         self.lease = lease
         self.pending: list[str] = []
         self.written = False
+        self.lost = False
+        self.writing: asyncio.Event | None = None
 
     def add(self, text: str) -> None:
         """More text; it is written with the next batch."""
@@ -45,6 +47,9 @@ class Shown:
 
     async def flush(self) -> None:
         """Write the rest, if a beginning was written; else the whole message will do."""
+        if self.writing is not None:
+            # On another connection: the rest could overtake it, and so could the end of the lease it is written under.
+            await self.writing.wait()
         if self.written and self.pending:
             await self._feeder.write([self])
 
@@ -82,7 +87,16 @@ class Feeder:
 
     async def write(self, batch: list[Shown]) -> None:
         """Write what ``batch`` has gathered. Deltas are worth less than the run: if Redis is away, they are dropped."""
+        written = asyncio.Event()
+        for shown in batch:
+            shown.writing = written
         try:
             await self._store.steps.feed([shown.take() for shown in batch])
         except Exception as error:
             log.warning("%d deltas dropped: %s", len(batch), type(error).__name__)
+            for shown in batch:
+                shown.lost = True
+        finally:
+            written.set()
+            for shown in batch:
+                shown.writing = None

@@ -23,6 +23,7 @@ class Held:
     def __init__(self) -> None:
         self.why: Why | None = None
         self.leased = False
+        self.begun = False
         self.over = False
         self._task: asyncio.Task[object] | None = None
 
@@ -36,6 +37,7 @@ class Held:
         self._task = asyncio.current_task()
         if self.why is not None:
             raise asyncio.CancelledError
+        self.begun = True
 
     def end(self) -> None:
         """The function is over; what follows must not be interrupted."""

@@ -1,20 +1,17 @@
 """The model port: one streamed call of an OpenAI-compatible ``/chat/completions``.
 
-httpx's API on aiohttp's connections: httpx's own pool scans all its connections for each request, 10 to 14 ms of CPU with 500
-in flight (shared measurements; `make bench` repeats the comparison that matters).
+On aiohttp itself: httpx's pool scans all its connections for each request (10 to 14 ms of CPU with 500 in
+flight, shared measurements), and its layers cost something even on aiohttp's connections (docs/bench.md).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import Any
 
 import aiohttp
-import httpx
 import orjson
-from httpx_aiohttp import AiohttpTransport
 
 from palaver.errors import (
     ConfigurationError,
@@ -32,11 +29,8 @@ from workers.completion import Completion, Reply
 
 _ERROR_BYTES = 64 * 1024
 """Of an error's body that are read: enough for every provider's error object."""
-
-
-class _Waiting(StrEnum):
-    FIRST = "first"
-    IDLE = "idle"
+_IDLE_SLACK = 0.05
+"""A stalled stream is noticed up to this share of its idle timeout late, never early."""
 
 
 class ModelPort:
@@ -44,25 +38,22 @@ class ModelPort:
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = providers
-        self._client: httpx.AsyncClient | None = None
+        self._session: aiohttp.ClientSession | None = None
 
-    def _connected(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                transport=AiohttpTransport(
-                    client=lambda: aiohttp.ClientSession(
-                        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60), auto_decompress=True, trust_env=False
-                    )
-                ),
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+                # What one conversation is sent must not reach another.
+                cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
-                follow_redirects=False,
             )
-        return self._client
+        return self._session
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._client is not None:
-            await self._client.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     async def complete(
         self,
@@ -80,7 +71,7 @@ class ModelPort:
 
         Raises:
             ProviderError: of the kind that says what went wrong.
-            httpx.HTTPError: the connection did.
+            aiohttp.ClientError: the connection did.
             ConfigurationError: no such provider, or its key is missing.
         """
         provider = self._providers.get(agent.provider)
@@ -110,51 +101,52 @@ class ModelPort:
         headers["x-palaver-run"] = request_id.partition(":")[0]
         if provider.api_key:
             headers["authorization"] = f"Bearer {provider.api_key}"
-        request = httpx.Request(
-            "POST",
+        asking = self._connected().post(
             f"{provider.base_url.rstrip('/')}/chat/completions",
+            data=body,
             headers=headers,
-            content=body,
-            extensions={"timeout": httpx.Timeout(None, connect=timeouts.connect).as_dict()},
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect),
         )
-        waiting = _Waiting.FIRST
+        begun = False
+        limit = asyncio.timeout_at(min(end, loop.time() + timeouts.first_token))
         try:
-            async with asyncio.timeout_at(min(end, loop.time() + timeouts.first_token)) as limit:
-                response = await self._connected().send(request, stream=True)
-                try:
-                    if response.status_code != 200:
-                        raise ProviderHTTPError(
-                            response.status_code, await _beginning(response), dict(response.headers)
-                        )
-                    streamed = "event-stream" in response.headers.get("content-type", "")
-                    received, whole = 0, bytearray()
-                    async for data in response.aiter_bytes():
-                        waiting = _Waiting.IDLE
-                        limit.reschedule(min(end, loop.time() + timeouts.idle))
-                        received += len(data)
-                        if received > provider.max_response_bytes:
-                            raise ResponseTooLarge(f"the answer is larger than {provider.max_response_bytes} bytes")
-                        if streamed:
-                            if text := completion.feed(data):
-                                on_text(text)
-                        else:
-                            whole += data
-                    if not streamed and (text := completion.read(bytes(whole))):
-                        on_text(text)
-                    return completion.reply()
-                finally:
-                    await response.aclose()
+            async with limit, asking as response:
+                if response.status != 200:
+                    text = await _beginning(response)
+                    raise ProviderHTTPError(response.status, text, dict(response.headers))
+                streamed = "event-stream" in response.headers.get("content-type", "")
+                received, whole, move_at = 0, bytearray(), 0.0
+                async for data in response.content.iter_any():
+                    now, begun = loop.time(), True
+                    # A timer moved for each token costs more than parsing the token.
+                    if now >= move_at:
+                        move_at = now + timeouts.idle * _IDLE_SLACK
+                        limit.reschedule(min(end, move_at + timeouts.idle))
+                    received += len(data)
+                    if received > provider.max_response_bytes:
+                        raise ResponseTooLarge(f"the answer is larger than {provider.max_response_bytes} bytes")
+                    if streamed:
+                        if text := completion.feed(data):
+                            on_text(text)
+                    else:
+                        whole += data
+                if not streamed and (text := completion.read(bytes(whole))):
+                    on_text(text)
+                return completion.reply()
         except TimeoutError:
+            if not limit.expired():
+                raise
             if loop.time() >= end:
                 raise TotalTimeout(f"the model call took longer than {min(timeouts.total, time_left):g} s") from None
-            if waiting is _Waiting.FIRST:
+            if not begun:
                 raise FirstTokenTimeout(f"the model did not begin to answer within {timeouts.first_token:g} s") from None
             raise IdleTimeout(f"the model's stream stalled for {timeouts.idle:g} s") from None
 
 
-async def _beginning(response: httpx.Response) -> bytes:
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     found = bytearray()
-    async for data in response.aiter_bytes():
+    async for data in response.content.iter_any():
         found += data
         if len(found) >= _ERROR_BYTES:
             break

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from palaver.deliveries import Publisher
@@ -63,15 +63,14 @@ class Runtime:
         keeper = Keeper(self)
         chores = [keeper.beat, keeper.listen, keeper.drain, self.feeder.run]
         if sweeps:
-            chores.append(Sweeper(self.store, self.publisher, self.publish).run)
-        await self.store.ping()
+            # Says at once that Redis is not there; a child of a worker that runs already waits it out.
+            await self.store.ping()
+            chores.append(Sweeper(self.store, self.publisher, self.publish, self.settings.lease_seconds).run)
         tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
         try:
             yield self
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _end(tasks)
             await keeper.leave()
             await asyncio.to_thread(self.publisher.close)
             await self.model.close()
@@ -117,6 +116,15 @@ async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
         except Exception as error:
             log.warning("%s: %s; again in a second", chore, type(error).__name__, exc_info=not _away(error))
         await asyncio.sleep(1.0)
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel ``tasks`` until they have ended: redis-py waits with ``wait_for``, whose 3.11 form may swallow a cancel."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=0.1)
 
 
 def _away(error: Exception) -> bool:

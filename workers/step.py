@@ -52,14 +52,19 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
         async def attempt(runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
             conversation = runtime.conversations.get(conversation_id)
             with runtime.hold(run_id, name) as held:
-                lease = await runtime.store.steps.claim(
-                    run_id,
-                    conversation_id,
-                    name,
-                    worker=runtime.worker_id,
-                    nonce=secrets.token_hex(8),
-                    known=conversation.position if "/" not in name else None,
-                )
+                try:
+                    lease = await runtime.store.steps.claim(
+                        run_id,
+                        conversation_id,
+                        name,
+                        worker=runtime.worker_id,
+                        nonce=secrets.token_hex(8),
+                        known=conversation.position if "/" not in name else None,
+                    )
+                except Exception as error:
+                    if not _away(error):
+                        raise
+                    return f"not claimed, left to the sweeper: {type(error).__name__}"
                 if isinstance(lease, Stray):
                     return f"stray: {lease.why}"
                 if lease.call is None:
@@ -67,9 +72,9 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                     runtime.conversations.keep(conversation_id, conversation)
                 work = Work(lease, runtime, conversation)
                 verdict = await _work(function, work, held, retry)
-                if verdict is None:
-                    return await _let_go(runtime, lease, held)
                 try:
+                    if verdict is None:
+                        return await _let_go(runtime, lease, held)
                     settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
                 except StaleLease:
                     return "stale: somebody else goes on"
@@ -140,11 +145,15 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
             await asyncio.sleep(0.5)
 
 
+def _away(error: Exception) -> bool:
+    return classify(error).error_class is ErrorClass.STORAGE
+
+
 async def _let_go(runtime: Runtime, lease: Lease, held: Held) -> str:
     """Draining: hand the lease back so that somebody else goes on at once. Lost: there is nothing to hand back."""
     if held.why is Why.LOST:
         return "lost"
-    settled = await runtime.store.steps.hand_back(lease)
+    settled = await runtime.store.steps.hand_back(lease, begun=held.begun)
     runtime.publish(settled.deliveries)
     if settled.upcoming:
         await runtime.wake(settled.upcoming)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -10,6 +11,8 @@ from palaver.deliveries import Publisher
 from palaver.leases import Delivery, Queue
 from palaver.store import Store
 from palaver.store.due import Attention
+
+log = logging.getLogger(__name__)
 
 _TICK: Final = 0.25
 """Seconds between two looks, at most; what is due sooner is attended to on time."""
@@ -25,16 +28,32 @@ class Sweeper:
     """One look at the due and ready indexes after another."""
 
     def __init__(
-        self, store: Store, publisher: Publisher, publish: Callable[[Sequence[Delivery]], None]
+        self,
+        store: Store,
+        publisher: Publisher,
+        publish: Callable[[Sequence[Delivery]], None],
+        lease_seconds: float,
     ) -> None:
         self._store = store
         self._publisher = publisher
         self._publish = publish
+        self._lease = lease_seconds
+        self._looked: float | None = None
 
     async def run(self) -> None:
         """Sweep, for ever."""
+        clock = asyncio.get_running_loop().time
         while True:
+            before = self._looked
             things, upcoming = await self._store.due.due()
+            self._looked = clock()
+            if before is not None and self._looked - before > self._lease / 2:
+                # Redis was away, so nobody could renew a lease. Whoever lives does so now, before any is taken away:
+                # else an outage would have every step in flight done again.
+                log.warning("no answer from Redis for %.1f s; sweeping on after a lease", self._looked - before)
+                await asyncio.sleep(self._lease)
+                self._looked = clock()
+                continue
             await self._attend(things)
             await self._repair("model")
             await self._repair("tools")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from palaver.errors import ControlFlow, Failure, ToolError, ToolFailure, ToolTimeout, classify
@@ -23,6 +25,30 @@ def failure_of(error: Exception) -> Failure:
     return classify(error, source="tool")
 
 
+class Interrupted(BaseException):
+    """Raised in a tool's code when its time is up or its run is cancelled. Not an Exception, so that it passes `except`."""
+
+
+@contextmanager
+def failing(tool: Tool, task: asyncio.Task[Any] | None = None) -> Iterator[None]:
+    """Whatever the tool raises in this block is its failure, which the model is told: it may know better arguments.
+
+    Not even ``SystemExit`` goes further, which would end the loop that keeps the leases. ``task`` is the one that runs the
+    tool, if the tool is a coroutine: being cancelled from outside is no failure.
+
+    Raises:
+        ToolFailure: it raised.
+    """
+    try:
+        yield
+    except (ToolFailure, ControlFlow, Interrupted, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise ToolError(f"{tool.name} failed: {type(error).__name__}: {error}") from error
+
+
 async def call_async(tool: Tool, arguments: dict[str, Any]) -> object:
     """Run an async tool, or a quick inline one, on this loop.
 
@@ -31,26 +57,14 @@ async def call_async(tool: Tool, arguments: dict[str, Any]) -> object:
         ToolFailure: it raised.
     """
     try:
-        result = tool.function(**arguments)
-        if not inspect.isawaitable(result):
-            return result
-        async with asyncio.timeout(tool.timeout) as limit:
-            return await result
-    except TimeoutError as error:
-        if limit.expired():
-            raise timed_out(tool) from None
-        raise raised(tool, error) from error
-    except (ToolFailure, ControlFlow):
-        raise
-    except Exception as error:
-        raise raised(tool, error) from error
+        async with asyncio.timeout(tool.timeout):
+            with failing(tool, asyncio.current_task()):
+                result = tool.function(**arguments)
+                return await result if inspect.isawaitable(result) else result
+    except TimeoutError:
+        raise timed_out(tool) from None
 
 
 def timed_out(tool: Tool) -> ToolTimeout:
     """``tool`` overran."""
     return ToolTimeout(f"{tool.name} took longer than {tool.timeout:g} s")
-
-
-def raised(tool: Tool, error: Exception) -> ToolError:
-    """``tool`` raised ``error``: the model is told, as it may know better arguments."""
-    return ToolError(f"{tool.name} failed: {type(error).__name__}: {error}")

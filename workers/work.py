@@ -68,6 +68,6 @@ class Work:
         await self._shown.flush()
 
     def withdraws(self, verdict: Verdict) -> bool:
-        """Whether watchers saw text that ``verdict`` does not keep."""
+        """Whether watchers saw text that ``verdict`` does not keep, or with a gap."""
         self._shown.close()
-        return self._shown.written and isinstance(verdict, RetryAfter | GiveUp)
+        return self._shown.written and (self._shown.lost or isinstance(verdict, RetryAfter | GiveUp))

@@ -21,9 +21,9 @@ router = APIRouter(tags=["conversations"])
 
 _CONVERSATION: Final = {"conversation_id": "The conversation's id."}
 _MESSAGES: Final = frozenset({"message.created", "tool.finished"})
-_CHUNK: Final = 500
-_CHUNKS: Final = 10
-"""Log entries that one page looks through, at most, in chunks: status changes lie between messages."""
+_CHUNK: Final = 100
+_CHUNKS: Final = 20
+"""Chunks of log entries that one page looks through, at most: status changes lie between messages."""
 
 
 class NewConversation(Strict):
@@ -130,6 +130,4 @@ async def messages(request: Request) -> Response:
 
 
 def _message(entry: Entry) -> ConversationMessage:
-    return ConversationMessage(
-        position=entry.position, run_id=entry.run_id, at=entry.at, **entry.data["message"]
-    )
+    return ConversationMessage(position=entry.position, run_id=entry.run_id, at=entry.at, **entry.data["message"])

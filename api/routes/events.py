@@ -25,9 +25,7 @@ class EventsQuery(Query):
     """Where to start, and for pages how many."""
 
     after: Number = Field(default=0, description="Only events behind this `seq`.")
-    limit: Number = Field(
-        default=100, ge=1, le=_MAX_PAGE, description="Events on a page; a stream has no pages."
-    )
+    limit: Number = Field(default=100, ge=1, le=_MAX_PAGE, description="Events on a page; a stream has no pages.")
 
 
 class EventPage(BaseModel):
@@ -71,6 +69,4 @@ async def events(request: Request) -> Response:
         return EventStream(frames(here.store.feeds, run.id, after), here.closing)
     page = await prompt(here.store.feeds.page(run.id, after=after, limit=query.limit))
     reached = page[-1].seq if page else after
-    return answer(
-        EventPage(data=page, next_after=reached, has_more=bool(page) and reached < run.last_event_id)
-    )
+    return answer(EventPage(data=page, next_after=reached, has_more=bool(page) and reached < run.last_event_id))

@@ -154,10 +154,10 @@ async def list_runs(request: Request) -> Response:
     query = read_query(request, RunsQuery)
     admitted = RunFilter(frozenset(query.status), query.conversation_id, query.tag, query.error_class)
     try:
-        page = await prompt(
-            backend(request).store.runs.list(admitted, limit=query.limit, cursor=query.cursor or None)
-        )
-    except (ValueError, ArithmeticError):
+        page = await prompt(backend(request).store.runs.list(admitted, limit=query.limit, cursor=query.cursor or None))
+    except ValueError:
+        if not query.cursor:
+            raise
         raise Problem("invalid_cursor", "The cursor is not one that a list of runs gave.") from None
     headers: dict[str, str] = {}
     if page.next_cursor is not None:

@@ -26,21 +26,15 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="What to say to the agent; - reads it from stdin.")
-    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to the agent; - reads it from stdin.")],
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="provider/name; needed unless --conversation has one.")
     ] = None,
-    tool: Annotated[
-        list[str] | None, typer.Option("--tool", "-t", help="A tool it may use; repeatable.")
-    ] = None,
+    tool: Annotated[list[str] | None, typer.Option("--tool", "-t", help="A tool it may use; repeatable.")] = None,
     instructions: Annotated[
         str | None, typer.Option("--instructions", "-i", help="What the model is told first.")
     ] = None,
-    max_steps: Annotated[
-        int | None, typer.Option("--max-steps", min=1, help="Model calls it may make.")
-    ] = None,
+    max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Model calls it may make.")] = None,
     conversation: Annotated[
         str | None, typer.Option("--conversation", "-c", help="Go on with this conversation.")
     ] = None,
@@ -48,9 +42,7 @@ def run(
     no_stream: Annotated[
         bool, typer.Option("--no-stream", help="Wait, then print only the answer; the rest goes to stderr.")
     ] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Submit and leave; prints the run's id.")
-    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit and leave; prints the run's id.")] = False,
     as_json: Json = False,
     url: Url = None,
     api_key: ApiKey = None,

@@ -63,7 +63,7 @@ def explain(error: PalaverError | ValueError) -> tuple[str, int]:
         case Unauthorized():
             return f"{what}. Give a key that may do this with PALAVER_API_KEY or --api-key.", REFUSED
         case NotFound():
-            return f"{what}. `palaver list` shows the runs there are.", REFUSED
+            return f"{_kind(error)}: {what}. `palaver list` shows the runs there are.", REFUSED
         case TooManyRequests():
             after = "later" if error.retry_after is None else f"in {error.retry_after:.0f} s"
             return f"{what}. Try again {after}.", REFUSED
@@ -71,6 +71,10 @@ def explain(error: PalaverError | ValueError) -> tuple[str, int]:
             return f"{what} ({error.code}{_number(error)}).", REFUSED
         case _:
             return f"{what}.", REFUSED
+
+
+def _kind(error: APIError) -> str:
+    return one_line(error.code).replace("_", " ")
 
 
 def _number(error: APIError) -> str:

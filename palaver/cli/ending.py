@@ -20,9 +20,7 @@ from palaver.models import Run
 class Ending:
     """One run, followed to its end in one of three ways; the last event shown is remembered between them."""
 
-    def __init__(
-        self, client: Palaver, run_id: str, console: Console, *, after: int, show_input: bool
-    ) -> None:
+    def __init__(self, client: Palaver, run_id: str, console: Console, *, after: int, show_input: bool) -> None:
         self._client = client
         self._run_id = run_id
         self._position = after

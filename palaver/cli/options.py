@@ -12,9 +12,7 @@ Url = Annotated[
 ]
 ApiKey = Annotated[
     str | None,
-    typer.Option(
-        "--api-key", envvar="PALAVER_API_KEY", help="The key for the API; better in the environment."
-    ),
+    typer.Option("--api-key", envvar="PALAVER_API_KEY", help="The key for the API; better in the environment."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output and nothing else.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run, as `palaver list` shows it.")]

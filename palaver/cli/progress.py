@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Final, Self
 
 FIRST: Final = 5.0
-"""Seconds of quiet before the first word; people begin to doubt after about ten."""
+"""Seconds of quiet before the first word, which comes at most as long again later: within ten, doubt begins."""
 LONGEST: Final = 60.0
-"""Seconds between two words at most; the pauses double in between."""
+"""Seconds between two words, about, at most; the pauses double until then."""
 
 
 class Progress:
@@ -40,13 +40,11 @@ class Progress:
         self._thread.join()
 
     def _watch(self) -> None:
-        since, pause = self._since, self._first
-        due = since + pause
-        while not self._done.wait(max(due - time.monotonic(), 0.01)):
+        since, threshold = self._since, self._first
+        while not self._done.wait(self._first):
             if self._since != since:
-                since, pause = self._since, self._first
-                due = since + pause
-            elif time.monotonic() >= due:
-                self._say(time.monotonic() - since)
-                pause = min(pause * 2, LONGEST)
-                due += pause
+                since, threshold = self._since, self._first
+            quiet = time.monotonic() - since
+            if quiet >= threshold:
+                self._say(quiet)
+                threshold = quiet + min(quiet, LONGEST)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from palaver.cli.words import advice, moment, one_line, plain, usage, waiting, why
+from palaver.cli.words import advice, closed, moment, one_line, plain, usage, waiting, why
 from palaver.models import Run
 
 _PIPE_WIDTH: Final = 240
@@ -54,12 +54,10 @@ def show_run(to: Console, run: Run) -> None:
         "ended": moment(run.times.ended_at),
         "deadline": "" if run.status.terminal else moment(run.times.deadline),
         "usage": usage(run.usage),
-        "cancel": ""
-        if run.cancel is None
-        else f"{moment(run.cancel.requested_at)} {run.cancel.reason or ''}",
+        "cancel": "" if run.cancel is None else f"{moment(run.cancel.requested_at)} {run.cancel.reason or ''}",
         "tags": ", ".join(run.tags),
         "metadata": ", ".join(f"{name}={text}" for name, text in run.metadata.items()),
-        "error": f"{why(run.error)} {advice(run.error)}" if run.error else "",
+        "error": f"{closed(why(run.error))} {advice(run.error)}" if run.error else "",
     }
     for name, text in facts.items():
         if text:
@@ -70,16 +68,23 @@ def show_run(to: Console, run: Run) -> None:
 
 
 def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
-    """What the API says of its queues: each list as a table, everything else as a line."""
+    """What the API says of its queues: each list as a table, everything else as a line.
+
+    A list within a table, such as a queue's workers, is only counted.
+    """
     for name, value in queues.items():
         if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             columns = list(dict.fromkeys(column for entry in value for column in entry))
             table = _table(*(column.upper().replace("_", " ") for column in columns))
             for entry in value:
-                table.add_row(*(Text(one_line(entry.get(column))) for column in columns))
+                table.add_row(*(Text(_cell(entry.get(column))) for column in columns))
             to.print(table)
         else:
             to.print(Text(f"{name}: {one_line(value)}"), soft_wrap=True)
+
+
+def _cell(value: object) -> str:
+    return str(len(value)) if isinstance(value, list) else one_line(value)
 
 
 def _table(*names: str) -> Table:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from palaver.cli.words import advice, one_line, plain, seconds, usage, why
+from palaver.cli.words import advice, closed, one_line, plain, seconds, usage, why
 from palaver.models import Event, Run
 
 
@@ -54,7 +54,7 @@ class Transcript:
     def end(self, run: Run) -> None:
         """Say how it ended: status, why, usage and ids."""
         if run.error is not None:
-            self._line(f"{why(run.error)} {advice(run.error)}".rstrip(), "red")
+            self._line(f"{closed(why(run.error))} {advice(run.error)}".rstrip(), "red")
         reason = f" ({run.stop_reason})" if run.stop_reason and run.stop_reason.value != run.status else ""
         style = "green" if run.status == "completed" else "bold red" if run.status == "failed" else "yellow"
         ids = f"{run.id} · {run.conversation_id}"
@@ -72,9 +72,7 @@ class Transcript:
         delay = seconds(data.get("delay"))
         self.doing = f"backing off before step {one_line(data.get('step'))} is tried again"
         what = f"step {one_line(data.get('step'))}, attempt {one_line(data.get('attempt'))}"
-        self._line(
-            f"{what} failed: {why(data.get('error')) or 'no reason given'}; again in {delay}", "yellow"
-        )
+        self._line(f"{what} failed: {why(data.get('error')) or 'no reason given'}; again in {delay}", "yellow")
 
     def _cancelling(self, data: Mapping[str, Any]) -> None:
         self.doing = "cancelling"
@@ -106,7 +104,7 @@ class Transcript:
             return
         if message.get("role") != "assistant":
             return
-        # Who came in the middle, or missed a part, has not seen the beginning or not all: then it is told in whole.
+        # Who came in the middle, or missed a part, is told the whole.
         if not text.startswith(self._streamed):
             self._break_line()
             self._streamed = ""

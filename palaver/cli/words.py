@@ -57,6 +57,11 @@ def why(error: object) -> str:
     return ": ".join(part for part in told if part)
 
 
+def closed(sentence: str) -> str:
+    """With a full stop at its end, so that another sentence may follow."""
+    return sentence if sentence.endswith((".", "!", "?", "…")) else f"{sentence}."
+
+
 def advice(error: object) -> str:
     """What the user can do about a failed run; empty when there is nothing."""
     action = error.get("user_action") if isinstance(error, dict) else None

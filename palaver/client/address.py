@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -32,8 +33,9 @@ class Address:
         url = (base_url or os.environ.get("PALAVER_URL") or DEFAULT_URL).strip().rstrip("/")
         key = (api_key or os.environ.get("PALAVER_API_KEY") or "").strip() or None
         try:
+            urlsplit(url)  # finds brackets that do not match, which httpx lets through
             parsed = httpx.URL(url)
-        except httpx.InvalidURL:
+        except (httpx.InvalidURL, ValueError):
             parsed = httpx.URL()
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ConfigurationError(f"{url!r} is no URL of an API; {DEFAULT_URL} would be one")

@@ -52,9 +52,7 @@ class AsyncPalaver:
     Close an iterator that you leave early (``contextlib.aclosing``).
     """
 
-    def __init__(
-        self, base_url: str | None = None, api_key: str | None = None, *, timeout: float = 30.0
-    ) -> None:
+    def __init__(self, base_url: str | None = None, api_key: str | None = None, *, timeout: float = 30.0) -> None:
         address = Address.of(base_url, api_key)
         self._core = Core(address.url, timeout)
         self._client = httpx.AsyncClient(**address.client_options)
@@ -164,9 +162,7 @@ class _Exchange:
         await self._close()
         ask = effect.request
         options: dict[str, Any] = options_of(ask.body, effect.silence, connect=effect.timeout)
-        request = self._client.build_request(
-            ask.method, ask.path, params=ask.query, headers=ask.headers, **options
-        )
+        request = self._client.build_request(ask.method, ask.path, params=ask.query, headers=ask.headers, **options)
         response = self._response = await self._client.send(request, stream=True)
         body = b"" if response.status_code == 200 else await response.aread()
         self._chunks = response.aiter_bytes() if response.status_code == 200 else _nothing()

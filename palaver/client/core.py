@@ -161,7 +161,7 @@ class Core:
                 if not patience.passing(error):
                     raise error
                 failures += 1
-                pause = patience.pause(failures, error)
+                pause = patience.capped(failures, error)
             if ends is not None and timeout is not None:
                 if self.now() >= ends:
                     raise WaitTimeout(run_id, timeout, status)
@@ -244,9 +244,7 @@ class Core:
         Raises:
             APIError, ConnectionFailed, ValueError: as `submit`, but a lost answer is not asked for again.
         """
-        request = requests.create_conversation(
-            requests.agent_object(agent, model, instructions, tools, max_steps)
-        )
+        request = requests.create_conversation(requests.agent_object(agent, model, instructions, tools, max_steps))
         return answers.conversation_of((yield from self._call(request)))
 
     def conversation(self, conversation_id: str) -> Flow[Conversation]:

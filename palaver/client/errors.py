@@ -31,8 +31,8 @@ class APIError(ClientError):
     """The API answered with an error.
 
     ``code`` is the machine's word for it, such as ``run_ended``; ``errors`` names what is wrong in the
-    request, field by field, each ``{"pointer", "code", "message"}``; ``request_id`` finds the request in the server's
-    log; ``retry_after`` is in seconds, if the server said when to come back.
+    request, field by field, each ``{"pointer", "code", "message"}``; ``request_id`` finds the request in
+    the server's log; ``retry_after`` is in seconds, if the server said when to come back.
     """
 
     def __init__(

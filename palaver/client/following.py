@@ -64,7 +64,8 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
         gone = now() - down_since > OUTAGE if connected else failures > patience.RETRIES
         if error is not None and (gone or not patience.passing(error)):
             raise error
-        yield Sleep(reconnect if progress else max(reconnect, patience.pause(failures, error)))
+        backoff = patience.capped(failures, error)
+        yield Sleep(reconnect if progress else max(reconnect, backoff) if connected else backoff)
 
 
 def _nothing_behind(position: int, run: Run) -> bool:

@@ -39,6 +39,11 @@ def pause(failures: int, error: ClientError | None = None) -> float:
     return random.uniform(longest / 2, longest)
 
 
+def capped(failures: int, error: ClientError | None = None) -> float:
+    """`pause`, at most ``LONGEST_OBEYED``: for loops that go on anyway and cost one small request a time."""
+    return min(pause(failures, error), LONGEST_OBEYED)
+
+
 def call(url: str, request: Request, timeout: float) -> Flow[Response]:
     """Send, and again while that is safe and may help. Returns a success, raises `ClientError` otherwise."""
     failures = 0

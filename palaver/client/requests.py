@@ -33,9 +33,7 @@ def agent_object(
     if agent is not None:
         if model is not None or details:
             raise ValueError("give either agent or model, instructions, tools and max_steps, not both")
-        return (
-            agent.model_dump(mode="json", exclude_unset=True) if isinstance(agent, AgentSpec) else dict(agent)
-        )
+        return agent.model_dump(mode="json", exclude_unset=True) if isinstance(agent, AgentSpec) else dict(agent)
     if model is None:
         if details:
             raise ValueError(f"{', '.join(details)} given without a model")
@@ -150,9 +148,7 @@ def _given(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message(message: Message | Mapping[str, Any]) -> Any:
-    return (
-        message.model_dump(mode="json", exclude_unset=True) if isinstance(message, Message) else dict(message)
-    )
+    return message.model_dump(mode="json", exclude_unset=True) if isinstance(message, Message) else dict(message)
 
 
 def _moment(name: str, moment: datetime | None) -> str | None:

@@ -44,9 +44,7 @@ class Palaver:
     Raises ConfigurationError for a URL or key that cannot be one.
     """
 
-    def __init__(
-        self, base_url: str | None = None, api_key: str | None = None, *, timeout: float = 30.0
-    ) -> None:
+    def __init__(self, base_url: str | None = None, api_key: str | None = None, *, timeout: float = 30.0) -> None:
         address = Address.of(base_url, api_key)
         self._core = Core(address.url, timeout)
         self._client = httpx.Client(**address.client_options)
@@ -150,9 +148,7 @@ class _Exchange:
         self._close()
         ask = effect.request
         options: dict[str, Any] = options_of(ask.body, effect.silence, connect=effect.timeout)
-        request = self._client.build_request(
-            ask.method, ask.path, params=ask.query, headers=ask.headers, **options
-        )
+        request = self._client.build_request(ask.method, ask.path, params=ask.query, headers=ask.headers, **options)
         response = self._response = self._client.send(request, stream=True)
         body = b"" if response.status_code == 200 else response.read()
         self._chunks = response.iter_bytes() if response.status_code == 200 else iter(())

@@ -34,15 +34,16 @@ class Due:
         now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
-            pipeline.zrange(keys.due(shard), "-inf", now, byscore=True, offset=0, num=limit)
-            pipeline.zrange(keys.due(shard), f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
+            index = keys.due(shard)
+            pipeline.zrange(index, "-inf", now, byscore=True, offset=0, num=limit)
+            pipeline.zrange(index, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
         replies = await pipeline.execute()
         found = [_attention(member) for members in replies[::2] for member in members]
         upcoming = [(pairs[0][1] - now) / 1000 for pairs in replies[1::2] if pairs]
         return found, min(upcoming, default=86400.0)
 
     async def unclaimed(self, queue: Queue, older_than: float, limit: int) -> list[Attention]:
-        """Steps delivered to ``queue`` more than ``older_than`` seconds ago that nobody claimed, oldest first."""
+        """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first."""
         before = await now_ms(self._redis) - int(older_than * 1000)
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
@@ -62,8 +63,9 @@ class Due:
         known = await conversations.execute() if things else []
         acted = [(thing, found.decode()) for thing, found in zip(things, known, strict=True) if found]
         await self._forget(thing for thing, found in zip(things, known, strict=True) if not found)
+        patience = int(unclaimed_after * 1000)
         replies = await self._scripts.run_all(
-            ("attend", keys.of_run(thing.run_id, conversation), (thing.what, worker, int(unclaimed_after * 1000)))
+            ("attend", keys.of_run(thing.run_id, conversation), (thing.what, worker, patience))
             for thing, conversation in acted
         )
         return [
@@ -73,7 +75,7 @@ class Due:
         ]
 
     async def depths(self) -> dict[str, tuple[int, float]]:
-        """For each queue: how many steps are delivered and unclaimed, and the seconds the oldest has waited."""
+        """For each queue: how many steps are delivered and unclaimed, and the oldest one's seconds."""
         now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
         for queue in QUEUES:

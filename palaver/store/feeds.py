@@ -1,7 +1,8 @@
 """What watchers see: the events of a run, from its feed while there is one, and from the log afterwards.
 
-One pub/sub connection serves all watchers of a process. Pub/sub loses messages when a connection breaks, so a watcher
-knows the sequence number it waits for, and reads the feed whenever one is missing or the subscription is (again) new.
+One pub/sub connection serves all watchers of a process. Pub/sub loses messages when a connection breaks, so a
+watcher knows the sequence number it waits for, and reads the feed whenever one is missing or the subscription
+is (again) new.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from palaver.store.connection import Connection, PubSub, PubSubMessage
 
 _PAGE: Final = 500
 _BACKLOG: Final = 256
-"""Events kept for a watcher that is slow; beyond that it reads the feed instead, and its memory stays bounded."""
+"""Events kept for a watcher that is slow; beyond that it reads the feed instead: its memory is bounded."""
 _IDLE: Final = 10.0
-"""Seconds of silence after which a watcher looks into the feed itself, whatever the subscription seems to be."""
+"""Seconds of silence after which a watcher looks into the feed, whatever the subscription seems to be."""
 _PAUSE: Final = 0.2
 """Seconds between two attempts to subscribe again while Redis is away."""
 LAST: Final = "run.finished"
@@ -74,14 +75,12 @@ class Feeds:
     async def page(self, run_id: str, *, after: int = 0, limit: int = _PAGE) -> Sequence[Event]:
         """Events behind ``after``, in order: from the feed, and from the log what the feed has no more.
 
-        The log has the durable ones only, so the sequence numbers of a page that reaches behind the feed have gaps.
+        The log has the durable ones only, so the numbers of a page that reaches behind the feed have gaps.
 
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        if not is_id("run", run_id):
-            raise UnknownRun(f"there is no run {run_id[:80]!r}")
-        found = await self._redis.xrange(keys.feed(run_id), f"{after + 1}-0", "+", limit)
+        found = await self._redis.xrange(_feed_of(run_id), f"{after + 1}-0", "+", limit)
         events = [records.event(run_id, entry_id, fields) for entry_id, fields in found]
         if events and events[0].seq == after + 1:
             return events
@@ -104,20 +103,20 @@ class Feeds:
                 entry = records.entry(entry_id, fields)
                 if before is not None and entry.seq >= before:
                     return events
-                events.append(Event(run_id=run_id, seq=entry.seq, at=entry.at, type=entry.type, data=entry.data))
+                events.append(records.event_of(entry))
                 if len(events) == limit or entry.type == LAST:
                     return events
             position = f"({chunk[-1][0].decode()}"
         return events
 
     async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event | None]:
-        """Events behind ``after`` as they come, ending with ``run.finished``; None whenever nothing came for a while.
+        """Events behind ``after`` as they come, ending with ``run.finished``; None in long silences.
 
         Raises:
             UnknownRun: there is no such run (any more).
         """
         last = after
-        async with self._watching(keys.feed(run_id)) as watcher:
+        async with self._watching(_feed_of(run_id)) as watcher:
             while True:
                 if watcher.stale:
                     watcher.stale = False
@@ -168,7 +167,7 @@ class Feeds:
             if self._reader is None or self._reader.done():
                 self._reader = asyncio.create_task(self._read(), name="palaver-feeds")
             elif new and self._pubsub is not None:
-                # If this fails, the connection is broken: the reader sees that and subscribes to everything again.
+                # If this fails, the connection is broken: the reader sees that and subscribes to all again.
                 with contextlib.suppress(RedisError):
                     await self._pubsub.subscribe(channel)
         try:
@@ -216,3 +215,9 @@ class Feeds:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reader
+
+
+def _feed_of(run_id: str) -> str:
+    if not is_id("run", run_id):
+        raise UnknownRun(f"there is no run {run_id[:80]!r}")
+    return keys.feed(run_id)

@@ -103,4 +103,5 @@ class Fleet:
 
     def cancels(self, worker_id: str) -> CancelListener:
         """A listener on one pub/sub connection of its own."""
-        return CancelListener(self._redis.pubsub(ignore_subscribe_messages=True), keys.cancel_channel(worker_id))
+        pubsub = self._redis.pubsub(ignore_subscribe_messages=True)
+        return CancelListener(pubsub, keys.cancel_channel(worker_id))

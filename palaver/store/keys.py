@@ -1,17 +1,18 @@
-"""Every key there is. All keys of a conversation, and the indexes of its shard, share one hash tag: ``{p00}``.
+"""Every key there is. The keys of a conversation and the indexes of its shard share one hash tag: ``{p00}``.
 
-    {p00}:run:<id>     hash     the run                      TTL: retention after its end
-    {p00}:steps:<id>   hash     its open steps               gone when none is open
-    {p00}:feed:<id>    stream   what its watchers see        TTL: feed retention after its end; also a pub/sub channel
-    {p00}:conv:<id>    hash     the conversation             TTL: retention after its last run
-    {p00}:log:<id>     stream   its log                      TTL: as above
-    {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
-    {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
-    {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
-    {p00}:runs         zset     runs by time of creation     trimmed by age                        no TTL
-    palaver:worker:<id> hash    what a worker reports        TTL: three beats
-    palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
-    palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
+{p00}:run:<id>     hash     the run                      TTL: retention after its end
+{p00}:steps:<id>   hash     its open steps               gone when it ends
+{p00}:feed:<id>    stream   what its watchers see        TTL: feed retention after its end
+                            and the pub/sub channel of the same name
+{p00}:conv:<id>    hash     the conversation             TTL: retention after its last run
+{p00}:log:<id>     stream   its log                      TTL: as above
+{p00}:idem:<hash>  hash     an idempotency key           TTL: retention
+{p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
+{p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
+{p00}:runs         zset     runs by time of creation     trimmed by age                        no TTL
+palaver:worker:<id> hash    what a worker reports        TTL: three beats
+palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
+palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 """
 
 from __future__ import annotations

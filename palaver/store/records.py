@@ -43,10 +43,7 @@ def _json(text: bytes | None) -> Any:
 def run(fields: Fields) -> Run:
     """A run from its hash."""
     run_id, conversation_id = fields[b"id"].decode(), fields[b"conversation"].decode()
-    ended, cancel, waiting = fields.get(b"ended_at"), _json(fields.get(b"cancel")), _json(fields.get(b"waiting"))
-    if cancel is not None:
-        stopped = None if ended is None else max(0, int(ended) - int(cancel["requested_at"]))
-        cancel = Cancel.model_validate({**cancel, "requested_at": moment(cancel["requested_at"]), "stopped_ms": stopped})
+    ended, waiting = fields.get(b"ended_at"), _json(fields.get(b"waiting"))
     if waiting is not None:
         waiting = Waiting.model_validate({**waiting, "until": moment(waiting.get("until"))})
     output = fields.get(b"output")
@@ -62,7 +59,7 @@ def run(fields: Fields) -> Run:
         attempt=int(fields.get(b"attempt", 0)),
         output=None if output is None else output.decode(),
         error=_json(fields.get(b"error")),
-        cancel=cancel,
+        cancel=_cancel(fields.get(b"cancel"), ended),
         usage=Usage(**{name: int(fields.get(name.encode(), 0)) for name in Usage.model_fields}),
         times=RunTimes(
             created_at=_required(fields[b"created_at"]),
@@ -80,6 +77,19 @@ def run(fields: Fields) -> Run:
             events=f"/v1/runs/{run_id}/events",
             conversation=f"/v1/conversations/{conversation_id}",
         ),
+    )
+
+
+def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
+    if text is None:
+        return None
+    asked = orjson.loads(text)
+    at = asked["requested_at"]
+    return Cancel(
+        requested_at=_required(at),
+        mode=asked["mode"],
+        reason=asked["reason"],
+        stopped_ms=None if ended is None else max(0, int(ended) - int(at)),
     )
 
 
@@ -120,13 +130,18 @@ def entry(entry_id: bytes, fields: Fields) -> Entry:
     )
 
 
+def event_of(entry: Entry) -> Event:
+    """The event that a log entry was."""
+    return Event(run_id=entry.run_id, seq=entry.seq, at=entry.at, type=entry.type, data=entry.data)
+
+
 def published(run_id: str, message: bytes) -> Event:
     """An event from the feed's channel: ``seq millis type data``."""
     seq, at, kind, data = message.split(b" ", 3)
     return Event(run_id=run_id, seq=int(seq), at=_required(at), type=kind.decode(), data=orjson.loads(data))
 
 
-def _required(text: bytes) -> datetime:
+def _required(text: bytes | float) -> datetime:
     return datetime.fromtimestamp(int(text) / 1000, UTC)
 
 

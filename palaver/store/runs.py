@@ -75,11 +75,13 @@ class Runs:
         Raises:
             UnknownConversation: the conversation is not there (any more).
             IdempotencyMismatch: the key was used with another body.
-            Conflict: the conversation is busy and ``on_conflict`` says reject; or it has no agent and none was given.
+            Conflict: ``conversation_busy`` and ``on_conflict`` says reject; ``no_agent`` and none was given.
         """
         fingerprint, digest = "", ""
         if idempotency_key is not None:
-            fingerprint = hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
+            # Without defaults: a field that a later version adds must not change what an old body hashes to.
+            body = submission.model_dump_json(exclude_defaults=True)
+            fingerprint = hashlib.sha256(body.encode()).hexdigest()
             digest = hashlib.sha256(idempotency_key.encode()).hexdigest()
         conversation_id = submission.conversation_id
         if conversation_id is None:
@@ -119,9 +121,10 @@ class Runs:
             case b"mismatch":
                 raise IdempotencyMismatch("this Idempotency-Key was used with another body")
             case b"busy":
-                raise Conflict("conversation_busy", reply[1].decode(), "the conversation is busy with another run")
+                busy_with = reply[1].decode()
+                raise Conflict("conversation_busy", busy_with, "the conversation is busy with another run")
             case b"no_agent":
-                raise Conflict("no_agent", None, "the conversation has no agent yet; give one with the first run")
+                raise Conflict("no_agent", None, "the conversation has no agent yet; give one with this run")
             case _:
                 raise UnknownConversation(f"there is no conversation {target}")
 
@@ -180,9 +183,7 @@ class Runs:
                         return RunPage(page.runs, records.cursor(before))
         return RunPage(page.runs, records.cursor(before) if before else None)
 
-    async def _newest(
-        self, shards: Sequence[str], before: tuple[int, str] | None
-    ) -> Sequence[tuple[int, str]]:
+    async def _newest(self, shards: Sequence[str], before: tuple[int, str] | None) -> Sequence[tuple[int, str]]:
         """Creation times and ids of runs that are older than ``before``, newest first; of one time, by id."""
         pipeline = self._redis.pipeline(transaction=False)
         for shard in shards:
@@ -190,7 +191,8 @@ class Runs:
             pipeline.zrange(keys.runs(shard), older, "-inf", True, True, byscore=True, offset=0, num=_SCAN)
             if before is not None:
                 pipeline.zrange(keys.runs(shard), before[0], before[0], withscores=True, byscore=True)
-        found = [(int(score), member.decode()) for pairs in await pipeline.execute() for member, score in pairs]
+        replies = await pipeline.execute()
+        found = [(int(score), member.decode()) for pairs in replies for member, score in pairs]
         return sorted((pair for pair in found if before is None or pair < before), reverse=True)[:_SCAN]
 
     async def _read(self, run_ids: Sequence[str]) -> Sequence[Run]:
@@ -199,17 +201,13 @@ class Runs:
             pipeline.hgetall(keys.run(run_id))
         runs = [records.run(found) for found in await pipeline.execute() if found.get(b"id")]
         behind = [run for run in runs if run.waiting and run.waiting.reason is WaitReason.CONVERSATION_BUSY]
-        if not behind:
-            return runs
         for run in behind:
             pipeline.hget(keys.conversation(run.conversation_id), "active")
-        ahead = {
-            run.id: run.model_copy(
-                update={"waiting": Waiting(reason=WaitReason.CONVERSATION_BUSY, run_id=active and active.decode())}
-            )
-            for run, active in zip(behind, await pipeline.execute(), strict=True)
-        }
-        return [ahead.get(run.id, run) for run in runs]
+        # Who is ahead changes with every run that ends, so the run's own record does not say it.
+        ahead = await pipeline.execute() if behind else []
+        for run, active in zip(behind, ahead, strict=True):
+            run.waiting = Waiting(reason=WaitReason.CONVERSATION_BUSY, run_id=active and active.decode())
+        return runs
 
     async def _conversation_of(self, run_id: str) -> str:
         found = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
@@ -250,4 +248,3 @@ class Runs:
         await self.conversation(conversation_id)
         found = await self._redis.xrange(keys.log(conversation_id), f"{after + 1}-0", "+", limit)
         return [records.entry(entry_id, fields) for entry_id, fields in found]
-

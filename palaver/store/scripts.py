@@ -1,7 +1,7 @@
 """The Lua scripts: loaded once, called by name, each one atomic on one hash slot.
 
-The lifecycle table and the retention are written into the scripts from Python, so that there is one table only;
-a change of either changes the script's SHA, and old and new workers cannot disagree about what they run.
+The lifecycle table and the retention are written into the scripts from Python, so that there is one table
+only. A change of either changes the script's SHA: old and new workers cannot disagree about what they run.
 """
 
 from __future__ import annotations

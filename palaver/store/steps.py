@@ -22,7 +22,7 @@ from palaver.verdicts import Verdict
 
 _MESSAGES: Final = (b"message.created", b"tool.finished")
 _BATCH: Final = 100
-"""Leases or deltas in one script call: a few milliseconds of Redis at most (bench/store_cost.py: 3 us a lease)."""
+"""Leases or deltas in one script call: about a millisecond of Redis (bench/store_cost.py)."""
 
 Args = list[Value]
 
@@ -49,8 +49,8 @@ class Steps:
     ) -> Lease | Stray:
         """Lease a step to ``worker``.
 
-        ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known`` is
-        the log position that the worker has already; None when it needs no messages (tool steps).
+        ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known``
+        is the log position that the worker has already; None when it needs no messages (tool steps).
         """
         reply = await self._scripts.run(
             "claim",

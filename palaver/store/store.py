@@ -49,8 +49,8 @@ class Store:
             socket_connect_timeout=2,
             socket_keepalive=True,
             health_check_interval=15,
-            # One repeat at once: a pooled connection may be stale after the server restarted. Longer waits are
-            # the caller's to decide; each script bears being run twice.
+            # One repeat at once: a pooled connection may be stale after the server restarted. Longer waits
+            # are the caller's to decide; each script bears being run twice.
             retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 1),
             retry_on_error=[ConnectionError, TimeoutError],
         )

@@ -1,4 +1,4 @@
-"""The store's contract runs on fakeredis and on a real server: same tests, same invariants after each of them."""
+"""The store's contract runs on fakeredis and on a real server: same tests, same invariants after each."""
 
 from __future__ import annotations
 

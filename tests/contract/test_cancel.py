@@ -13,6 +13,7 @@ from palaver.store.steps import Renewal
 from palaver.testing import aeventually
 from palaver.verdicts import Continue, Finish, OpenCall
 from tests.contract.desk import INTERNAL, TOOL_ERROR, Desk
+from tests.contract.invariants import check_whole
 
 DENIED = "The user cancelled the request, so the tool call was denied."
 BEGUN = "Cancelled after it had begun. It may or may not have taken effect."
@@ -109,6 +110,7 @@ async def test_each_parallel_call_is_answered_truthfully_and_in_order(desk: Desk
 
     assert (await desk.store.runs.cancel(run_id)).status == "cancelling"
     assert [call for call, _ in await desk.results(run_id)] == ["finished"]
+    await check_whole(desk.redis)
     assert (await desk.answer(leased, "also done")).status == "cancelled"
     assert await desk.results(run_id) == [
         ("finished", "done"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease
+from palaver.ids import new_id
 from palaver.leases import Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.settings import Settings
@@ -97,7 +98,7 @@ async def test_a_tool_is_not_started_twice(desk: Desk) -> None:
 
     assert [each.step for each in lost.deliveries] == ["2"]
     assert await desk.results(run_id) == [("c1", INTERRUPTED)]
-    result = [event for event in await desk.events(run_id) if event.type == "tool.finished"][0]
+    result = next(event for event in await desk.events(run_id) if event.type == "tool.finished")
     assert result.data["error"]["class"] == "tool_interrupted"
     assert result.data["error"].keys() == TOOL_ERROR.to_error(step="1/c1", attempt=1).keys()
     with pytest.raises(StaleLease):
@@ -168,6 +169,15 @@ async def test_a_run_that_nobody_begins_in_time_expires(desk: Desk) -> None:
     assert (await desk.get(submitted.run_id)).stop_reason is StopReason.DEADLINE
 
 
+async def test_nothing_begins_behind_the_deadline(desk: Desk) -> None:
+    run_id, deliveries = await desk.turn("c1")
+    await desk.redis.hset(keys.run(run_id), "deadline", 2)
+
+    assert await desk.try_claim(deliveries[0]) == Stray("deadline")
+    (settled,) = await desk.hasten(run_id, "end")
+    assert settled.status == "expired"
+
+
 async def test_start_by_means_nothing_once_begun(desk: Desk) -> None:
     soon = datetime.now(UTC) + timedelta(minutes=1)
     run_id, lease = await desk.begin(start_by=soon)
@@ -213,8 +223,9 @@ async def test_the_deadline_ends_a_run_that_is_worked_on(desk: Desk, redis: Any)
 async def test_what_points_at_nothing_is_forgotten(desk: Desk, redis: Any) -> None:
     run_id, lease = await desk.begin()
     await desk.finish(lease)
-    await redis.zadd(keys.due("00"), {f"{run_id}/1": 1, f"{run_id}/end": 1, "run_00gone/1": 1})
-    await redis.zadd(keys.ready("00", "tools"), {f"{run_id}/1/c": 1, "run_00gone/1/c": 1})
+    gone = new_id("run", "00")
+    await redis.zadd(keys.due("00"), {f"{run_id}/1": 1, f"{run_id}/end": 1, f"{gone}/1": 1})
+    await redis.zadd(keys.ready("00", "tools"), {f"{run_id}/1/c": 1, f"{gone}/1/c": 1})
 
     things, _ = await desk.store.due.due()
     things += await desk.store.due.unclaimed("tools", 0, 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palaver.lifecycle import RunStatus, WaitReason
+from palaver.models import AgentSpec
 from palaver.store import keys
 from tests.contract.desk import Desk
 
@@ -20,7 +21,10 @@ async def test_runs_take_turns_in_the_order_they_came(desk: Desk) -> None:
     others = [(await desk.submit(str(i), conversation_id=conversation_id)) for i in (2, 3, 4)]
     assert [each.deliveries for each in others] == [(), (), ()]
     conversation = await desk.store.runs.conversation(conversation_id)
-    assert (conversation.active_run, list(conversation.queued_runs)) == (first, [each.run_id for each in others])
+    assert (conversation.active_run, list(conversation.queued_runs)) == (
+        first,
+        [each.run_id for each in others],
+    )
 
     texts = []
     for other in others:
@@ -99,8 +103,6 @@ async def test_a_failed_run_passes_the_turn_on(desk: Desk) -> None:
 
 
 async def test_a_run_that_queues_begins_with_its_own_agent(desk: Desk) -> None:
-    from palaver.models import AgentSpec
-
     _, lease = await desk.begin()
     other = AgentSpec(model="fake/other")
     second = await desk.submit(conversation_id=lease.conversation_id, agent=other)

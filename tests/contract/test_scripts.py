@@ -26,7 +26,9 @@ async def test_a_server_that_forgot_the_scripts(desk: Desk, redis: Any) -> None:
 
     for run_id, lease in begun:
         await redis.script_flush()
-        lease = await desk.claim((await desk.store.due.attend([Attention(run_id, "1")], unclaimed_after=0))[0].deliveries[0])
+        lease = await desk.claim(
+            (await desk.store.due.attend([Attention(run_id, "1")], unclaimed_after=0))[0].deliveries[0]
+        )
         await redis.script_flush()
         await desk.finish(lease)
         assert (await desk.get(run_id)).status is RunStatus.COMPLETED

@@ -26,7 +26,11 @@ async def test_a_turn_with_a_tool(desk: Desk) -> None:
     assert [entry.message.role for entry in lease.entries] == ["user", "assistant", "tool"]
     settled = await desk.store.steps.settle(
         lease,
-        Finish(Message(role="assistant", content="42!"), StopReason.END_TURN, Usage(input_tokens=7, output_tokens=3)),
+        Finish(
+            Message(role="assistant", content="42!"),
+            StopReason.END_TURN,
+            Usage(input_tokens=7, output_tokens=3),
+        ),
     )
 
     assert (settled.status, settled.deliveries, settled.upcoming) == ("completed", (), None)
@@ -56,6 +60,7 @@ async def test_only_one_claim_wins(desk: Desk) -> None:
     await desk.claim(delivery, "w1")
 
     assert await desk.try_claim(delivery, "w2") == Stray("leased")
+    assert await desk.try_claim(delivery, "w1") == Stray("leased")
 
 
 async def test_a_claim_whose_answer_was_lost_gets_the_same_lease(desk: Desk) -> None:
@@ -210,9 +215,7 @@ async def test_calls_answered_in_the_model_step(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     call = ToolCall(id="c1", name="calculator")
     outcome = ToolOutcome(Message(role="tool", call_id="c1", name="calculator", content="4"))
-    settled = await desk.store.steps.settle(
-        lease, Continue(Message(role="assistant", tool_calls=(call,)), (outcome,))
-    )
+    settled = await desk.store.steps.settle(lease, Continue(Message(role="assistant", tool_calls=(call,)), (outcome,)))
 
     assert [each.step for each in settled.deliveries] == ["2"]
     assert await desk.results(run_id) == [("c1", "4")]
@@ -263,9 +266,7 @@ async def test_text_that_is_withdrawn_is_discarded(desk: Desk) -> None:
 
 async def test_deltas_are_shown_once_even_if_their_answer_was_lost(desk: Desk, redis: Any) -> None:
     runs = [await desk.begin() for _ in range(3)]
-    deltas = [
-        Delta(lease, "message.delta", f'{{"text":"{i}"}}'.encode()) for i in range(3) for _, lease in runs
-    ]
+    deltas = [Delta(lease, "message.delta", f'{{"text":"{i}"}}'.encode()) for i in range(3) for _, lease in runs]
     execute = redis.pipeline
 
     def twice(transaction: bool = True) -> Any:

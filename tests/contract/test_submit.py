@@ -156,9 +156,7 @@ async def test_a_scheduled_run_starts_at_its_time(desk: Desk) -> None:
 
 async def test_a_scheduled_run_keeps_its_conversation(desk: Desk, redis: Any) -> None:
     _, lease = await desk.begin()
-    later = await desk.submit(
-        conversation_id=lease.conversation_id, start_after=datetime.now(UTC) + timedelta(days=30)
-    )
+    later = await desk.submit(conversation_id=lease.conversation_id, start_after=datetime.now(UTC) + timedelta(days=30))
     await desk.finish(lease)
     assert await redis.ttl(keys.conversation(lease.conversation_id)) == -1
 

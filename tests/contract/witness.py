@@ -1,4 +1,4 @@
-"""A Redis client that looks at the status of each run after each script, and knows every move of every run."""
+"""A Redis client that looks at the status of each run after each script, and so knows every move."""
 
 from __future__ import annotations
 

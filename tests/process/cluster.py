@@ -74,10 +74,19 @@ class Cluster:
         """SIGKILL to a process and its children."""
         self.stack.kill(name, index)
 
+    def holder(self, run_id: str) -> int:
+        """Which model worker made the newest try of the run, as an index for `kill` and `terminate`."""
+        return self.stack.pids("worker").index(int(self.tries(run_id)[-1].rpartition("/")[2]))
+
+    def tries(self, run_id: str) -> list[str]:
+        """The worker of each try of a model step of the run."""
+        starts = [event.data for event in self.events(run_id) if event.type == "step.started"]
+        return [data["worker"] for data in starts if "/" not in data["step"]]
+
     def terminate(self, name: str, index: int = 0) -> Child:
         """SIGTERM to a process, as a deployment sends it; does not wait."""
         pid = self.stack.kill(name, index, signal.SIGTERM)
-        return next(child for child in self._children(name) if child.pid == pid)
+        return next(child for child in self.children(name) if child.pid == pid)
 
     def children_of(self, name: str, index: int = 0) -> list[int]:
         """Process ids of the children that a tools worker runs tools in."""
@@ -87,19 +96,20 @@ class Cluster:
 
     def heal(self) -> None:
         """Back to one process of each kind."""
-        if not self.stack.pids("redis"):
-            self.start("redis")
+        for pid in self.stack.pids("redis") or [self.start("redis")]:
+            os.kill(pid, signal.SIGCONT)
         for name in ("model_server", "api", "worker", "tools"):
             for pid in self.stack.pids(name):
                 os.killpg(pid, signal.SIGCONT)
-            surplus = self._children(name)
+            surplus = self.children(name)
             running = [child for child in surplus if child.running]
             for child in running[1:]:
                 child.kill(signal.SIGKILL)
             if not running:
                 self.start(name)
 
-    def _children(self, name: str) -> list[Child]:
+    def children(self, name: str) -> list[Child]:
+        """The processes of a line of the Procfile, running or not."""
         processes = self.stack.processes.items()
         return [child for each, child in processes if each.rpartition("-")[0] == name and isinstance(child, Child)]
 
@@ -162,9 +172,9 @@ class Cluster:
             self.submitted.append(run_id)
         return run_id
 
-    def run(self, run_id: str) -> Run:
-        """The run as it is now."""
-        answer = self.http.get(f"/v1/runs/{run_id}")
+    def run(self, run_id: str, wait: float = 0) -> Run:
+        """The run as it is now, or after `wait` seconds if it does not end before."""
+        answer = self.http.get(f"/v1/runs/{run_id}", params={"wait": wait} if wait else {})
         assert answer.status_code == 200, answer.text
         return Run.model_validate_json(answer.content)
 
@@ -176,7 +186,7 @@ class Cluster:
         """The run once it is terminal."""
 
         def look() -> Run | None:
-            run = self.run(run_id)
+            run = self.run(run_id, wait=2)
             return run if run.status.terminal else None
 
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.process.cluster import Cluster
@@ -18,7 +20,7 @@ def test_a_run_waits_behind_the_one_before_and_begins_by_itself(cluster: Cluster
     assert waiting is not None
     assert waiting.reason == "conversation_busy"
     ends = [cluster.ended(run_id).times for run_id in (first, second, third)]
-    for before, after in zip(ends, ends[1:], strict=False):
+    for before, after in pairwise(ends):
         assert before.ended_at is not None
         assert after.started_at is not None
         assert 0 <= (after.started_at - before.ended_at).total_seconds() < 0.5
@@ -44,6 +46,7 @@ def test_the_next_run_knows_what_was_said_before(cluster: Cluster) -> None:
 def test_many_runs_of_one_conversation_keep_their_order(cluster: Cluster) -> None:
     first = cluster.submit("say-4+rate-20")
     conversation = cluster.run(first).conversation_id
-    runs = [cluster.submit("tool-1", f"number {i}", tools=["calculator"], conversation_id=conversation) for i in range(20)]
+    more = {"tools": ["calculator"], "conversation_id": conversation}
+    runs = [cluster.submit("tool-1", f"number {i}", **more) for i in range(20)]
     started = [cluster.ended(run_id).times.started_at for run_id in runs]
     assert started == sorted(started, key=str)

@@ -55,10 +55,8 @@ def test_bad_arguments_and_unknown_tools_are_told_to_the_model(cluster: Cluster)
     for model in ("tool-2+badargs-1", "tool-2+unknowntool-1"):
         run = cluster.ended(cluster.submit(model, tools=["calculator"]))
         assert run.status == "completed"
-        assert [e.data["message"].get("is_error", False) for e in cluster.events(run.id) if e.type == "tool.finished"] == [
-            True,
-            False,
-        ]
+        answers = [e.data["message"] for e in cluster.events(run.id) if e.type == "tool.finished"]
+        assert [answer.get("is_error", False) for answer in answers] == [True, False]
 
 
 def test_a_run_stops_at_its_limit_of_steps(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from palaver.models import Event
+from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 
 pytestmark = pytest.mark.process
@@ -66,8 +67,6 @@ def test_a_tool_that_holds_the_interpreter_loses_its_process(cluster: Cluster) -
     assert (run.status, told(cluster, run.id)) == ("completed", ["tool_interrupted"])
     (start,) = cluster.tool_starts(run.id)
     cluster.ended(cluster.submit("tool-1", tools=["record"]))
-    from palaver.testing import eventually
-
     eventually(lambda: start["pid"] not in cluster.children_of("tools"), within=5, why="the process lives on")
 
 

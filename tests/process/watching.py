@@ -14,8 +14,8 @@ from palaver.testing import eventually
 
 
 @contextmanager
-def celery_events(broker_url: str) -> Iterator[list[dict[str, Any]]]:
-    """A list that fills with the events of all workers."""
+def celery_events(broker_url: str, *, workers: int) -> Iterator[list[dict[str, Any]]]:
+    """A list that fills with the events of all workers; as Flower does, this asks them to send some."""
     app = Celery("watcher", broker=broker_url, set_as_current=False)
     seen: list[dict[str, Any]] = []
     with redis.Redis.from_url(broker_url) as server, app.connection_for_read() as connection:
@@ -25,8 +25,11 @@ def celery_events(broker_url: str) -> Iterator[list[dict[str, Any]]]:
         thread.start()
         try:
             eventually(lambda: server.pubsub_numpat() > before)
+            answers = app.control.broadcast("enable_events", reply=True, limit=workers, timeout=5, connection=connection)
+            assert len(answers) == workers, answers
             yield seen
         finally:
+            app.control.disable_events()
             receiver.should_stop = True
             thread.join(10)
             app.close()

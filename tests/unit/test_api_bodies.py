@@ -158,7 +158,7 @@ def _agent(**changes: Any) -> dict[str, Any]:
         ({"input": [{"role": "root", "content": "a"}]}, "/input/0/role", "literal_error"),
         ({"input": [{"content": "a"}]}, "/input/0/role", "missing"),
         ({"input": [{"role": "user", "content": 5}]}, "/input/0/content", "string_type"),
-        ({"input": [{"role": "tool", "call_id": "a", "is_error": "?"}]}, "/input/0/is_error", "bool_parsing"),
+        ({"input": [{"role": "tool", "call_id": "a", "is_error": "?"}]}, "/input/0/is_error", "bool_type"),
         ({"input": ["a"]}, "/input/0", "model_type"),
         ({"conversation_id": 5}, "/conversation_id", "string_type"),
         ({"on_conflict": "steer"}, "/on_conflict", "literal_error"),
@@ -173,9 +173,7 @@ def _agent(**changes: Any) -> dict[str, Any]:
         ({"deadline": "9999999-01-01T00:00:00Z"}, "/deadline", None),
     ],
 )  # fmt: skip
-async def test_values_of_the_wrong_kind_are_named(
-    changes: dict[str, Any], pointer: str, code: str | None
-) -> None:
+async def test_values_of_the_wrong_kind_are_named(changes: dict[str, Any], pointer: str, code: str | None) -> None:
     async with world() as api:
         answer = await api.client.post("/v1/runs", json={**BODY, **changes})
         problem = assert_problem(answer, 422, "validation_error", pointer)
@@ -230,9 +228,7 @@ async def test_text_that_is_no_text_is_refused(raw: bytes, pointer: str) -> None
 
 async def test_escapes_that_are_text_are_kept() -> None:
     async with world() as api:
-        raw = (
-            rb'{"agent": {"model": "fake/a"}, "input": "a", "metadata": {"k": "\ud83e\udd8a \\u0000 \u00e4"}}'
-        )
+        raw = rb'{"agent": {"model": "fake/a"}, "input": "a", "metadata": {"k": "\ud83e\udd8a \\u0000 \u00e4"}}'
         answer = await api.client.post("/v1/runs", content=raw, headers=JSON)
         assert answer.json()["metadata"] == {"k": "🦊 \\u0000 ä"}
 
@@ -282,9 +278,7 @@ async def test_an_unknown_field_is_named_and_its_value_is_not(
         {**BODY, "metadata": {"a": [SECRET], "b": SECRET * 100}},
     ],
 )
-async def test_nothing_that_was_sent_is_said_again(
-    body: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_nothing_that_was_sent_is_said_again(body: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     async with world() as api:
         answer = await api.client.post("/v1/runs", json=body)
         assert answer.status_code == 422
@@ -295,6 +289,4 @@ async def test_nothing_that_was_sent_is_said_again(
 async def test_everything_that_is_wrong_is_said_at_once() -> None:
     async with world() as api:
         answer = await api.client.post("/v1/runs", json={"agent": {"max_steps": "x"}, "tags": [5]})
-        assert_problem(
-            answer, 422, "validation_error", "/agent/model", "/agent/max_steps", "/input", "/tags/0"
-        )
+        assert_problem(answer, 422, "validation_error", "/agent/model", "/agent/max_steps", "/input", "/tags/0")

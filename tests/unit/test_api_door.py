@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -119,7 +119,10 @@ async def test_without_providers_it_says_where_they_come_from() -> None:
         ({"start_after": NOW + timedelta(days=3650)}, "/start_after"),
         ({"start_after": NOW + timedelta(hours=2), "deadline": NOW + timedelta(hours=1)}, "/start_after"),
         ({"start_after": NOW + timedelta(hours=2), "start_by": NOW + timedelta(hours=2)}, "/start_after"),
-        ({"deadline": datetime(2999, 1, 1)}, "/deadline"),  # noqa: DTZ001
+        ({"start_after": NOW - timedelta(days=400)}, "/start_after"),
+        ({"start_after": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23)))}, "/start_after"),
+        ({"deadline": datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-23)))}, "/deadline"),
+        ({"deadline": datetime(2999, 1, 1)}, "/deadline"),
     ],
 )
 async def test_times_must_make_sense(times: dict[str, datetime], place: str) -> None:

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from palaver.testing.model_server import ModelServer
-from tests.unit.test_model_server import Client, hello, text_of
+from tests.unit.test_model_server import Client, hello, ledger_of, text_of
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_refusals(client: Client, model: str, status: int, code: str | None) -> 
 def test_a_fault_lasts_its_number_of_tries(client: Client) -> None:
     statuses = [client.post("429-2-7+503-1").status_code for _ in range(5)]
     assert statuses == [429, 429, 503, 200, 200]
-    assert [entry.attempt for entry in client.server.ledger()] == [1, 2, 3, 4, 5]
+    assert [entry.attempt for entry in ledger_of(client.server)] == [1, 2, 3, 4, 5]
     assert client.post("429-1-7", "fresh").headers["retry-after"] == "7"
 
 
@@ -71,7 +71,7 @@ def test_retry_after_as_a_date(client: Client) -> None:
 def test_a_fault_at_one_model_call_of_the_turn(client: Client) -> None:
     with pytest.raises(AssertionError, match="server had an error"):
         client.turn("tool-3+500-1@2")
-    statuses = [(entry.call_index, entry.status) for entry in client.server.ledger()]
+    statuses = [(entry.call_index, entry.status) for entry in ledger_of(client.server)]
     assert statuses == [(1, 200), (2, 500)]
 
 
@@ -109,9 +109,9 @@ def test_broken_connections(client: Client, stream: bool) -> None:
         client.post("cut-1", stream=stream)
     assert client.post("reset-1", stream=stream).status_code == 200
     assert client.post("cut-1", stream=stream).status_code == 200
-    outcomes = [entry.outcome for entry in client.server.ledger()]
+    outcomes = [entry.outcome for entry in ledger_of(client.server)]
     assert outcomes == ["fault:reset", "fault:cut", "answered", "answered"]
-    assert all(entry.closed_by_client_at is None for entry in client.server.ledger())
+    assert all(entry.closed_by_client_at is None for entry in ledger_of(client.server))
 
 
 def test_streams_that_end_early(client: Client) -> None:
@@ -125,5 +125,5 @@ def test_streams_that_end_early(client: Client) -> None:
         client.http.stream("POST", "/chat/completions", json=hello("say-9+cut-1-4")) as response,
     ):
         response.read()
-    entries = client.server.ledger()
+    entries = ledger_of(client.server)
     assert [entry.chunks_sent for entry in entries] == [4, 2, 4]

@@ -350,5 +350,5 @@ def test_ports_come_from_the_environment_or_are_the_documented_ones() -> None:
 def test_the_procfile_lists_what_an_operator_runs() -> None:
     lines = read_procfile(PROCFILE)
     assert list(lines) == ["api", "worker", "tools", "flower"]
-    assert "-Q model -P custom" in lines["worker"]
+    assert "-Q model" in lines["worker"]
     assert "-Q tools -P prefork" in lines["tools"]

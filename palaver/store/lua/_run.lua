@@ -50,9 +50,10 @@ local function emit(kind, data, durable)
   redis.call('PUBLISH', FEED, seq .. ' ' .. NOW .. ' ' .. kind .. ' ' .. data)
 end
 
-local function move(to)
+-- The only place where a run's status changes; more fields and values may go with it.
+local function move(to, ...)
   if not EDGES[STATUS][to] then error('palaver: a run does not move from ' .. STATUS .. ' to ' .. to) end
-  redis.call('HSET', RUN, 'status', to)
+  redis.call('HSET', RUN, 'status', to, ...)
   STATUS = to
 end
 

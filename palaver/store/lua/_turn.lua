@@ -92,7 +92,7 @@ end
 -- The one way out. Returns the id of the conversation's next run ('' = none).
 local function finish(reason, status, failure)
   seal(reason)
-  move(status)
+  move(status, 'stop_reason', reason, 'ended_at', NOW, unpack(failure ~= '' and { 'error', failure } or {}))
   local held = redis.call('HGETALL', STEPS)
   for i = 1, #held, 2 do
     local step = cjson.decode(held[i + 1])
@@ -102,8 +102,6 @@ local function finish(reason, status, failure)
   redis.call('DEL', STEPS)
   redis.call('ZREM', DUE, member('start'), member('end'))
   redis.call('HDEL', RUN, 'waiting', 'input')
-  redis.call('HSET', RUN, 'stop_reason', reason, 'ended_at', NOW)
-  if failure ~= '' then redis.call('HSET', RUN, 'error', failure) end
   emit('run.finished', '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
     .. (failure ~= '' and failure or 'null') .. '}', true)
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))

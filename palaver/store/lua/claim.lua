@@ -11,24 +11,24 @@ if not step then return { 'stray', 'settled' } end
 -- The same nonce: this very claim was made before and its answer was lost on the way.
 local again = step.state == 'leased' and step.nonce == nonce and step.worker == worker
 if step.state ~= 'ready' and not again then return { 'stray', step.state } end
-local facts = redis.call('HMGET', RUN, 'deadline', 'start_by', 'agent', 'waiting')
+local facts = redis.call('HMGET', RUN, 'deadline', 'start_by', 'agent', 'waiting', 'fence')
 local start_by = STATUS == 'queued' and tonumber(facts[2])
 if tonumber(facts[1]) <= NOW or (start_by and start_by <= NOW) then return { 'stray', 'deadline' } end
 
 redis.call('ZADD', DUE, NOW + ARGV[3], member(name))
 if not again then
-  step.state, step.fence, step.worker, step.nonce = 'leased', redis.call('HINCRBY', RUN, 'fence', 1), worker, nonce
+  step.state, step.fence, step.worker, step.nonce = 'leased', (facts[5] or 0) + 1, worker, nonce
   step.fresh = not step.first or nil
   step.first = step.first or NOW
   keep_step(name, step)
   redis.call('ZREM', READY[step.queue], member(name))
   if facts[4] then redis.call('HDEL', RUN, 'waiting') end
   if STATUS == 'queued' then
-    move('running')
-    redis.call('HSET', RUN, 'started_at', NOW)
+    move('running', 'started_at', NOW, 'fence', step.fence)
     emit('run.started', '{}', true)
+  else
+    redis.call('HSET', RUN, 'fence', step.fence, unpack(step.call and {} or { 'attempt', try_of(step) }))
   end
-  if try_of(step) > 1 and not step.call then redis.call('HSET', RUN, 'attempt', try_of(step)) end
   emit('step.started', cjson.encode({ step = name, attempt = try_of(step), worker = worker }), false)
 end
 local tail = ARGV[4] ~= '' and redis.call('XRANGE', LOG, (ARGV[4] + 1) .. '-0', '+') or {}

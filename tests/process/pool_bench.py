@@ -1,0 +1,110 @@
+"""What test_pool.py works with: one server, one producer, and workers of pool_app.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+from celery import Celery
+
+from palaver.testing.redis_server import RedisServer, dying_with_parent
+from palaver.testing.waiting import eventually
+from workers.transport import broker_settings
+
+ROOT = Path(__file__).parents[2]
+
+
+class Bench:
+    """One server, one producer, and the record the workers write to."""
+
+    def __init__(self, server: RedisServer, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.record = folder / "record"
+        self.record.touch()
+        self.log = folder / "worker.log"
+        self.redis = redis.Redis.from_url(server.url)
+        self.celery = Celery("producer", set_as_current=False)
+        self.celery.conf.update(broker_settings(server.url))
+        self.events: list[dict[str, Any]] = []
+
+    def send(self, task: str, *args: object, queue: str = "model") -> str:
+        return str(self.celery.send_task(task, args, queue=queue).id)
+
+    def lines(self) -> list[str]:
+        return self.record.read_text().splitlines()
+
+    def saw(self, *lines: str, within: float = 10.0) -> None:
+        try:
+            eventually(lambda: set(lines) <= set(self.lines()), within=within)
+        except AssertionError as error:
+            raise AssertionError(f"{lines} not in {self.lines()}\n{self.tail()}") from error
+
+    def open(self, gate: str = "gate") -> None:
+        (self.folder / gate).touch()
+
+    def kinds(self, task_id: str) -> list[str]:
+        return [event["type"] for event in self.events if event.get("uuid") == task_id]
+
+    def event(self, kind: str, task_id: str) -> dict[str, Any]:
+        def found() -> dict[str, Any] | None:
+            return next((e for e in self.events if e["type"] == kind and e.get("uuid") == task_id), None)
+
+        try:
+            return eventually(found) or {}
+        except AssertionError as error:
+            raise AssertionError(f"no {kind} in {self.kinds(task_id)}\n{self.tail()}") from error
+
+    def tail(self) -> str:
+        return self.log.read_text()[-3000:] if self.log.exists() else ""
+
+    @contextmanager
+    def worker(self, *options: str, ready: bool = True, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+        celery = [sys.executable, "-m", "celery", "-A", "tests.process.pool_app"]
+        quiet = ["--without-gossip", "--without-mingle"]
+        command = [*celery, "worker", "-Q", "model", "-l", "INFO", "-E", *quiet, *options]
+        variables = {f"POOL_{name.upper()}": value for name, value in env.items()}
+        places = {"POOL_BROKER": self.server.url, "POOL_RECORD": str(self.record)}
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                dying_with_parent(command),
+                cwd=ROOT,
+                env={**os.environ, **places, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            if ready:
+                eventually(lambda: " ready." in self.tail(), within=30, why=self.tail())
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Collect the events that Flower would see."""
+        with self.celery.connection_for_read() as connection:
+            receiver = self.celery.events.Receiver(connection, handlers={"*": self.events.append})
+            thread = threading.Thread(target=receiver.capture, kwargs={"wakeup": False}, daemon=True)
+            thread.start()
+            try:
+                eventually(lambda: self.redis.pubsub_numpat())
+                yield
+            finally:
+                receiver.should_stop = True
+                thread.join(10)
+
+    def close(self) -> None:
+        self.celery.close()
+        self.redis.close()

@@ -1,0 +1,86 @@
+"""SIGTERM, as a deployment sends it: short steps finish, long ones go to somebody else at once."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import GRACE, LEASE, Cluster
+
+pytestmark = pytest.mark.process
+
+
+def test_a_short_answer_is_finished(cluster: Cluster) -> None:
+    run_id = cluster.submit("say-8+rate-20")
+    cluster.saw(run_id, "message.delta")
+    leaving = cluster.terminate("worker")
+    assert cluster.ended(run_id).status == "completed"
+    assert len(cluster.model_calls(run_id)) == 1
+    eventually(lambda: not leaving.running)
+    assert leaving.exit_code == 0
+
+
+def test_a_long_answer_goes_to_another_worker_at_once(cluster: Cluster) -> None:
+    cluster.start("worker")
+    run_id = cluster.submit("say-60+rate-20")
+    cluster.saw(run_id, "message.delta")
+    leaving = cluster.terminate("worker", cluster.holder(run_id))
+    begun = time.monotonic()
+    eventually(lambda: len(set(cluster.tries(run_id))) == 2)
+    assert time.monotonic() - begun < GRACE + 1 < GRACE + LEASE
+    assert cluster.ended(run_id).status == "completed"
+    eventually(lambda: not leaving.running)
+    assert leaving.exit_code == 0
+    assert not [event for event in cluster.events(run_id) if event.type == "step.lost"]
+
+
+def test_a_draining_worker_begins_nothing(cluster: Cluster) -> None:
+    busy = cluster.submit("say-60+rate-20")
+    cluster.saw(busy, "message.delta")
+    (first,) = cluster.tries(busy)
+    leaving = cluster.terminate("worker")
+    eventually(lambda: "Warm shutdown" in leaving.output)
+    runs = [cluster.submit("echo") for _ in range(10)]
+    cluster.start("worker")
+    for run_id in runs:
+        cluster.ended(run_id)
+        assert first not in cluster.tries(run_id)
+    eventually(lambda: not leaving.running)
+
+
+def test_a_long_tool_does_not_hold_up_a_deployment(cluster: Cluster) -> None:
+    run_id = cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["record"])
+    eventually(lambda: cluster.tool_starts(run_id))
+    leaving = cluster.terminate("tools")
+    begun = time.monotonic()
+    run = cluster.ended(run_id)
+    assert run.status == "completed"
+    assert time.monotonic() - begun < GRACE + 1
+    assert cluster.saw(run_id, "tool.finished").data["error"]["class"] == "tool_interrupted"
+    eventually(lambda: not leaving.running, within=GRACE + 4)
+    assert leaving.exit_code == 0
+    assert len(cluster.tool_starts(run_id)) == 1
+
+
+def test_a_short_tool_is_finished(cluster: Cluster) -> None:
+    run_id = cluster.submit("tool-1", '[[args {"seconds": 0.5}]]', tools=["record"])
+    eventually(lambda: cluster.tool_starts(run_id))
+    leaving = cluster.terminate("tools")
+    assert cluster.ended(run_id).status == "completed"
+    assert not cluster.saw(run_id, "tool.finished").data["message"].get("is_error", False)
+    eventually(lambda: not leaving.running)
+
+
+def test_rolling_deployments_cost_no_model_call(cluster: Cluster) -> None:
+    """Three rolls under load, with steps that are shorter than the grace."""
+    runs: list[str] = []
+    for _ in range(3):
+        runs += [cluster.submit("tool-3+rate-50", tools=["calculator", "record"]) for _ in range(10)]
+        cluster.start("worker")
+        leaving = cluster.terminate("worker")
+        eventually(lambda leaving=leaving: not leaving.running)  # type: ignore[misc]
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+        assert len(cluster.model_calls(run_id)) == 4

@@ -1,0 +1,111 @@
+"""SIGKILL of whatever works on a run: somebody else goes on, and nothing is done twice that must not be."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import LEASE, Cluster
+from tests.processes import gone
+
+pytestmark = pytest.mark.process
+
+
+def test_another_worker_makes_the_answer_anew(cluster: Cluster) -> None:
+    cluster.start("worker")
+    run_id = cluster.submit("say-40+rate-20")
+    cluster.saw(run_id, "message.delta")
+    cluster.kill("worker", cluster.holder(run_id))
+    begun = time.monotonic()
+    cluster.saw(run_id, "step.lost", step="1")
+    cluster.saw(run_id, "message.discarded", step="1", attempt=1)
+    cluster.saw(run_id, "step.started", step="1", attempt=2)
+    assert time.monotonic() - begun < LEASE + 1
+    run = cluster.ended(run_id)
+    assert run.status == "completed"
+    assert run.output == " ".join(f"w{i}" for i in range(1, 41))
+    assert len(cluster.model_calls(run_id)) == 2
+
+
+def test_a_run_whose_only_worker_died_goes_on_with_the_next_one(cluster: Cluster) -> None:
+    run_id = cluster.submit("say-20+rate-20")
+    cluster.saw(run_id, "message.delta")
+    cluster.kill("worker")
+    cluster.start("worker")
+    assert cluster.ended(run_id).status == "completed"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kill_at_any_moment_loses_nothing(cluster: Cluster, seed: int) -> None:
+    cluster.start("worker")
+    runs = [cluster.submit("tool-3+rate-200", tools=["calculator", "record"]) for _ in range(10)]
+    moment = random.Random(seed).random() * 0.3
+    until = time.monotonic() + moment
+    eventually(lambda: time.monotonic() >= until, every=0.001)
+    cluster.kill("worker")
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+
+
+def test_a_tool_in_a_killed_child_is_not_started_again(cluster: Cluster) -> None:
+    cluster.expect_traceback("WorkerLostError")
+    run_id = cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["record"])
+    (start,) = eventually(lambda: cluster.tool_starts(run_id))
+    os.kill(start["pid"], signal.SIGKILL)
+    run = cluster.ended(run_id)
+    assert run.status == "completed"
+    assert len(cluster.tool_starts(run_id)) == 1
+    result = cluster.saw(run_id, "tool.finished").data
+    assert result["error"]["class"] == "tool_interrupted"
+    assert "may or may not have taken effect" in result["message"]["content"]
+
+
+def test_a_tool_in_a_killed_worker_is_not_started_again(cluster: Cluster) -> None:
+    run_id = cluster.submit("parallel-2", '[[args {"seconds": 30}]]', tools=["record"])
+    eventually(lambda: len(cluster.tool_starts(run_id)) == 2)
+    cluster.kill("tools")
+    run = cluster.ended(run_id)
+    assert run.status == "completed"
+    assert len(cluster.tool_starts(run_id)) == 2
+    results = [event.data["error"]["class"] for event in cluster.events(run_id) if event.type == "tool.finished"]
+    assert results == ["tool_interrupted"] * 2
+
+
+def test_an_idempotent_tool_is_started_again(cluster: Cluster) -> None:
+    run_id = cluster.submit("tool-1", '[[args {"seconds": 1}]]', tools=["record_idempotent"])
+    eventually(lambda: cluster.tool_starts(run_id))
+    cluster.kill("tools")
+    cluster.start("tools")
+    run = cluster.ended(run_id)
+    assert run.status == "completed"
+    assert len(cluster.tool_starts(run_id)) == 2
+    assert not cluster.saw(run_id, "tool.finished").data["message"].get("is_error", False)
+
+
+def test_children_whose_worker_was_killed_do_not_live_on(cluster: Cluster) -> None:
+    """As the kernel's out-of-memory killer does it: the main process only."""
+    run_id = cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["record_idempotent"])
+    eventually(lambda: cluster.tool_starts(run_id))
+    children = cluster.children_of("tools")
+    assert len(children) == 4
+    os.kill(cluster.stack.pids("tools")[0], signal.SIGKILL)
+    eventually(lambda: all(gone(pid) for pid in children), within=10)
+    cluster.cancel(run_id)
+
+
+def test_a_worker_that_was_frozen_cannot_write_any_more(cluster: Cluster) -> None:
+    """Paused for longer than its lease, then thawed: its late answer is refused."""
+    cluster.start("worker")
+    run_id = cluster.submit("say-10+rate-20")
+    cluster.saw(run_id, "message.delta")
+    frozen = cluster.stack.kill("worker", cluster.holder(run_id), signal.SIGSTOP)
+    cluster.saw(run_id, "step.started", step="1", attempt=2)
+    os.killpg(frozen, signal.SIGCONT)
+    run = cluster.ended(run_id)
+    assert (run.status, run.output) == ("completed", " ".join(f"w{i}" for i in range(1, 11)))
+    assert cluster.ended(cluster.submit("echo", conversation_id=run.conversation_id)).status == "completed"

@@ -1,0 +1,92 @@
+"""Conversations: begun, read, and what was said in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from palaver.models import Message, ToolCall
+from palaver.verdicts import Continue, ToolOutcome
+from tests.unit.api_world import AGENT, CONVERSATION_ID, assert_problem, world
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [(None, None), ({}, None), ({"agent": None}, None), ({"agent": AGENT}, "fake/tool-20")],
+)
+async def test_a_conversation_can_be_begun_with_or_without_an_agent(
+    body: dict[str, Any] | None, model: str | None
+) -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/conversations", json=body)
+        assert answer.status_code == 201
+        made = answer.json()
+        assert answer.headers["location"] == f"/v1/conversations/{made['id']}"
+        assert (made["agent"] or {}).get("model") == model
+        assert (await api.client.get(answer.headers["location"])).json() == made
+
+
+async def test_a_conversation_shows_its_runs() -> None:
+    async with world() as api:
+        first = await api.submit()
+        second = await api.submit(agent=None, conversation_id=first["conversation_id"])
+        path = first["links"]["conversation"]
+        busy = (await api.client.get(path)).json()
+        assert (busy["active_run"], busy["queued_runs"]) == (first["id"], [second["id"]])
+        await api.finish(first)
+        later = (await api.client.get(path)).json()
+        assert later["last_outcome"] == {
+            "run_id": first["id"],
+            "status": "completed",
+            "stop_reason": "end_turn",
+        }
+
+
+async def test_messages_are_what_was_said_in_order() -> None:
+    async with world() as api:
+        run = await api.submit(input="2+2?")
+        call = ToolCall(id="c1", name="calculator", arguments='{"expression": "2+2"}')
+        result = Message(role="tool", content="4", call_id="c1", name="calculator")
+        asks = Continue(Message(role="assistant", tool_calls=(call,)), outcomes=(ToolOutcome(result),))
+        await api.store.steps.settle(await api.claim(run), asks)
+        await api.finish(run, "It is 4.")
+        path = f"{run['links']['conversation']}/messages"
+        page = (await api.client.get(path)).json()
+        said = page["data"]
+        assert [message["role"] for message in said] == ["user", "assistant", "tool", "assistant"]
+        assert said[1]["tool_calls"] == [call.model_dump()]
+        assert (said[2]["call_id"], said[2]["is_error"]) == ("c1", False)
+        assert {message["run_id"] for message in said} == {run["id"]}
+        assert [message["position"] for message in said] == sorted({message["position"] for message in said})
+        assert page["has_more"] is False
+
+        after, more, again = 0, True, []
+        while more:
+            part = (await api.client.get(f"{path}?after={after}&limit=1")).json()
+            assert len(part["data"]) <= 1
+            again += part["data"]
+            after, more = part["next_after"], part["has_more"]
+        assert again == said
+
+
+@pytest.mark.parametrize("conversation_id", [CONVERSATION_ID, "x", "conv_*", "%00", "run_00" + "0" * 26])
+@pytest.mark.parametrize("tail", ["", "/messages"])
+async def test_an_id_that_names_no_conversation_is_not_found(conversation_id: str, tail: str) -> None:
+    async with world() as api:
+        answer = await api.client.get(f"/v1/conversations/{conversation_id}{tail}")
+        assert_problem(answer, 404, "conversation_not_found")
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=501", "after=-1", "after=x"])
+async def test_messages_have_strict_parameters(query: str) -> None:
+    async with world() as api:
+        run = await api.submit()
+        answer = await api.client.get(f"{run['links']['conversation']}/messages?{query}")
+        assert_problem(answer, 422, "validation_error")
+
+
+@pytest.mark.parametrize("body", [{"agnt": {}}, {"agent": {"model": "fake/a", "max_steps": 0}}, {"agent": []}, []])
+async def test_a_conversation_that_does_not_fit_is_refused(body: object) -> None:
+    async with world() as api:
+        assert_problem(await api.client.post("/v1/conversations", json=body), 422, "validation_error")

@@ -1,0 +1,109 @@
+"""The publisher, on kombu's in-memory broker: what a worker would receive."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kombu.connection import Connection
+from kombu.transport.memory import Transport
+
+from palaver.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, transport_options
+from palaver.leases import Delivery
+from palaver.testing import eventually
+from palaver.testing.ports import free_port
+
+RUN, CONVERSATION = "run_00" + "1" * 26, "conv_00" + "2" * 26
+MODEL = Delivery("model", RUN, CONVERSATION, "3", 1)
+TOOL = Delivery("tools.recovered", RUN, CONVERSATION, "3/call_9", 2)
+
+
+@pytest.fixture
+def publisher() -> Iterator[Publisher]:
+    Transport.global_state.clear()  # type: ignore[no-untyped-call]
+    made = Publisher("memory://")
+    yield made
+    made.close()
+
+
+def _received(name: str) -> list[Any]:
+    found = []
+    with Connection("memory://") as connection:  # type: ignore[no-untyped-call]
+        channel = connection.default_channel
+        bound: Any = QUEUES[name](channel)
+        bound.declare()
+        while message := bound.get(no_ack=True):
+            found.append(message)
+    return found
+
+
+def test_a_delivery_is_a_celery_message_that_carries_ids_only(publisher: Publisher) -> None:
+    assert publisher.publish([MODEL]) is True
+    [message] = _received("model")
+    arguments, keywords, embedded = json.loads(message.body)
+    assert (arguments, keywords) == ([RUN, CONVERSATION, "3", 1], {})
+    assert embedded == {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    assert (message.content_type, message.content_encoding) == ("application/json", "utf-8")
+    assert message.properties["correlation_id"] == f"{RUN}:3:1"
+    assert message.delivery_info == {"exchange": "", "routing_key": "model"}
+    facts = message.headers
+    assert (facts["task"], facts["id"], facts["root_id"]) == ("palaver.model_step", f"{RUN}:3:1", RUN)
+    assert (facts["argsrepr"], facts["kwargsrepr"]) == (f"{RUN} step 3", "{}")
+    assert (facts["lang"], facts["ignore_result"], facts["retries"]) == ("py", True, 0)
+    assert [facts[name] for name in ("eta", "expires", "group", "shadow")] == [None] * 4
+
+
+def test_each_delivery_goes_to_its_queue(publisher: Publisher) -> None:
+    assert publisher.publish([MODEL, TOOL, MODEL]) is True
+    assert publisher.depth("model") == 2
+    assert [message.headers["task"] for message in _received("tools.recovered")] == ["palaver.tool_step"]
+    assert [message.headers["id"] for message in _received("model")] == [f"{RUN}:3:1"] * 2
+    assert publisher.depth("model") == publisher.depth("nothing.like.it") == 0
+
+
+def test_publishing_soon_comes_in_order_and_closing_waits_for_it(publisher: Publisher) -> None:
+    sent = [Delivery("model", RUN, CONVERSATION, str(n), 1) for n in range(500)]
+    for delivery in sent:
+        publisher.publish_soon([delivery])
+    publisher.close()
+    assert [json.loads(message.body)[0][2] for message in _received("model")] == [each.step for each in sent]
+
+
+def test_a_closed_publisher_opens_again(publisher: Publisher) -> None:
+    publisher.publish_soon([MODEL])
+    publisher.close()
+    publisher.publish_soon([MODEL])
+    eventually(lambda: publisher.depth("model") == 2)
+
+
+def test_nothing_is_nothing(publisher: Publisher) -> None:
+    assert publisher.publish([]) is True
+    publisher.publish_soon([])
+
+
+def test_a_broker_that_is_away_is_told_by_ids_and_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    away = Publisher(f"redis://user:s3cret@127.0.0.1:{free_port()}/0")
+    with caplog.at_level(logging.WARNING, logger="palaver.deliveries"):
+        assert away.publish([MODEL]) is False
+    assert MODEL.task_id in caplog.text
+    assert "s3cret" not in caplog.text
+    away.publish_soon([MODEL])
+    away.close()
+
+
+def test_publishers_and_workers_share_their_declarations() -> None:
+    assert set(QUEUES) == set(QUEUE_NAMES) == {"model", "tools", "model.recovered", "tools.recovered"}
+    for name, each in QUEUES.items():
+        assert (each.name, each.routing_key, each.exchange.name, each.durable) == (name, name, "", True)
+    assert queue("model") == QUEUES["model"]
+
+
+def test_redis_gets_its_options_and_other_brokers_keep_theirs() -> None:
+    for url in ("redis://localhost/0", "rediss://localhost/0"):
+        options = transport_options(url)
+        assert (options["ack_emulation"], options["priority_steps"]) == (False, [0])
+        assert options["socket_timeout"] == 5
+    assert transport_options("amqp://localhost") == {}

@@ -1,0 +1,209 @@
+"""Watching a run: streams that resume exactly, gaps that are told, and pages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from palaver.testing import aeventually
+from tests.unit.api_world import SETTINGS, LiveRequest, World, assert_problem, events_of, world
+
+SSE = {"Accept": "text/event-stream"}
+
+
+async def _finished(api: World, *texts: str) -> dict[str, Any]:
+    run = await api.submit()
+    lease = await api.claim(run)
+    await api.say(lease, *texts)
+    await api.finish(run, "".join(texts), lease=lease)
+    return run
+
+
+async def test_a_stream_has_every_event_once_in_order_and_ends() -> None:
+    async with world() as api:
+        run = await _finished(api, "Hel", "lo")
+        answer = await api.client.get(run["links"]["events"], headers=SSE)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.text.startswith("retry: 2000\n")
+        events = events_of(answer.text)
+        assert [number for number, _, _ in events] == [str(n) for n in range(1, len(events) + 1)]
+        assert [name for _, name, _ in events] == [
+            "run.created", "message.created", "run.started", "step.started", "message.delta", "message.delta",
+            "message.created", "run.finished",
+        ]  # fmt: skip
+        assert [data["text"] for _, name, data in events if name == "message.delta"] == ["Hel", "lo"]
+        for number, _, data in events:
+            assert (data["run_id"], str(data["seq"])) == (run["id"], number)
+            assert data["at"].endswith("Z")
+        assert events[-1][2]["status"] == "completed"
+
+
+async def test_a_live_stream_shows_events_as_they_come() -> None:
+    async with world() as api:
+        run = await api.submit()
+        live = LiveRequest(api.app, "GET", run["links"]["events"])
+        await live.until(lambda body: b"event: message.created" in body)
+        lease = await api.claim(run)
+        await live.until(lambda body: b"event: step.started" in body)
+        await api.say(lease, "Hel")
+        await live.until(lambda body: b'"text":"Hel"' in body)
+        assert not live.over
+        await api.finish(run, lease=lease)
+        await asyncio.wait_for(live.task, 5)
+        assert live.over
+        assert events_of(live.body.decode())[-1][1] == "run.finished"
+        assert await api.watched() == 0
+
+
+@pytest.mark.parametrize("by", ["header", "query", "both"])
+async def test_a_stream_resumes_with_exactly_the_rest(by: str) -> None:
+    async with world() as api:
+        run = await _finished(api, "a", "b", "c")
+        whole = events_of((await api.client.get(run["links"]["events"])).text)
+        for seen in range(len(whole)):
+            headers = {"Last-Event-ID": str(seen)} if by != "query" else {}
+            query = {"query": f"?after={seen}", "both": "?after=1", "header": ""}[by]
+            answer = await api.client.get(run["links"]["events"] + query, headers=headers)
+            assert events_of(answer.text) == whole[seen:]
+
+
+async def test_a_stream_whose_end_was_seen_tells_browsers_to_stop() -> None:
+    async with world() as api:
+        run = await _finished(api)
+        last = (await api.read(run))["last_event_id"]
+        answer = await api.client.get(run["links"]["events"], headers={"Last-Event-ID": str(last)})
+        assert (answer.status_code, answer.content) == (204, b"")
+
+
+async def test_a_resume_at_the_newest_event_of_a_live_run_waits_for_the_next() -> None:
+    async with world() as api:
+        run = await api.submit()
+        last = run["last_event_id"]
+        live = LiveRequest(api.app, "GET", f"{run['links']['events']}?after={last}")
+        await aeventually(api.watched)
+        await api.finish(run)
+        await asyncio.wait_for(live.task, 5)
+        assert next(number for number, _, _ in events_of(live.body.decode())) == str(last + 1)
+
+
+@pytest.mark.parametrize("given", ["x", "-1", "1.5", "", "1e3", "9" * 30, "\u0665", "run_1:5"])
+async def test_a_last_event_id_that_is_none_is_refused(given: str) -> None:
+    async with world() as api:
+        run = await _finished(api)
+        answer = await api.client.get(run["links"]["events"], headers={b"Last-Event-ID": given.encode()})
+        assert_problem(answer, 400, "invalid_cursor")
+
+
+async def test_a_place_behind_the_last_event_is_refused() -> None:
+    async with world() as api:
+        run = await _finished(api)
+        ahead = (await api.read(run))["last_event_id"] + 1
+        for headers, query in (({"Last-Event-ID": str(ahead)}, ""), ({}, f"?after={ahead}")):
+            answer = await api.client.get(run["links"]["events"] + query, headers=headers)
+            assert assert_problem(answer, 400, "invalid_cursor")["run_id"] == run["id"]
+
+
+async def test_events_that_are_gone_are_told_as_gaps() -> None:
+    async with world() as api:
+        run = await _finished(api, "a", "b", "c")
+        whole = events_of((await api.client.get(run["links"]["events"])).text)
+        await api.redis.delete(f"{{p00}}:feed:{run['id']}")
+        rest = events_of((await api.client.get(run["links"]["events"])).text)
+        durable = [event for event in rest if event[1] != "stream.gap"]
+        assert [event for event in whole if event in durable] == durable
+        assert [name for _, name, _ in durable][-1] == "run.finished"
+        covered = {int(number) for number, _, _ in durable if number}
+        for number, name, data in rest:
+            if name == "stream.gap":
+                assert number is None
+                covered |= set(range(data["from"], data["to"] + 1))
+        assert covered == set(range(1, len(whole) + 1))
+        gaps = [data for _, name, data in rest if name == "stream.gap"]
+        assert gaps
+        resumed = await api.client.get(f"{run['links']['events']}?after={gaps[-1]['from']}")
+        assert events_of(resumed.text)[-1] == whole[-1]
+
+
+async def test_a_client_that_goes_frees_its_watcher() -> None:
+    async with world() as api:
+        run = await api.submit()
+        streams = [LiveRequest(api.app, "GET", run["links"]["events"]) for _ in range(5)]
+        for live in streams:
+            await live.until(lambda body: b"message.created" in body)
+        assert await api.watched() == 1
+        for live in streams:
+            live.disconnect()
+            await asyncio.wait_for(live.task, 5)
+        assert await api.watched() == 0
+
+
+async def test_streams_end_when_the_process_is_told_to() -> None:
+    async with world() as api:
+        run = await api.submit()
+        live = LiveRequest(api.app, "GET", run["links"]["events"])
+        await live.until(lambda body: b"message.created" in body)
+        api.app.state.backend.closing.set()
+        await asyncio.wait_for(live.task, 5)
+        assert live.over
+        assert b"run.finished" not in live.body
+
+
+async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palaver.store.feeds._IDLE", 0.05)
+    async with world() as api:
+        run = await api.submit()
+        live = LiveRequest(api.app, "GET", run["links"]["events"])
+        await live.until(lambda body: body.count(b"\n: keep-alive\n") >= 2)
+        await api.finish(run)
+        await asyncio.wait_for(live.task, 5)
+        assert events_of(live.body.decode())[-1][1] == "run.finished"
+
+
+async def test_a_stream_ends_without_run_finished_when_redis_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palaver.store.feeds._IDLE", 0.05)
+    async with world() as api:
+        run = await api.submit()
+        live = LiveRequest(api.app, "GET", run["links"]["events"])
+        await live.until(lambda body: b"message.created" in body)
+        api.server.connected = False
+        await asyncio.wait_for(live.task, 10)
+        assert live.over
+        assert b"run.finished" not in live.body
+
+
+async def test_a_long_history_comes_whole() -> None:
+    async with world() as api:
+        run = await _finished(api, *(str(n) for n in range(1200)))
+        events = events_of((await api.client.get(run["links"]["events"])).text)
+        assert [data["text"] for _, name, data in events if name == "message.delta"] == [str(n) for n in range(1200)]
+
+
+async def test_pages_show_every_event_once() -> None:
+    async with world() as api:
+        run = await _finished(api, "a", "b", "c")
+        after, more, seen = 0, True, []
+        while more:
+            answer = await api.client.get(
+                f"{run['links']['events']}?after={after}&limit=3", headers={"Accept": "application/json"}
+            )
+            page = answer.json()
+            seen += page["data"]
+            after, more = page["next_after"], page["has_more"]
+        assert [event["seq"] for event in seen] == list(range(1, after + 1))
+        assert seen[-1]["type"] == "run.finished"
+        assert seen[-1]["data"]["status"] == "completed"
+
+
+async def test_a_page_of_a_live_run_says_where_to_go_on() -> None:
+    async with world(SETTINGS) as api:
+        run = await api.submit()
+        headers = {"Accept": "application/json"}
+        page = (await api.client.get(run["links"]["events"], headers=headers)).json()
+        assert (page["has_more"], page["next_after"]) == (False, run["last_event_id"])
+        path = f"{run['links']['events']}?after={page['next_after']}"
+        empty = (await api.client.get(path, headers=headers)).json()
+        assert empty == {"data": [], "next_after": page["next_after"], "has_more": False}

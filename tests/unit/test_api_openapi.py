@@ -1,0 +1,111 @@
+"""The OpenAPI document: complete, and true about what the routes answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from api.app import create_app
+from api.problems import CODES
+from palaver.models import Submission
+
+DOCUMENT = create_app().openapi()
+OPERATIONS = [
+    (method, path, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()
+]
+NAMES = [f"{method} {path}" for method, path, _ in OPERATIONS]
+
+
+def test_every_route_is_there() -> None:
+    assert sorted(NAMES) == [
+        "get /healthz",
+        "get /readyz",
+        "get /v1/conversations/{conversation_id}",
+        "get /v1/conversations/{conversation_id}/messages",
+        "get /v1/queues",
+        "get /v1/runs",
+        "get /v1/runs/{run_id}",
+        "get /v1/runs/{run_id}/events",
+        "post /v1/conversations",
+        "post /v1/runs",
+        "post /v1/runs/{run_id}/cancel",
+    ]
+
+
+@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=NAMES)
+def test_an_operation_is_complete(method: str, path: str, operation: dict[str, Any]) -> None:
+    assert operation["summary"]
+    assert operation["description"]
+    statuses = {int(status) for status in operation["responses"]}
+    assert {500, 503} <= statuses
+    if path.startswith("/v1"):
+        assert 401 in statuses
+        assert operation["security"]
+    in_path = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+    assert in_path == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+    for each in operation["parameters"]:
+        assert each["description"], each
+        assert each["schema"], each
+    for status, answer in operation["responses"].items():
+        assert answer["description"]
+        if int(status) >= 400:
+            assert list(answer["content"]) == ["application/problem+json"]
+        elif int(status) != 204:
+            assert answer["content"]["application/json"]["schema"]["$ref"]
+    if "requestBody" in operation:
+        assert {400, 408, 413, 415, 422} <= statuses
+
+
+def test_streams_are_documented() -> None:
+    for method, path in (("get", "/v1/runs/{run_id}/events"), ("post", "/v1/runs")):
+        assert "text/event-stream" in DOCUMENT["paths"][path][method]["responses"]["200"]["content"]
+
+
+def test_lists_in_a_query_are_comma_separated() -> None:
+    [status] = [each for each in DOCUMENT["paths"]["/v1/runs"]["get"]["parameters"] if each["name"] == "status"]
+    assert (status["style"], status["explode"]) == ("form", False)
+    assert "requires_action" in status["schema"]["items"]["enum"]
+
+
+def test_a_parameter_is_never_null() -> None:
+    parameters = [each for _, _, operation in OPERATIONS for each in operation["parameters"]]
+    assert "null" not in json.dumps(parameters)
+    [error_class] = [each for each in parameters if each["name"] == "error_class"]
+    assert "rate_limited" in error_class["schema"]["enum"]
+
+
+def test_operations_have_names_for_generated_clients() -> None:
+    names = [operation["operationId"] for _, _, operation in OPERATIONS]
+    assert len(set(names)) == len(names)
+    assert {"submit", "read_run", "cancel"} <= set(names)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in _references(DOCUMENT):
+        assert reference.removeprefix("#/components/schemas/") in DOCUMENT["components"]["schemas"], reference
+
+
+def test_the_examples_fit() -> None:
+    body = DOCUMENT["paths"]["/v1/runs"]["post"]["requestBody"]["content"]["application/json"]
+    for example in body["examples"].values():
+        Submission.model_validate_json(json.dumps(example["value"]))
+
+
+def test_every_code_of_a_problem_is_told_by_some_route() -> None:
+    told = json.dumps(DOCUMENT["paths"])
+    beyond_routes = {"not_found", "method_not_allowed", "uri_too_long", "headers_too_large", "invalid_host"}
+    assert {code for code in CODES if f"`{code}`" not in told} == beyond_routes
+
+
+def _references(part: object) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for value in part.values():
+            yield from _references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _references(value)

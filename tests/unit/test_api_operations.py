@@ -1,0 +1,171 @@
+"""Queues and health, and what clients hear when Redis is away or something breaks that nobody foresaw."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+
+import pytest
+from redis.asyncio import Redis
+
+from api.app import create_app
+from api.closing import closing_on_signals
+from palaver.errors import ConfigurationError
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.store.fleet import WorkerReport
+from tests.unit.api_world import (
+    BODY,
+    RUN_ID,
+    SETTINGS,
+    LiveRequest,
+    RecordingPublisher,
+    assert_problem,
+    world,
+)
+
+
+async def test_queues_show_what_waits_and_who_works() -> None:
+    async with world() as api:
+        run = await api.submit()
+        await api.submit()
+        await api.claim(run)
+        await api.store.fleet.report(WorkerReport("w-1", "model", in_flight=3, capacity=50, draining=False))
+        await api.store.fleet.report(WorkerReport("w-2", "model", in_flight=1, capacity=50, draining=True))
+        model, tools = (await api.client.get("/v1/queues")).json()["data"]
+        assert (model["name"], model["ready"], model["running"]) == ("model", 1, 4)
+        assert model["oldest_ready_seconds"] >= 0
+        assert {worker["id"]: worker["draining"] for worker in model["workers"]} == {
+            "w-1": False,
+            "w-2": True,
+        }
+        assert tools == {
+            "name": "tools",
+            "ready": 0,
+            "oldest_ready_seconds": 0.0,
+            "running": 0,
+            "workers": [],
+        }
+        assert (await api.client.get("/v1/queues?format=keda&queue=model")).json() == {"value": 5}
+        assert [each["name"] for each in (await api.client.get("/v1/queues?queue=tools")).json()["data"]] == ["tools"]
+
+
+@pytest.mark.parametrize("query", ["format=keda", "queue=nothing", "format=xml"])
+async def test_a_scaler_must_say_what_it_wants(query: str) -> None:
+    async with world() as api:
+        assert_problem(await api.client.get(f"/v1/queues?{query}"), 422, "validation_error")
+
+
+async def test_health() -> None:
+    async with world() as api:
+        for path in ("/healthz", "/readyz"):
+            answer = await api.client.get(path)
+            assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_a_process_that_was_told_to_end_is_not_ready() -> None:
+    async with world() as api:
+        api.app.state.backend.closing.set()
+        assert_problem(await api.client.get("/readyz"), 503, "unavailable")
+        assert (await api.client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/runs"),
+        ("POST", "/v1/runs"),
+        ("GET", f"/v1/runs/{RUN_ID}"),
+        ("GET", f"/v1/runs/{RUN_ID}/events"),
+        ("POST", f"/v1/runs/{RUN_ID}/cancel"),
+        ("POST", "/v1/conversations"),
+        ("GET", "/v1/queues"),
+        ("GET", "/readyz"),
+    ],
+)
+async def test_without_redis_clients_are_asked_to_come_again(
+    method: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world() as api:
+        api.server.connected = False
+        body = BODY if path == "/v1/runs" and method == "POST" else None
+        answer = await api.client.request(method, path, json=body)
+        assert_problem(answer, 503, "unavailable")
+        assert int(answer.headers["retry-after"]) > 0
+        assert (await api.client.get("/healthz")).status_code == 200
+        assert "Traceback" not in caplog.text
+        api.server.connected = True
+        assert (await api.client.get("/readyz")).status_code == 200
+
+
+async def test_a_redis_that_does_not_answer_is_away_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.backend._PATIENCE", 0.1)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    redis = Redis(host="127.0.0.1", port=port)
+    store = Store(redis, SETTINGS)
+    app = create_app(SETTINGS, store, RecordingPublisher(), {})
+    async with server, app.router.lifespan_context(app):
+        live = LiveRequest(app, "GET", "/v1/runs")
+        await asyncio.wait_for(live.task, 5)
+        assert live.status == 503
+        await store.close()
+
+
+async def test_what_nobody_foresaw_is_logged_and_not_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world() as api:
+
+        async def broken(*_: object, **__: object) -> None:
+            raise ZeroDivisionError("sk-CANARY")
+
+        monkeypatch.setattr(api.store.runs, "list", broken)
+        with caplog.at_level(logging.ERROR, logger="palaver.api"):
+            answer = await api.client.get("/v1/runs")
+        problem = assert_problem(answer, 500, "internal")
+        assert "CANARY" not in answer.text
+        assert problem["request_id"] in caplog.text
+        assert "ZeroDivisionError" in caplog.text
+
+
+def test_importing_the_application_needs_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PALAVER_REDIS_URL", raising=False)
+    assert create_app().title == "Palaver"
+
+
+async def test_starting_without_redis_configured_says_which_variable() -> None:
+    app = create_app(Settings(redis_url=None))
+    with pytest.raises(ConfigurationError, match="PALAVER_REDIS_URL"):
+        async with app.router.lifespan_context(app):
+            pass
+
+
+async def test_a_signal_to_end_is_told_to_who_waits_and_then_to_the_server() -> None:
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    try:
+        server = signal.getsignal(signal.SIGTERM)
+        closing = asyncio.Event()
+        with closing_on_signals(closing):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(closing.wait(), 5)
+        assert told == [signal.SIGTERM]
+        assert signal.getsignal(signal.SIGTERM) is server
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+async def test_a_server_in_another_thread_gets_no_signals() -> None:
+    def enter() -> object:
+        with closing_on_signals(asyncio.Event()):
+            return signal.getsignal(signal.SIGTERM)
+
+    assert await asyncio.to_thread(enter) is signal.getsignal(signal.SIGTERM)

@@ -1,0 +1,182 @@
+"""What the commands say, where they say it, and how they exit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.command_line import EVENTS, FINISHED, RESULT, RUN, RUNS, TURN, Said
+from tests.scripted_api import (
+    COMPLETED,
+    CONVERSATION_ID,
+    FAILED,
+    RUN_ID,
+    ScriptedAPI,
+    answer,
+    frame,
+    run_object,
+    stream,
+)
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedAPI]:
+    with ScriptedAPI() as server:
+        server.on("POST", RUNS, answer(run_object("queued"), 202))
+        server.on("GET", RUN, answer(COMPLETED))
+        server.on("GET", EVENTS, stream(*TURN))
+        yield server
+
+
+class TestRun:
+    def test_streams_what_happens_and_says_how_it_ended(self, api: ScriptedAPI) -> None:
+        said = Said(api, "run", "What is 2+2?", "--model", "fake/tool-20", "--tool", "calculator", "-i", "Be brief.")
+        assert said.code == 0
+        assert said.out.splitlines() == [
+            f"run {RUN_ID} in conversation {CONVERSATION_ID}",
+            "queued behind run run_00other, which the conversation is busy with",
+            "step 1, attempt 1 failed: rate_limited: Slow.; again in 1.5 s",
+            "I will ",
+            "(step 1 broke off: the half-streamed text above is withdrawn)",
+            "step 1 lost its worker; another one takes over",
+            "Let me [2Jsee.",
+            '→ calculator {"expression": "2+2"}',
+            "← calculator 4",
+            "four",
+            f"completed (end_turn) · 10 tokens in, 5 out, 1 model call, 0 tool calls · {RUN_ID} · {CONVERSATION_ID}",
+        ]
+        assert said.err == ""
+        assert api.asked("POST", RUNS)[0].body == {
+            "agent": {"model": "fake/tool-20", "instructions": "Be brief.", "tools": ["calculator"]},
+            "input": "What is 2+2?",
+        }
+
+    def test_json_lines_are_the_events(self, api: ScriptedAPI) -> None:
+        said = Said(api, "run", "hi", "-m", "fake/echo", "--json")
+        assert said.code == 0
+        assert [event["seq"] for event in said.documents] == list(range(1, 18))
+        assert said.documents[-1]["type"] == "run.finished"
+        assert said.documents[-1]["data"] == FINISHED
+
+    def test_without_streaming_only_the_answer_is_on_stdout(self, api: ScriptedAPI) -> None:
+        said = Said(api, "run", "hi", "-m", "fake/echo", "--no-stream")
+        assert (said.code, said.out) == (0, "four\n")
+        assert said.err.startswith("completed (end_turn)")
+        [document] = Said(api, "run", "hi", "-m", "fake/echo", "--no-stream", "--json").documents
+        assert document["output"] == "four"
+
+    def test_detached(self, api: ScriptedAPI) -> None:
+        said = Said(api, "run", "-", "--conversation", CONVERSATION_ID, "--detach", input="from a pipe")
+        assert (said.code, said.out) == (0, f"{RUN_ID}\n")
+        assert api.seen[0].body == {"input": "from a pipe", "conversation_id": CONVERSATION_ID}
+        [document] = Said(api, "run", "hi", "-m", "a/b", "--detach", "--json").documents
+        assert document["status"] == "queued"
+
+    @pytest.mark.parametrize("mode", [[], ["--json"], ["--no-stream"]])
+    @pytest.mark.parametrize("status", ["failed", "incomplete", "expired", "cancelled"])
+    def test_any_other_end_is_exit_code_1(self, api: ScriptedAPI, status: str, mode: list[str]) -> None:
+        api.on("GET", RUN, answer(run_object(status)))
+        api.on("GET", EVENTS, stream(frame(1, "run.finished", status=status)))
+        assert Said(api, "run", "hi", "-m", "fake/echo", *mode).code == 1
+
+    def test_a_failure_says_what_to_do(self, api: ScriptedAPI) -> None:
+        api.on("GET", RUN, answer(FAILED))
+        api.on("GET", EVENTS, stream(frame(1, "run.finished", status="failed")))
+        said = Said(api, "run", "hi", "-m", "fake/echo")
+        assert "authentication: The key is not accepted. Check the key" in said.out
+        assert "failed (error)" in said.out
+
+    def test_failed_tools_cut_answers_and_cancels_are_said(self, api: ScriptedAPI) -> None:
+        api.on(
+            "GET",
+            EVENTS,
+            stream(
+                frame(1, "tool.finished", step="1/c", message={**RESULT, "content": "no\nsuch", "is_error": True}),
+                frame(2, "run.cancelling", reason="enough"),
+                frame(3, "message.created", message={"role": "assistant", "content": "hal", "partial": True}),
+                frame(4, "message.created", message="junk"),
+                frame(5, "message.delta", text=3),
+                frame(6, "run.finished"),
+            ),
+        )
+        said = Said(api, "run", "hi", "-m", "fake/echo")
+        assert "← calculator failed: no such" in said.out
+        assert "cancelling (enough)" in said.out
+        assert "hal\n(the answer was cut off here)" in said.out
+
+
+class TestWatch:
+    def test_shows_the_input_and_resumes_behind_after(self, api: ScriptedAPI) -> None:
+        api.on("GET", EVENTS, stream(*TURN[2:]))
+        said = Said(api, "watch", RUN_ID, "--after", "2")
+        assert said.code == 0
+        assert said.out.startswith("> What is 2+2?\n")
+        assert api.asked("GET", EVENTS)[0].headers["last-event-id"] == "2"
+        assert [event["seq"] for event in Said(api, "watch", RUN_ID, "--json").documents] == list(range(3, 18))
+
+    def test_who_comes_in_the_middle_or_missed_a_part_is_told_the_whole(self, api: ScriptedAPI) -> None:
+        gap = b'event: stream.gap\ndata: {"from": 3, "to": 7}\n\n'
+        whole = {"role": "assistant", "content": "one two three"}
+        api.on(
+            "GET",
+            EVENTS,
+            stream(
+                frame(2, "message.delta", text="one "),
+                gap,
+                frame(8, "message.delta", text="three"),
+                frame(9, "message.created", message=whole),
+                frame(10, "run.finished"),
+            ),
+        )
+        lines = Said(api, "watch", RUN_ID).out.splitlines()
+        assert lines[:4] == ["one ", "(events 3 to 7 are no longer kept)", "three", "one two three"]
+
+    def test_a_run_that_failed_is_exit_code_1(self, api: ScriptedAPI) -> None:
+        api.on("GET", RUN, answer(FAILED))
+        assert Said(api, "watch", RUN_ID).code == 1
+
+
+class TestOthers:
+    def test_list(self, api: ScriptedAPI) -> None:
+        waiting = run_object("queued", waiting={"reason": "conversation_busy", "run_id": "run_00other"})
+        page = {"data": [COMPLETED, FAILED, waiting], "next_cursor": None, "has_more": False}
+        api.on("GET", RUNS, answer(page))
+        said = Said(api, "list", "--status", "failed", "--status", "queued", "--limit", "3")
+        assert said.code == 0
+        assert said.out.count(RUN_ID) == 3
+        assert "authentication: The key" in said.out
+        assert "behind run_00other" in said.out
+        assert api.seen[0].query == {"status": "failed,queued", "limit": "3"}
+        [document] = Said(api, "list", "--json").documents
+        assert [run["status"] for run in document] == ["completed", "failed", "queued"]
+
+    def test_an_empty_list(self, api: ScriptedAPI) -> None:
+        api.on("GET", RUNS, answer({"data": [], "next_cursor": None}))
+        said = Said(api, "list")
+        assert (said.code, said.out, said.err) == (0, "", "No runs.\n")
+        assert Said(api, "list", "--json").documents == [[]]
+
+    def test_show(self, api: ScriptedAPI) -> None:
+        said = Said(api, "show", RUN_ID)
+        assert said.code == 0
+        assert re.search(r"^status +completed \(end_turn\)$", said.out, re.MULTILINE)
+        assert said.out.endswith("\nfour\n")
+        assert Said(api, "show", RUN_ID, "--json").documents[0]["id"] == RUN_ID
+
+    def test_cancel(self, api: ScriptedAPI) -> None:
+        api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
+        said = Said(api, "cancel", RUN_ID, "--reason", "enough")
+        assert (said.code, said.out) == (0, f"{RUN_ID} is cancelling\n")
+        assert api.seen[0].body == {"reason": "enough"}
+        assert Said(api, "cancel", RUN_ID, "--json").documents[0]["status"] == "cancelling"
+
+    def test_queues(self, api: ScriptedAPI) -> None:
+        body = {"data": [{"name": "model", "ready": 3, "workers": [{"id": "w1"}]}], "draining": False}
+        api.on("GET", "/v1/queues", answer(body))
+        said = Said(api, "queues")
+        assert said.code == 0
+        assert re.search(r"NAME +READY +WORKERS", said.out)
+        assert "draining: false" in said.out
+        assert Said(api, "queues", "--json").documents == [body]

@@ -1,0 +1,117 @@
+"""The command as a process of its own: pipes, encodings, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from palaver.testing import eventually
+from tests.command_line import EVENTS, RUN, RUNS, TURN
+from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, run_object, stream
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedAPI]:
+    with ScriptedAPI() as server:
+        server.on("POST", RUNS, answer(run_object("queued"), 202))
+        server.on("GET", RUN, answer(COMPLETED))
+        server.on("GET", EVENTS, stream(*TURN))
+        yield server
+
+
+class Process:
+    """The command as a process of its own."""
+
+    def __init__(self, api: ScriptedAPI, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "palaver.cli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PALAVER_URL": api.url, "PYTHONIOENCODING": "ascii"},
+        )
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def read_line(self) -> bytes:
+        out: IO[bytes] | None = self.process.stdout
+        assert out is not None
+        return out.readline()
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=20)
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.process
+class TestProcess:
+    def test_json_is_all_there_is_on_stdout(self, api: ScriptedAPI) -> None:
+        with Process(api, "run", "hi", "--model", "fake/echo", "--json") as process:
+            code, out, err = process.end()
+        assert (code, err) == (0, "")
+        assert [json.loads(line)["seq"] for line in out.splitlines()] == list(range(1, 18))
+
+    def test_a_terminal_without_the_letters_is_no_reason_to_fail(self, api: ScriptedAPI) -> None:
+        with Process(api, "run", "hi", "--model", "fake/echo") as process:
+            code, out, _ = process.end()
+        assert code == 0
+        assert "? calculator" in out
+
+    def test_ctrl_c_cancels_and_goes_on_to_the_end(self, api: ScriptedAPI) -> None:
+        api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
+        api.on("GET", RUN, answer(run_object("cancelled", stop_reason="cancelled")))
+        api.on("GET", EVENTS, stream(*TURN[:8], hang=True), stream(frame(18, "run.finished", status="cancelled")))
+        with Process(api, "run", "hi", "--model", "fake/echo", "--json") as process:
+            for _ in range(8):
+                process.read_line()
+            process.interrupt()
+            code, out, err = process.end()
+        assert code == 130
+        assert [json.loads(line)["type"] for line in out.splitlines()] == ["run.finished"]
+        assert "Cancelling the run; press Ctrl-C again" in err
+        assert api.asked("POST", f"{RUN}/cancel")[0].body == {"reason": "Ctrl-C"}
+        assert api.asked("GET", EVENTS)[1].headers["last-event-id"] == "8"
+
+    def test_the_second_ctrl_c_leaves(self, api: ScriptedAPI) -> None:
+        api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
+        api.on("GET", EVENTS, stream(*TURN[:1], hang=True), stream(TURN[1], hang=True))
+        with Process(api, "run", "hi", "--model", "fake/echo", "--json") as process:
+            process.read_line()
+            process.interrupt()
+            process.read_line()
+            process.interrupt()
+            code, _, err = process.end()
+        assert code == 130
+        assert f"Left. `palaver show {RUN_ID}`" in err
+
+    def test_ctrl_c_only_stops_watching(self, api: ScriptedAPI) -> None:
+        api.on("GET", EVENTS, stream(*TURN[:1], hang=True))
+        with Process(api, "watch", RUN_ID, "--json") as process:
+            process.read_line()
+            process.interrupt()
+            code, _, err = process.end()
+        assert code == 130
+        assert "The run goes on" in err
+        assert not api.asked("POST", f"{RUN}/cancel")
+
+    def test_ctrl_c_while_submitting_leaves(self, api: ScriptedAPI) -> None:
+        api.on("POST", RUNS, Reply(hang=True))
+        with Process(api, "run", "hi", "--model", "fake/echo") as process:
+            eventually(lambda: api.seen, why="the submission arrives")
+            process.interrupt()
+            code, out, err = process.end()
+        assert (code, out, err) == (130, "", "Interrupted.\n")

@@ -1,0 +1,132 @@
+"""What the clients ask, and when they ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from palaver.client import ConnectionFailed
+from palaver.models import AgentSpec, Message
+from tests.both_clients import RUN, RUNS, Call, both_clients
+from tests.scripted_api import CONVERSATION_ID, RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedAPI]:
+    with ScriptedAPI() as server:
+        yield server
+
+
+@both_clients
+class TestCalls:
+    def test_submit_sends_the_short_form_and_a_key(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("POST", RUNS, answer(run_object("queued"), 202))
+        run = call(
+            api.url, "submit", "hello", model="fake/echo", tools=["calculator"], instructions="Be brief.",
+            tags=["a"], metadata={"k": "v"}, start_by=datetime(2026, 1, 1, tzinfo=UTC), wait=3,
+        )  # fmt: skip
+        assert (run.id, run.status) == (RUN_ID, "queued")
+        [seen] = api.seen
+        assert seen.body == {
+            "agent": {"model": "fake/echo", "tools": ["calculator"], "instructions": "Be brief."},
+            "input": "hello",
+            "tags": ["a"],
+            "metadata": {"k": "v"},
+            "start_by": "2026-01-01T00:00:00+00:00",
+        }
+        assert len(seen.headers["idempotency-key"]) == 32
+        assert seen.headers["prefer"] == "wait=3"
+
+    def test_submit_takes_specs_and_messages(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("POST", RUNS, answer(run_object("queued"), 202))
+        messages = [Message(role="user", content="hi"), {"role": "user", "content": "ho"}]
+        call(api.url, "submit", messages, agent=AgentSpec(model="fake/echo"), idempotency_key="mine")
+        assert api.seen[0].body == {
+            "agent": {"model": "fake/echo"},
+            "input": [{"role": "user", "content": "hi"}, {"role": "user", "content": "ho"}],
+        }
+        assert api.seen[0].headers["idempotency-key"] == "mine"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"agent": {"model": "a/b"}, "model": "a/b"},
+            {"tools": ["calculator"]},
+            {"instructions": "Be brief."},
+            {"model": "a/b", "deadline": datetime(2026, 1, 1)},
+        ],
+    )
+    def test_arguments_that_do_not_fit(self, api: ScriptedAPI, call: Call, arguments: Any) -> None:
+        with pytest.raises(ValueError, match=r"not both|without a model|time zone"):
+            call(api.url, "submit", "hello", **arguments)
+        assert not api.seen
+
+    def test_a_lost_answer_is_asked_for_again_with_the_same_key(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("POST", RUNS, Reply(cut=True), problem(503, "unavailable"), answer(run_object("queued"), 202))
+        assert call(api.url, "submit", "hello", model="fake/echo").id == RUN_ID
+        assert len(api.seen) == 3
+        assert len({seen.headers["idempotency-key"] for seen in api.seen}) == 1
+
+    def test_a_conversation_is_not_made_twice(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("POST", "/v1/conversations", Reply(cut=True))
+        with pytest.raises(ConnectionFailed):
+            call(api.url, "create_conversation", model="fake/echo")
+        assert len(api.seen) == 1
+
+    def test_conversations_and_their_messages(self, api: ScriptedAPI, call: Call) -> None:
+        path = f"/v1/conversations/{CONVERSATION_ID}"
+        found = {
+            "id": CONVERSATION_ID,
+            "agent": {"model": "a/b", "new": 1},
+            "created_at": "2026-01-01T00:00:00Z",
+        }
+        api.on("GET", path, answer(found))
+        api.on("POST", "/v1/conversations", answer(found, 201))
+        message = {
+            "role": "user",
+            "content": "hi",
+            "position": 1,
+            "run_id": RUN_ID,
+            "at": "2026-01-01T00:00:00Z",
+        }
+        api.on(
+            "GET",
+            f"{path}/messages",
+            answer({"data": [message], "next_after": 7, "has_more": True}),
+            answer({"data": [{**message, "content": "ho"}], "next_after": 9, "has_more": False}),
+        )
+        assert call(api.url, "create_conversation", model="a/b").id == CONVERSATION_ID
+        assert call(api.url, "conversation", CONVERSATION_ID).agent == AgentSpec(model="a/b")
+        assert [said.content for said in call(api.url, "messages", CONVERSATION_ID)] == ["hi", "ho"]
+        assert [seen.query for seen in api.asked("GET", f"{path}/messages")] == [{}, {"after": "7"}]
+
+    def test_list_follows_the_pages_up_to_its_limit(self, api: ScriptedAPI, call: Call) -> None:
+        page = {"data": [run_object(), run_object()], "next_cursor": "c1", "has_more": True}
+        empty = {"data": [], "next_cursor": "c2", "has_more": True}
+        api.on("GET", RUNS, answer(page), answer(empty), answer({"data": [run_object()], "next_cursor": None}))
+        assert len(call(api.url, "list", status=["failed", "expired"], limit=10)) == 3
+        assert [seen.query for seen in api.seen] == [
+            {"status": "failed,expired", "limit": "10"},
+            {"status": "failed,expired", "limit": "8", "cursor": "c1"},
+            {"status": "failed,expired", "limit": "8", "cursor": "c2"},
+        ]
+        api.on("GET", RUNS, answer(page))
+        assert len(call(api.url, "list", limit=3)) == 3
+        assert len(call(api.url, "list", take=5)) == 5
+
+    def test_cancel_and_queues(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
+        api.on("GET", "/v1/queues", answer({"data": [{"name": "model", "ready": 3}]}))
+        assert call(api.url, "cancel", RUN_ID, "enough").status == "cancelling"
+        assert api.seen[0].body == {"reason": "enough"}
+        assert call(api.url, "queues") == {"data": [{"name": "model", "ready": 3}]}
+
+    def test_an_id_cannot_leave_its_place_in_the_path(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", "/v1/runs/..%2Fqueues", answer(run_object()))
+        assert call(api.url, "get", "../queues").id == RUN_ID
+        for bad in ("", ".", ".."):
+            with pytest.raises(ValueError, match="id"):
+                call(api.url, "get", bad)

@@ -1,0 +1,105 @@
+"""What the clients raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from palaver.client import (
+    APIError,
+    Conflict,
+    ConnectionFailed,
+    NotFound,
+    Palaver,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    Unprocessable,
+)
+from palaver.errors import PalaverError
+from palaver.testing.ports import free_port
+from tests.both_clients import RUN, Call, both_clients
+from tests.scripted_api import RUN_ID, Reply, ScriptedAPI, problem
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedAPI]:
+    with ScriptedAPI() as server:
+        yield server
+
+
+@both_clients
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("status", "kind"),
+        [
+            (400, Unprocessable),
+            (401, Unauthorized),
+            (403, Unauthorized),
+            (404, NotFound),
+            (405, APIError),
+            (409, Conflict),
+            (422, Unprocessable),
+            (501, Unavailable),
+        ],
+    )
+    def test_each_status_has_its_type(self, api: ScriptedAPI, call: Call, status: int, kind: type[APIError]) -> None:
+        faults = [{"pointer": "/agent/model", "code": "missing", "message": "is required"}]
+        api.on("GET", RUN, problem(status, "some_code", "It cannot be.", faults))
+        with pytest.raises(kind) as caught:
+            call(api.url, "get", RUN_ID)
+        error = caught.value
+        assert type(error) is kind
+        assert isinstance(error, PalaverError)
+        assert (error.status, error.code, error.detail, error.request_id) == (
+            status, "some_code", "It cannot be.", "req_1",
+        )  # fmt: skip
+        assert error.errors == tuple(faults)
+        assert str(error) == "It cannot be. (/agent/model: is required)"
+        assert len(api.seen) == 1
+
+    @pytest.mark.parametrize(("status", "kind"), [(429, TooManyRequests), (503, Unavailable), (500, Unavailable)])
+    def test_what_may_pass_is_tried_again_then_told(
+        self, api: ScriptedAPI, call: Call, status: int, kind: type[APIError]
+    ) -> None:
+        api.on("GET", RUN, problem(status, "later", Retry_After="0"))
+        with pytest.raises(kind) as caught:
+            call(api.url, "get", RUN_ID)
+        assert caught.value.retry_after == 0
+        assert len(api.seen) == 4
+
+    def test_a_long_retry_after_is_told_at_once(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", RUN, problem(429, "later", Retry_After="3600"))
+        with pytest.raises(TooManyRequests) as caught:
+            call(api.url, "get", RUN_ID)
+        assert caught.value.retry_after == 3600
+        assert len(api.seen) == 1
+
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            Reply(200, b"<html>hello</html>", {"Content-Type": "text/html"}),
+            Reply(302, b"", {"Location": "https://elsewhere.example/login"}),
+            Reply(200, b'{"id": 3}'),
+            Reply(200, b"[" * 100_000),
+        ],
+        ids=["page", "redirect", "no run", "deep"],
+    )
+    def test_another_server_on_that_port(self, api: ScriptedAPI, call: Call, reply: Reply) -> None:
+        api.on("GET", RUN, reply)
+        with pytest.raises(APIError, match="is the URL right") as caught:
+            call(api.url, "get", RUN_ID)
+        assert caught.value.code == "unexpected_answer"
+
+    def test_nobody_there(self, call: Call) -> None:
+        url = f"http://127.0.0.1:{free_port()}"
+        with pytest.raises(ConnectionFailed, match="no answer from") as caught:
+            call(url, "queues")
+        assert caught.value.url == url
+
+
+def test_a_silent_server_is_a_lost_answer(api: ScriptedAPI) -> None:
+    api.on("POST", "/v1/conversations", Reply(hang=True))
+    with Palaver(api.url, timeout=0.1) as client, pytest.raises(ConnectionFailed, match="in time"):
+        client.create_conversation()

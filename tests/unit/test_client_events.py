@@ -1,0 +1,93 @@
+"""A stream of events over connections that break."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from palaver.client import APIError, ConnectionFailed
+from palaver.testing.ports import free_port
+from tests.both_clients import EVENTS, RUN, Call, both_clients
+from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, problem, stream
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedAPI]:
+    with ScriptedAPI() as server:
+        yield server
+
+
+@both_clients
+class TestEvents:
+    def events(self, *seqs: int) -> bytes:
+        return b"".join(frame(seq, "message.delta", text=str(seq)) for seq in seqs)
+
+    def test_reconnects_and_resumes_exactly(self, api: ScriptedAPI, call: Call) -> None:
+        broken = frame(4, "message.delta", text="4")
+        api.on(
+            "GET", EVENTS, stream(b"retry: 10\n\n", self.events(1, 2), cut=True),
+            stream(self.events(3), broken[: len(broken) // 2]), problem(503, "unavailable", Retry_After="0"),
+            Reply(cut=True), stream(self.events(3, 4), frame(5, "run.finished", status="completed")),
+        )  # fmt: skip
+        events = call(api.url, "events", RUN_ID)
+        assert [event.seq for event in events] == [1, 2, 3, 4, 5]
+        assert [event.data for event in events[:2]] == [{"text": "1"}, {"text": "2"}]
+        assert [seen.headers.get("last-event-id") for seen in api.seen] == [None, "2", "3", "3", "3"]
+
+    def test_after_begins_there(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", EVENTS, stream(self.events(5), frame(6, "run.finished")))
+        assert [event.seq for event in call(api.url, "events", RUN_ID, after=4)] == [5, 6]
+        assert api.seen[0].headers["last-event-id"] == "4"
+
+    def test_obeys_the_servers_retry(self, api: ScriptedAPI, call: Call) -> None:
+        moments: list[float] = []
+        ended = Reply(
+            headers={"Content-Type": "text/event-stream"},
+            pieces=(frame(2, "run.finished"),),
+            before=lambda: moments.append(time.monotonic()),
+        )
+        api.on("GET", EVENTS, stream(b"retry: 400\n\n", self.events(1)), ended)
+        begun = time.monotonic()
+        call(api.url, "events", RUN_ID)
+        assert moments[0] - begun >= 0.4
+
+    @pytest.mark.parametrize("status", [400, 401, 404])
+    def test_gives_up_on_4xx(self, api: ScriptedAPI, call: Call, status: int) -> None:
+        api.on("GET", EVENTS, stream(b"retry: 1\n\n", self.events(1), cut=True), problem(status, "no"))
+        with pytest.raises(APIError) as caught:
+            call(api.url, "events", RUN_ID)
+        assert caught.value.status == status
+
+    def test_gives_up_when_it_was_never_there(self, call: Call) -> None:
+        with pytest.raises(ConnectionFailed):
+            call(f"http://127.0.0.1:{free_port()}", "events", RUN_ID)
+
+    def test_unknown_types_and_gaps_come_through(self, api: ScriptedAPI, call: Call) -> None:
+        gap = b'event: stream.gap\ndata: {"run_id":"x","from":2,"to":4}\n\n'
+        api.on("GET", EVENTS, stream(frame(1, "brand.new", x=1), gap, frame(5, "run.finished")))
+        events = call(api.url, "events", RUN_ID)
+        assert [(event.type, event.seq) for event in events] == [
+            ("brand.new", 1), ("stream.gap", 1), ("run.finished", 5),
+        ]  # fmt: skip
+        assert events[1].data == {"from": 2, "to": 4}
+
+    def test_nothing_behind_the_end(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", EVENTS, stream(b": keep-alive\n\n"))
+        api.on("GET", RUN, problem(503, "unavailable"), answer({**COMPLETED, "last_event_id": 9}))
+        assert call(api.url, "events", RUN_ID, after=9) == []
+        api.on("GET", EVENTS, Reply(204))
+        assert call(api.url, "events", RUN_ID, after=9) == []
+
+    def test_an_iterator_left_early_lets_the_connection_go(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", EVENTS, stream(self.events(1, 2, 3), hang=True))
+        assert [event.seq for event in call(api.url, "events", RUN_ID, take=2)] == [1, 2]
+
+    def test_a_page_in_place_of_events(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", EVENTS, Reply(200, b"<html>", {"Content-Type": "text/html"}))
+        with pytest.raises(APIError, match="is the URL right"):
+            call(api.url, "events", RUN_ID)
+        api.on("GET", EVENTS, stream(b"id: 1\nevent: x\ndata: no json\n\n"))
+        with pytest.raises(APIError, match="is the URL right"):
+            call(api.url, "events", RUN_ID)

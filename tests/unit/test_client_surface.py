@@ -1,0 +1,95 @@
+"""Where the API is, and what the package offers."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import palaver.client
+from palaver.client import (
+    AsyncPalaver,
+    Palaver,
+)
+from palaver.errors import ConfigurationError
+from tests.scripted_api import ScriptedAPI, answer
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedAPI]:
+    with ScriptedAPI() as server:
+        yield server
+
+
+class TestAddress:
+    def test_the_environment_says_where_and_who(self, api: ScriptedAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+        api.on("GET", "/v1/queues", answer({}))
+        monkeypatch.setenv("PALAVER_URL", f"{api.url}/")
+        monkeypatch.setenv("PALAVER_API_KEY", "secret\n")
+        with Palaver() as client:
+            assert client.base_url == api.url
+            client.queues()
+        assert api.seen[0].headers["authorization"] == "Bearer secret"
+
+    def test_arguments_go_first_and_a_path_is_kept(self, api: ScriptedAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+        api.on("GET", "/prefix/v1/queues", answer({}))
+        monkeypatch.setenv("PALAVER_URL", "http://127.0.0.1:1")
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        with Palaver(f"{api.url}/prefix/") as client:
+            assert client.queues() == {}
+
+    def test_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("PALAVER_URL", raising=False)
+        with Palaver() as client:
+            assert client.base_url == "http://127.0.0.1:8080"
+
+    @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://x", "http://", "http://[", "x y"])
+    def test_no_url(self, url: str) -> None:
+        with pytest.raises(ConfigurationError, match="URL"):
+            Palaver(url)
+
+    def test_no_key(self) -> None:
+        with pytest.raises(ConfigurationError, match="key"):
+            Palaver(api_key="schlüssel")
+
+
+METHODS = (
+    "cancel", "conversation", "create_conversation", "events", "get", "list", "messages", "queues", "run",
+    "submit", "wait",
+)  # fmt: skip
+
+
+def test_the_public_surface() -> None:
+    assert palaver.client.__all__ == [
+        "APIError", "AsyncPalaver", "ClientError", "Conflict", "ConnectionFailed", "NotFound", "Palaver",
+        "RunFailed", "TooManyRequests", "Unauthorized", "Unavailable", "Unprocessable", "WaitTimeout",
+    ]  # fmt: skip
+    assert all(hasattr(palaver.client, name) for name in palaver.client.__all__)
+
+
+@pytest.mark.parametrize("client", [Palaver, AsyncPalaver])
+def test_both_clients_have_the_same_methods(client: type) -> None:
+    public = {name for name in vars(client) if not name.startswith("_")}
+    assert public - {"base_url", "close", "aclose"} == set(METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_both_clients_take_the_same_arguments_and_say_what_they_do(method: str) -> None:
+    blocking, on_a_loop = getattr(Palaver, method), getattr(AsyncPalaver, method)
+    assert inspect.signature(blocking).parameters == inspect.signature(on_a_loop).parameters
+    assert blocking.__doc__ == on_a_loop.__doc__
+    assert "Raises" in blocking.__doc__ or "Raises as" in blocking.__doc__
+    assert "Flow" not in str(inspect.signature(blocking))
+
+
+def test_the_sdk_and_the_cli_need_no_server_packages() -> None:
+    program = (
+        "import sys, palaver.client, palaver.cli;"
+        "print(sorted({m.split('.')[0] for m in sys.modules}"
+        " & {'redis', 'celery', 'kombu', 'fastapi', 'starlette', 'aiohttp'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
