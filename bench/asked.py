@@ -55,7 +55,10 @@ class Asked:
     async def until(
         self, done: Callable[[list[Call]], bool], *, within: float, what: str, every: float = 0.02
     ) -> list[Call]:
-        """Wait until ``done``, asked ``every`` so many seconds, says so of the calls; BenchError after ``within``."""
+        """Wait until ``done`` says so of the calls; it is asked ``every`` so many seconds.
+
+        Raises BenchError after ``within`` seconds.
+        """
         give_up_at = time.monotonic() + within
         while not done(calls := self.calls):
             if time.monotonic() > give_up_at:

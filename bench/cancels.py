@@ -1,4 +1,4 @@
-"""How long after a cancel was asked for the model server sees the connection close, in the middle of a stream."""
+"""How long after a cancel was asked for the model server sees the connection close, in mid-stream."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from bench.asked import Call
+import httpx
+
+from bench.asked import BenchError, Call
 from bench.report import Table, percentile
 from bench.rig import Rig
 
@@ -19,32 +21,45 @@ _WITHIN: Final = 30.0
 
 
 async def measure(cancels: int, in_flight: int) -> list[Table]:
-    """Cancel so many runs, one after another, while ``in_flight`` other streams go on.
+    """Cancel so many runs over HTTP, one after another, while ``in_flight`` other streams go on.
 
-    Raises BenchError when a stream is not closed.
+    Raises BenchError when a cancel is refused or a stream is not closed.
     """
+    streams = cancels + in_flight
     async with Rig() as rig:
-        await rig.workers_ready(rig.start_worker(cancels + in_flight))
-        runs = [await rig.submit(_MODEL) for _ in range(cancels + in_flight)]
-        await rig.asked.until(lambda calls: len(calls) == len(runs), within=_WITHIN, what=f"{len(runs)} streams")
-        asked_at: dict[str, float] = {}
-        answered: list[float] = []
-        for run in runs[:cancels]:
-            asked_at[run] = time.time()
-            await rig.store.runs.cancel(run)
-            answered.append(time.time() - asked_at[run])
-            await asyncio.sleep(_EVERY)
+        url = await rig.start_api()
+        await rig.workers_ready(rig.start_worker(streams))
+        runs = [await rig.submit(_MODEL) for _ in range(streams)]
+        await rig.asked.until(lambda calls: len(calls) == streams, within=_WITHIN, what=f"{streams} streams")
+        asked_at, answered = await _cancel(url, runs[:cancels])
 
         def closed(calls: Sequence[Call]) -> bool:
             return all(call.closed_by_client_at for call in calls if call.run in asked_at)
 
         calls = await rig.asked.until(closed, within=_WITHIN, what=f"{cancels} streams closed")
-    took = [1e3 * ((call.closed_by_client_at or 0.0) - asked_at[call.run]) for call in calls if call.run in asked_at]
+    seen = [(call.closed_by_client_at or 0.0) - asked_at[call.run] for call in calls if call.run in asked_at]
     table = Table(
-        f"Cancel in the middle of a stream ({cancels} cancels, {in_flight} to {in_flight + cancels} streams in flight)",
+        f"Cancel in mid-stream ({cancels} cancels over HTTP, {streams} to {in_flight} streams in flight)",
         ("ms", "p50", "p99", "max"),
-        note="From the request until the model server sees the worker close the connection.",
+        note="From the request on: until the model server sees the worker close the connection, and until the "
+        "API has answered.",
     )
-    for name, values in (("connection closed", took), ("cancel acknowledged", [1e3 * each for each in answered])):
-        table.rows.append((name, *(f"{each:.1f}" for each in (percentile(values, 50), percentile(values, 99), max(values)))))
+    for name, values in (("connection closed", seen), ("cancel acknowledged", answered)):
+        numbers = (percentile(values, 50), percentile(values, 99), max(values))
+        table.rows.append((name, *(f"{1e3 * number:.1f}" for number in numbers)))
     return [table]
+
+
+async def _cancel(url: str, runs: Sequence[str]) -> tuple[dict[str, float], list[float]]:
+    """When each run's cancel was asked for, and how many seconds each answer took."""
+    asked_at: dict[str, float] = {}
+    answered: list[float] = []
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=_WITHIN) as client:
+        for run in runs:
+            asked_at[run] = time.time()
+            response = await client.post(f"/v1/runs/{run}/cancel")
+            answered.append(time.time() - asked_at[run])
+            if response.status_code not in (200, 202):
+                raise BenchError(f"the API answered a cancel with {response.status_code}: {response.text[:200]}")
+            await asyncio.sleep(_EVERY)
+    return asked_at, answered

@@ -1,7 +1,7 @@
-"""The second floor, for information: the bare task as a coroutine, on Palaver's asyncio pool, with aiohttp itself.
+"""The second floor, for information: the bare task as a coroutine on Palaver's asyncio pool, with aiohttp.
 
-The least that the same work costs in this shape: whatever Palaver needs beyond it is what the store, the leases, the feeds
-and the judgement of failures cost. The broker is set up as Palaver sets it up (no acknowledgements).
+About the least that the same work costs on Celery: what Palaver needs beyond it is the store, the leases, the
+feeds and the judgement of failures. The broker is set up as Palaver does it (no acknowledgements).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long after a kill -9 of a model worker the calls that it was waiting for are made again by another one."""
+"""How long after a kill -9 of a model worker another one makes the calls again that it was waiting for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def measure(kills: int, runs: int, lease_seconds: float) -> list[Table]:
                 waits = _waits(calls, killed_at)
                 return bool(waits) and None not in waits.values()
 
-            await rig.asked.until(recovered, within=_WITHIN, what="the calls of the killed worker, made again")
+            await rig.asked.until(recovered, within=_WITHIN, what="calls of the killed worker, again")
             took += [wait for wait in waits.values() if wait is not None]
             for run in submitted:
                 await rig.store.runs.cancel(run)
@@ -51,15 +51,15 @@ async def measure(kills: int, runs: int, lease_seconds: float) -> list[Table]:
     table = Table(
         f"Recovery after kill -9 of a model worker in the middle of its calls (lease {lease_seconds:g} s)",
         ("s", "p50", "p99", "max", "steps", "kills"),
-        note="From the death of the worker until the model server gets the run's next call, from the other worker.",
+        note="From the death of the worker until the model server gets the run's call again.",
     )
-    numbers = (f"{percentile(took, 50):.2f}", f"{percentile(took, 99):.2f}", f"{max(took):.2f}", f"{len(took)}", f"{kills}")
-    table.rows.append(("call made again", *numbers))
+    seconds = (f"{number:.2f}" for number in (percentile(took, 50), percentile(took, 99), max(took)))
+    table.rows.append(("call made again", *seconds, f"{len(took)}", f"{kills}"))
     return [table]
 
 
 def _waits(calls: Sequence[Call], killed_at: float) -> dict[str, float | None]:
-    """For each run whose call the death cut off, the seconds until its next call; None while there is none."""
+    """For each run whose call the death cut off, the seconds until its next call; None: not yet."""
     waits: dict[str, float | None] = {
         call.run: None for call in calls if call.at < killed_at <= (call.closed_by_client_at or 0.0)
     }

@@ -1,4 +1,4 @@
-"""What is measured, as processes of its own: a Redis, a model server, workers. All of them end with the rig."""
+"""What is measured, as processes of its own: a Redis, a model server, workers, an API. All end with the rig."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Final, Self
 from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
 from deploy.child import Child
-from deploy.readiness import accepts
+from deploy.readiness import accepts, answers_ok
 from palaver.deliveries import Publisher
 from palaver.models import AgentSpec, Submission
 from palaver.settings import Settings
@@ -31,7 +31,7 @@ _STOP_WITHIN: Final = 5.0
 class Rig:
     """A Redis, a model server and a store to submit with; workers are started as a measurement needs them.
 
-    ``lease_seconds`` is what the workers are given. Use it in the main thread: its processes end with their thread.
+    ``lease_seconds`` is what the workers are given. Use it in the main thread: its processes end with that.
     """
 
     def __init__(self, *, lease_seconds: float = 15.0) -> None:
@@ -66,6 +66,7 @@ class Rig:
             **os.environ,
             "PALAVER_REDIS_URL": self.redis.url,
             "PALAVER_BROKER_URL": "",
+            "PALAVER_API_KEYS": "",
             "PALAVER_PROVIDERS": str(providers),
             "PALAVER_LEASE_SECONDS": str(self._lease_seconds),
             "BENCH_BROKER_URL": self.floor_broker_url,
@@ -105,6 +106,14 @@ class Rig:
     def start_worker(self, capacity: int) -> Child:
         """Start a model worker of Palaver's; does not wait for it."""
         return self.start_celery("workers.app", "-Q", "model", "-c", str(capacity))
+
+    async def start_api(self) -> str:
+        """Start the API and wait until it answers; its URL."""
+        port = free_port()
+        self.start("uvicorn", "api.app:app", "--host", HOST, "--port", str(port), "--log-level", "warning")
+        url = f"http://{HOST}:{port}"
+        await self.until(lambda: answers_ok(f"{url}/readyz"), "the API answers")
+        return url
 
     async def workers_ready(self, *workers: Child) -> None:
         """Wait until each of these workers of Palaver's has reported."""

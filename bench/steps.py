@@ -1,7 +1,8 @@
 """What a step costs: the same conversation on Palaver, on a plain Celery task and on a bare coroutine, in turns.
 
-All workers run all the time, one process each, with the same number of slots; each round gives every side the same work once,
-so that whatever else the machine does meets all of them alike. A step is a model call with the tool call behind it.
+All workers run all the time, one process each, with the same number of slots; each round gives every side the
+same work once, so that whatever else the machine does meets all of them alike. A step is a model call with the
+tool call behind it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _AFTERMATH: Final = 0.2
 """Seconds that the last step gets to be settled before the CPU time is read."""
 
 _CAPTION: Final = (
-    "CPU is that of the worker process, user and system; Redis is the server's, for all that the side asks of it. "
-    "Medians; the ratio is to the floor."
+    "CPU is the worker process's, user and system; Redis CPU is the server's. Medians; ratios are of worker CPU "
+    "to the floor's (`bench/floor.py` says what it is). The bare task (`bench/floor_on_loop.py`) keeps no state "
+    "either and does without acknowledgements: about the least that a step costs on Celery."
 )
 
 
@@ -87,7 +89,7 @@ def _sides(rig: Rig) -> list[Side]:
     celery = Celery(broker=rig.floor_broker_url)
     return [
         Side("floor: plain Celery, threads, httpx", plain, _enqueue(celery, "floor.step", "floor")),
-        Side("bare task on Palaver's pool, aiohttp", on_loop, _enqueue(celery, "floor.step_on_loop", "floor-on-loop")),
+        Side("bare task on Palaver's pool", on_loop, _enqueue(celery, "floor.step_on_loop", "floor-on-loop")),
         Side("Palaver", palaver, lambda: rig.submit(MODEL, tools=(TOOL,), instructions=INSTRUCTIONS)),
     ]
 
@@ -117,17 +119,17 @@ async def _sample(rig: Rig, side: Side, *, in_a_row: int, at_once: int) -> Sampl
         )
     await asyncio.sleep(_AFTERMATH)
     after, redis_after = Usage.of(side.worker.pid), Usage.of(rig.redis.pid)
-    steps = in_a_row * at_once * CALLS
-    spans = _spans(calls)
-    if len(calls) != steps or len(spans) != in_a_row * at_once or any(call.outcome != "answered" for call in calls):
-        raise BenchError(f"{side.name}: {steps} calls in {in_a_row * at_once} runs expected, not {len(calls)} in {len(spans)}")
-    busy = sum(spans.values()) if at_once == 1 else max(c.ended_at or 0 for c in calls) - min(c.at for c in calls)
+    runs = in_a_row * at_once
+    steps, spans = runs * CALLS, _spans(calls)
+    if (len(calls), len(spans)) != (steps, runs) or any(call.outcome != "answered" for call in calls):
+        raise BenchError(f"{side.name}: {steps} calls in {runs} runs expected, not {len(calls)} in {len(spans)}")
+    whole = max(call.ended_at or 0.0 for call in calls) - min(call.at for call in calls)
     return Sample(
         seconds=median(spans.values()) / CALLS,
         cpu=(after.cpu - before.cpu) / steps,
         redis_cpu=(redis_after.cpu - redis_before.cpu) / steps,
         rss=after.rss,
-        rate=steps / busy,
+        rate=steps / (whole if at_once > 1 else sum(spans.values())),
         questions=frozenset(call.digest for call in calls),
     )
 

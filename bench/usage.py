@@ -33,7 +33,7 @@ class Usage:
 
 
 def _cpu(pid: int) -> float:
-    # The name, in parentheses, may hold blanks. Fields 14 to 17: own user and system time, then the reaped children's.
+    # The name, in parentheses, may hold blanks. Fields 14 to 17: user and system time, own and of reaped children.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / _TICK
 

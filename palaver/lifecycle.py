@@ -124,7 +124,7 @@ class WaitReason(StrEnum):
     BACKOFF = "backoff"
     """A failed step is tried again at ``until``."""
     PROVIDER_COOLDOWN = "provider_cooldown"
-    """The provider asked everybody to wait until ``until``."""
+    """The provider asked everybody to slow down, or a limit of ours for it is reached; next try at ``until``."""
     CONVERSATION_BUSY = "conversation_busy"
     """Another run of the conversation is first; ``run_id`` names it."""
     SCHEDULED = "scheduled"

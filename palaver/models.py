@@ -111,6 +111,8 @@ class Waiting(BaseModel):
     attempt: int | None = None
     """The attempt that will be next, with ``backoff``."""
     error_class: str | None = None
+    code: str | None = None
+    """What there is no room for, with ``provider_cooldown``: ``cooldown``, or the limit that is reached."""
 
 
 class Cancel(BaseModel):

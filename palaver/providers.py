@@ -3,6 +3,12 @@
     [providers.fake]
     base_url = "http://127.0.0.1:9101/v1"
     api_key_env = "FAKE_API_KEY"        # the name of an environment variable, never the key itself
+    max_in_flight = 50
+    requests_per_minute = 600
+    tokens_per_minute = 200000
+
+All workers share the limits; there is none that is left out. An entry is an endpoint with a key: two keys of one
+endpoint are two entries, each with limits and cool-downs of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +38,18 @@ class Timeouts(BaseModel):
     total: float = Field(default=600.0, gt=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a provider's account allows, for all workers together. None: no limit."""
+
+    max_in_flight: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.max_in_flight or self.requests_per_minute or self.tokens_per_minute)
+
+
 class Provider(BaseModel):
     """An OpenAI-compatible endpoint."""
 
@@ -41,6 +60,17 @@ class Provider(BaseModel):
     timeouts: Timeouts = Timeouts()
     max_response_bytes: int = Field(default=16 << 20, ge=1024)
     """An answer, streamed or not, is refused beyond this."""
+    max_in_flight: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Calls at a time."""
+    requests_per_minute: int | None = Field(default=None, ge=1, le=10_000_000)
+    """Calls that begin in a minute; up to a tenth more in bursts."""
+    tokens_per_minute: int | None = Field(default=None, ge=1, le=10_000_000_000)
+    """Of prompts and answers; estimated when a call begins and corrected by what the provider reports."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of this entry: one endpoint with one key."""
+        return Limits(self.max_in_flight, self.requests_per_minute, self.tokens_per_minute)
 
     @property
     def api_key(self) -> str | None:
@@ -53,7 +83,9 @@ class Provider(BaseModel):
             return None
         key = os.environ.get(self.api_key_env)
         if not key:
-            raise ConfigurationError(f"the environment variable {self.api_key_env} (api_key_env of a provider) is not set")
+            raise ConfigurationError(
+                f"the environment variable {self.api_key_env} (api_key_env of a provider) is not set"
+            )
         return key
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -30,12 +30,17 @@ def cluster(_cluster: Cluster) -> Iterator[Cluster]:
     _cluster.submitted.clear()
     _cluster.mark_logs()
     yield _cluster
-    _cluster.heal()
-    check(_cluster)
+    try:
+        _cluster.heal()
+        check(_cluster)
+    except BaseException:
+        # What is wrong here must not be found again by the tests after it.
+        _cluster.reset()
+        raise
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     running = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(running, Cluster):

@@ -1,11 +1,11 @@
 """The Celery app: ``celery -A workers.app worker -Q model`` and ``… -Q tools``.
 
-A task is a delivery: ids only, a hint to try a step. What it means, and whether it still means anything, the store knows.
+A task is a delivery: ids only, a hint to try a step. What it means, and whether it still means anything, the store
+knows.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -54,9 +54,6 @@ app.conf.update(
     worker_cancel_long_running_tasks_on_connection_loss=False,
     palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
 )
-
-# One line a model call, at INFO, would be most of a worker's log and a tenth of its time.
-logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _node = ""
 _runtime: Runtime | None = None

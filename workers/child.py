@@ -7,8 +7,8 @@ Two threads:
     the tool's function     <-- function ----   run_tool
                             --- result ----->
 
-A Python function cannot be interrupted from outside for certain, but a process can: first it gets an exception; if it does not
-heed it within a grace, its call is settled and the process ends itself. Celery starts another one.
+A Python function cannot be interrupted from outside for certain, but a process can: first it gets an exception; if it
+does not heed it within a grace, its call is settled and the process ends itself. Celery starts another one.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ class Child:
 
 _child: Child | None = None
 _stop: tuple[int, int] | None = None
-"""A pipe that the worker's main process holds the other end of: at its end, children drain, be it told to stop or killed."""
+"""A pipe that the worker's main process holds the other end of: at its end, children drain, be it told to stop or
+killed."""
 
 
 def expect() -> None:

@@ -140,7 +140,8 @@ class Completion:
         if not self._finish and not (self._done and (self._content or self._calls)):
             if self._done:
                 raise EmptyCompletion
-            raise TruncatedStream("the stream ended without a finish reason" if self._anything else "the stream was empty")
+            began = "ended without a finish reason" if self._anything else "was empty"
+            raise TruncatedStream(f"the stream {began}")
         content, calls = "".join(self._content), self._tool_calls()
         if not content and not calls and self._finish not in ("content_filter", "length"):
             raise EmptyCompletion

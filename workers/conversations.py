@@ -1,11 +1,12 @@
 """The conversation as a model sees it, derived from the log and from nothing else.
 
-The log is append-only, so what was derived from its beginning stays right: a worker keeps the newest conversations it worked
-on as ready-made JSON, and a claim brings only what the log has beyond that.
+The log is append-only, so what was derived from its beginning stays right: a worker keeps the newest conversations
+it worked on as ready-made JSON, and a claim brings only what the log has beyond that.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final
@@ -64,8 +65,9 @@ class Conversation:
             self._expected = {}
 
     def _append(self, text: bytes) -> None:
-        self._messages.append(text)
-        self.size += len(text)
+        # A copy: what orjson returns holds on to the 4 KiB that it was written into, thirty times its length.
+        self._messages.append(bytes(memoryview(text)))
+        self.size += sys.getsizeof(text)
 
 
 def _wire(message: Message) -> bytes:
@@ -77,14 +79,18 @@ def _wire(message: Message) -> bytes:
     if message.tool_calls:
         wire["content"] = message.content or None
         wire["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call.arguments)}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
+            }
             for call in message.tool_calls
         ]
     return orjson.dumps(wire)
 
 
 def _arguments(text: str) -> str:
-    """The arguments as the model wrote them; an empty object for what is no JSON, which providers refuse to read again."""
+    """The arguments as the model wrote them; an empty object for what is no JSON: providers refuse to read it."""
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,7 +1,7 @@
 """Token deltas on their way to watchers: gathered for some tens of milliseconds, written for all streams at once.
 
-One Redis write a token would cost more than the model call. The interval grows with the number of streams that have something
-to say, so that a worker with 500 streams spends a bounded share of its loop on them.
+One Redis write a token would cost more than the model call. The interval grows with the number of streams that have
+something to say, so that a worker with 500 streams spends a bounded share of its loop on them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from palaver.store import Store
 log = logging.getLogger(__name__)
 
 _PER_STREAM: Final = 0.0003
-"""Seconds of interval for each stream in a write; a delta costs about 50 us here and 20 us in Redis (bench/store_cost.py)."""
+"""Seconds of interval for each stream in a write; a delta costs about 50 us here and 20 us in Redis
+(bench/store_cost.py)."""
 
 
 class Shown:

@@ -20,11 +20,12 @@ class Why(Enum):
 class Held:
     """A step that this process works on, from before its claim until after it is settled."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_id: str, step: str) -> None:
+        self.run_id = run_id
+        self.step = step
         self.why: Why | None = None
         self.leased = False
         self.begun = False
-        self.over = False
         self._task: asyncio.Task[object] | None = None
 
     def begin(self) -> None:

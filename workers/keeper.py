@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from palaver.store.fleet import WorkerReport
 from palaver.store.steps import Renewal
-from workers.held import Why
+from workers.held import Held, Why
 
 if TYPE_CHECKING:
     from workers.runtime import Runtime
@@ -24,11 +24,11 @@ class Keeper:
         """Renew every lease and report, three times a lease."""
         runtime = self._runtime
         while True:
-            held = [key for key, each in runtime.held.items() if each.leased]
+            held = [each for each in runtime.held if each.leased]
             if held:
-                answers = await runtime.store.steps.renew(runtime.worker_id, held)
-                for key, answer in zip(held, answers, strict=True):
-                    self._heed(key, answer)
+                names = [(each.run_id, each.step) for each in held]
+                for each, answer in zip(held, await runtime.store.steps.renew(runtime.worker_id, names), strict=True):
+                    _heed(each, answer)
             await runtime.store.fleet.report(
                 WorkerReport(
                     id=runtime.worker_id,
@@ -39,13 +39,6 @@ class Keeper:
                 )
             )
             await asyncio.sleep(runtime.settings.beat)
-
-    def _heed(self, key: tuple[str, str], answer: Renewal) -> None:
-        held = self._runtime.held.get(key)
-        if held is None or answer is Renewal.PROLONGED:
-            return
-        # GONE is also the answer for a step that was settled a moment ago: then there is nothing to interrupt.
-        held.interrupt(Why.CANCELLED if answer is Renewal.CANCELLING else Why.LOST)
 
     async def listen(self) -> None:
         """Let runs go as they are cancelled: milliseconds, where ``beat`` would need seconds."""
@@ -61,7 +54,7 @@ class Keeper:
         await self._runtime.draining.wait()
         await asyncio.sleep(self._runtime.settings.drain_grace)
         while True:
-            for held in tuple(self._runtime.held.values()):
+            for held in tuple(self._runtime.held):
                 held.interrupt(Why.DRAIN)
             await asyncio.sleep(0.1)
 
@@ -69,3 +62,9 @@ class Keeper:
         """Say good-bye; if Redis is away, the report runs out by itself."""
         with contextlib.suppress(Exception):
             await self._runtime.store.fleet.leave(self._runtime.worker_id)
+
+
+def _heed(held: Held, answer: Renewal) -> None:
+    # GONE is also the answer for a step that was settled a moment ago: then there is nothing to interrupt.
+    if answer is not Renewal.PROLONGED:
+        held.interrupt(Why.CANCELLED if answer is Renewal.CANCELLING else Why.LOST)

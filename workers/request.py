@@ -6,9 +6,11 @@ import asyncio
 import logging
 from typing import Any
 
+from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import WorkerLostError
 from celery.worker.request import Request
 
+from palaver.deliveries import Publisher
 from palaver.settings import settings
 from palaver.store import Store
 from palaver.store.due import Attention
@@ -23,16 +25,22 @@ class StepRequest(Request):  # type: ignore[misc]  # Celery is untyped
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Celery's own handling; and if the child is gone, its lease ends now."""
         result = super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
-        if isinstance(exc_info.exception, WorkerLostError) and self.worker_pid:
+        error = exc_info.exception
+        if isinstance(error, ExceptionWithTraceback):
+            error = error.exc
+        if isinstance(error, WorkerLostError) and self.worker_pid:
             run_id, _, step = self.args[:3]
             try:
                 asyncio.run(_end_lease(run_id, step, worker_id(self.hostname, self.worker_pid)))
-            except Exception as error:
-                log.warning("lease of %s/%s runs out by itself: %s", run_id, step, type(error).__name__)
+            except Exception as away:
+                log.warning("lease of %s/%s runs out by itself: %s", run_id, step, type(away).__name__)
         return result
 
 
 async def _end_lease(run_id: str, step: str, worker: str) -> None:
-    """The step is due now; a sweeper goes on with it. What the store does is safe to do at any time."""
+    """Act on the step now, as a sweeper would when the lease had run out. Safe to do at any time."""
     async with Store.connect(settings()) as store:
-        await store.due.attend([Attention(run_id, step)], worker=worker)
+        settled = await store.due.attend([Attention(run_id, step)], worker=worker)
+    publisher = Publisher(settings().deliveries_url)
+    publisher.publish([delivery for each in settled for delivery in each.deliveries])
+    publisher.close()

@@ -20,6 +20,7 @@ from palaver.store.due import Attention
 from palaver.tools import Tool, load_tools
 from workers.conversations import Conversations
 from workers.feeder import Feeder
+from workers.gate import Gate
 from workers.held import Held, Why
 from workers.keeper import Keeper
 from workers.model import ModelPort
@@ -50,18 +51,24 @@ class Runtime:
         self.capacity = capacity
         self.registry = load_tools(settings.tools)
         self.store = Store.connect(settings)
-        self.model = ModelPort(load_providers(settings.providers))
+        providers = load_providers(settings.providers)
+        self.model = ModelPort(providers)
+        self.gate = Gate(self.store, providers, self.publish, settings.beat)
         self.conversations = Conversations()
         self.feeder = Feeder(self.store, settings.delta_interval)
         self.publisher = Publisher(settings.deliveries_url)
         self.draining = asyncio.Event()
-        self.held: dict[tuple[str, str], Held] = {}
+        self.held: set[Held] = set()
+        """Several of one step if it was delivered several times: mostly one of them is leased, the others are
+        strays."""
 
     @contextlib.asynccontextmanager
     async def running(self, *, sweeps: bool) -> AsyncIterator[Self]:
         """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
         keeper = Keeper(self)
         chores = [keeper.beat, keeper.listen, keeper.drain, self.feeder.run]
+        if self.queue == "model":
+            chores += [self.gate.listen, self.gate.hold]
         if sweeps:
             # Says at once that Redis is not there; a child of a worker that runs already waits it out.
             await self.store.ping()
@@ -79,23 +86,17 @@ class Runtime:
     @contextlib.contextmanager
     def hold(self, run_id: str, step: str) -> Iterator[Held]:
         """Work on a step: from before its claim until it is settled, a cancel of its run finds it here."""
-        held = Held()
-        earlier = self.held.get((run_id, step))
-        self.held[run_id, step] = held
+        held = Held(run_id, step)
+        self.held.add(held)
         try:
             yield held
         finally:
-            if self.held.get((run_id, step)) is held:
-                if earlier is not None and not earlier.over:
-                    self.held[run_id, step] = earlier
-                else:
-                    del self.held[run_id, step]
-            held.over = True
+            self.held.remove(held)
 
     def let_go(self, run_id: str, why: Why) -> None:
         """Interrupt every step of a run that is in hand here."""
-        for (held_run, _), held in tuple(self.held.items()):
-            if held_run == run_id:
+        for held in tuple(self.held):
+            if held.run_id == run_id:
                 held.interrupt(why)
 
     def publish(self, deliveries: Sequence[Delivery]) -> None:
@@ -119,7 +120,8 @@ async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel ``tasks`` until they have ended: redis-py waits with ``wait_for``, whose 3.11 form may swallow a cancel."""
+    """Cancel ``tasks`` until they have ended: redis-py waits with ``wait_for``, whose 3.11 form may swallow a
+    cancel."""
     left = set(tasks)
     while left:
         for task in left:

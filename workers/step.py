@@ -3,8 +3,8 @@
     @step(retry=MODEL_CALL)
     async def call_model(work: Work) -> Verdict: ...
 
-The function does the work and answers with a verdict. Everything around it is here: the lease, the judgement of whatever it
-raises, cancels, drains, and what Flower is told.
+The function does the work and answers with a verdict. Everything around it is here: the lease, the judgement of
+whatever it raises, cancels, drains, and what Flower is told.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from celery.exceptions import Retry
 
 from palaver.errors import ErrorClass, Failure, StaleLease, classify
 from palaver.leases import Lease, Settled, Stray
-from palaver.lifecycle import StopReason
+from palaver.lifecycle import StopReason, WaitReason
 from palaver.models import Message, ToolCall
 from palaver.retry import RetryPolicy
+from palaver.store.providers import Wait
 from palaver.verdicts import Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
+from workers.gate import NotAdmitted
 from workers.held import Held, Why
 from workers.runtime import Runtime
 from workers.work import Work
@@ -44,8 +46,8 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
     """Make a function a step with a retry policy.
 
     The result is what a Celery task calls with the ids that it got. It answers one word for the operator, raises
-    ``celery.exceptions.Retry`` for a step that will be tried again (the due index owns the delay: nothing is published by it)
-    and ``StepFailed`` for one that ended its run.
+    ``celery.exceptions.Retry`` for a step that will be tried again (the due index owns the delay: nothing is
+    published by it) and ``StepFailed`` for one that ended its run.
     """
 
     def decorate(function: Function) -> Step:
@@ -75,6 +77,10 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                 try:
                     if verdict is None:
                         return await _let_go(runtime, lease, held)
+                    if isinstance(verdict, Wait):
+                        return await _postpone(runtime, lease, verdict)
+                    if isinstance(verdict, RetryAfter | GiveUp):
+                        verdict = await runtime.gate.heed(lease, verdict)
                     settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
                 except StaleLease:
                     return "stale: somebody else goes on"
@@ -88,8 +94,9 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
     return decorate
 
 
-async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) -> Verdict | None:
-    """The function's verdict, or the judgement of what it raised; None when the lease is to be let go."""
+async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) -> Verdict | Wait | None:
+    """The function's verdict, or the judgement of what it raised; None when the lease is to be let go, and a wait when
+    the provider has no room."""
     lease = work.lease
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
@@ -102,6 +109,8 @@ async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) 
             await work.flush()
             return Finish(work.partial, StopReason.CANCELLED, work.usage)
         return None
+    except NotAdmitted as refused:
+        return refused.wait
     except Exception as error:
         failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
         if failure.error_class is ErrorClass.INTERNAL:
@@ -135,7 +144,8 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
         except Exception as error:
             failure = classify(error)
             if failure.error_class is not ErrorClass.STORAGE and not isinstance(verdict, GiveUp):
-                # A verdict that cannot be written would come back for ever; the run ends, and says that it is our fault.
+                # A verdict that cannot be written would come back for ever; the run ends, and says that it is our
+                # fault.
                 log.exception("cannot settle %s/%s", lease.run_id, lease.step)
                 verdict = GiveUp(failure, StopReason.ERROR)
                 continue
@@ -158,6 +168,17 @@ async def _let_go(runtime: Runtime, lease: Lease, held: Held) -> str:
     if settled.upcoming:
         await runtime.wake(settled.upcoming)
     return "handed back"
+
+
+async def _postpone(runtime: Runtime, lease: Lease, wait: Wait) -> str:
+    """Give the lease up until the provider has room. Raises what Flower shows as a RETRY."""
+    reason = WaitReason.PROVIDER_COOLDOWN
+    settled = await runtime.store.steps.postpone(lease, wait.seconds, reason, code=wait.code)
+    if settled.upcoming:
+        await runtime.wake(settled.upcoming)
+    if settled.status != "running":
+        return settled.status
+    raise Retry(message=reason, exc=StepFailed(f"{reason}: {wait.code}"), when=round(wait.seconds, 1))
 
 
 def _for_flower(verdict: Verdict, settled: Settled) -> str:

@@ -22,14 +22,16 @@ async def call_model(work: Work) -> Verdict:
     lease, runtime = work.lease, work.runtime
     completion = Completion()
     work.follow(completion)
-    reply = await runtime.model.complete(
-        lease.agent,
-        request_body(lease.agent, work.messages(), runtime.registry),
-        on_text=work.show,
-        time_left=lease.time_left,
-        request_id=f"{lease.run_id}:{lease.step}:{lease.try_number}",
-        completion=completion,
-    )
+    body = request_body(lease.agent, work.messages(), runtime.registry)
+    async with runtime.gate.passing(lease, lease.agent.provider, body, completion):
+        reply = await runtime.model.complete(
+            lease.agent,
+            body,
+            on_text=work.show,
+            time_left=lease.time_left,
+            request_id=f"{lease.run_id}:{lease.step}:{lease.try_number}",
+            completion=completion,
+        )
     if reply.finish_reason in _STOPS or not reply.tool_calls:
         message = Message(role="assistant", content=reply.content)
         return Finish(message, _STOPS.get(reply.finish_reason, StopReason.END_TURN), reply.usage)

@@ -1,4 +1,5 @@
-"""Acts on what is due: retries, leases that ended, starts, deadlines, and deliveries that got lost. Any number may run."""
+"""Acts on what is due: retries, leases that ended, starts, deadlines, and deliveries that got lost. Any number may
+run."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _SHORTEST: Final = 0.01
 _UNCLAIMED_AFTER: Final = 1.0
 """Seconds after which a delivery that nobody claimed may have been lost."""
 _GATE: Final = 16
-"""Messages in the broker beyond which nothing is sent again: with a backlog, unclaimed means waiting, not lost, and sending
-again would multiply the backlog (FAULTS M10: 800 runs never finished without this)."""
+"""Messages in the broker beyond which nothing is sent again: with a backlog, unclaimed means waiting, not lost, and
+sending again would multiply the backlog (FAULTS M10: 800 runs never finished without this)."""
 
 
 class Sweeper:

@@ -26,15 +26,16 @@ def failure_of(error: Exception) -> Failure:
 
 
 class Interrupted(BaseException):
-    """Raised in a tool's code when its time is up or its run is cancelled. Not an Exception, so that it passes `except`."""
+    """Raised in a tool's code when its time is up or its run is cancelled. Not an Exception, so that it passes
+    `except`."""
 
 
 @contextmanager
 def failing(tool: Tool, task: asyncio.Task[Any] | None = None) -> Iterator[None]:
     """Whatever the tool raises in this block is its failure, which the model is told: it may know better arguments.
 
-    Not even ``SystemExit`` goes further, which would end the loop that keeps the leases. ``task`` is the one that runs the
-    tool, if the tool is a coroutine: being cancelled from outside is no failure.
+    Not even ``SystemExit`` goes further, which would end the loop that keeps the leases. ``task`` is the one that
+    runs the tool, if the tool is a coroutine: being cancelled from outside is no failure.
 
     Raises:
         ToolFailure: it raised.

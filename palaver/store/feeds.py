@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
-
-from redis.exceptions import RedisError
 
 from palaver.errors import UnknownRun
 from palaver.ids import is_id
 from palaver.models import Event
 from palaver.store import keys, records
 from palaver.store.connection import Connection, PubSub, PubSubMessage
+
+log = logging.getLogger(__name__)
 
 _PAGE: Final = 500
 _BACKLOG: Final = 256
@@ -30,6 +31,10 @@ _PAUSE: Final = 0.2
 """Seconds between two attempts to subscribe again while Redis is away."""
 LAST: Final = "run.finished"
 """The last event of every run."""
+
+
+class _NobodyWatches(Exception):
+    """There is nothing to listen to any more."""
 
 
 class _Watcher:
@@ -63,9 +68,8 @@ class Feeds:
     def __init__(self, redis: Connection) -> None:
         self._redis = redis
         self._watchers: dict[str, set[_Watcher]] = {}
-        self._pubsub: PubSub | None = None
+        self._changed = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
 
     @property
     def watching(self) -> int:
@@ -116,7 +120,7 @@ class Feeds:
             UnknownRun: there is no such run (any more).
         """
         last = after
-        async with self._watching(_feed_of(run_id)) as watcher:
+        with self._watching(_feed_of(run_id)) as watcher:
             while True:
                 if watcher.stale:
                     watcher.stale = False
@@ -158,43 +162,57 @@ class Feeds:
             raise UnknownRun(f"there is no run {run_id}")
         return ended is not None and last >= int(newest)
 
-    @contextlib.asynccontextmanager
-    async def _watching(self, channel: str) -> AsyncIterator[_Watcher]:
+    @contextlib.contextmanager
+    def _watching(self, channel: str) -> Iterator[_Watcher]:
         watcher = _Watcher()
-        async with self._lock:
-            new = channel not in self._watchers
-            self._watchers.setdefault(channel, set()).add(watcher)
-            if self._reader is None or self._reader.done():
-                self._reader = asyncio.create_task(self._read(), name="palaver-feeds")
-            elif new and self._pubsub is not None:
-                # If this fails, the connection is broken: the reader sees that and subscribes to all again.
-                with contextlib.suppress(RedisError):
-                    await self._pubsub.subscribe(channel)
+        self._watchers.setdefault(channel, set()).add(watcher)
+        self._changed.set()
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.create_task(self._read(), name="palaver-feeds")
         try:
             yield watcher
         finally:
-            async with self._lock:
-                self._watchers[channel].discard(watcher)
-                if not self._watchers[channel]:
-                    del self._watchers[channel]
-                    if self._pubsub is not None:
-                        with contextlib.suppress(RedisError):
-                            await self._pubsub.unsubscribe(channel)
+            self._watchers[channel].discard(watcher)
+            if not self._watchers[channel]:
+                del self._watchers[channel]
+                self._changed.set()
 
     async def _read(self) -> None:
+        """Serve watchers as long as there are any. After any trouble everything begins anew, on a new connection."""
         while self._watchers:
             pubsub = self._redis.pubsub()
             try:
-                async with self._lock:
-                    await pubsub.subscribe(*self._watchers)
-                    self._pubsub = pubsub
-                while self._watchers:
-                    self._dispatch(await pubsub.get_message(timeout=_IDLE))
-            except RedisError:
+                channels = set(self._watchers)
+                await pubsub.subscribe(*channels)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._receive(pubsub))
+                    group.create_task(self._follow_changes(pubsub, channels))
+            except* _NobodyWatches:
+                pass
+            # Not only RedisError: redis-py trips over itself when it sends while it reconnects.
+            except* Exception as errors:
+                log.warning("feeds: %s; subscribing again", type(errors.exceptions[0]).__name__)
                 await asyncio.sleep(_PAUSE)
             finally:
-                self._pubsub = None
-                await pubsub.aclose()
+                with contextlib.suppress(Exception):
+                    await pubsub.aclose()
+
+    async def _receive(self, pubsub: PubSub) -> None:
+        while True:
+            self._dispatch(await pubsub.get_message(timeout=_IDLE))
+
+    async def _follow_changes(self, pubsub: PubSub, channels: set[str]) -> None:
+        """Subscribe to what is watched, and to nothing else; ``channels`` are subscribed to already."""
+        while self._watchers:
+            await self._changed.wait()
+            self._changed.clear()
+            wanted = set(self._watchers)
+            if new := wanted - channels:
+                await pubsub.subscribe(*new)
+            if old := channels - wanted:
+                await pubsub.unsubscribe(*old)
+            channels = wanted
+        raise _NobodyWatches
 
     def _dispatch(self, message: PubSubMessage | None) -> None:
         if message is None:

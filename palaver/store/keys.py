@@ -13,6 +13,16 @@
 palaver:worker:<id> hash    what a worker reports        TTL: three beats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
+
+The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
+what they say has lost its meaning. There are none for a provider without limits that never asked to slow down.
+
+{palaver:provider:<name>}:gate     hash   its cool-down, and how far its rates are used
+{palaver:provider:<name>}:calls    zset   calls in flight, by the time until which their place lasts
+{palaver:provider:<name>}:waiting  zset   calls that wait, by the time that they were told
+{palaver:provider:<name>}:places   hash   what each of them waits for
+{palaver:provider:<name>}:line     zset   those that wait for the end of another call, in order
+palaver:providers           pub/sub channel: providers that cool down
 """
 
 from __future__ import annotations
@@ -20,6 +30,7 @@ from __future__ import annotations
 from palaver.ids import shard_of
 
 WORKERS = "palaver:workers"
+PROVIDERS = "palaver:providers"
 PERMANENT = ("due", "ready:model", "ready:tools", "runs")
 """The keys of a shard that have no TTL, by design."""
 
@@ -92,3 +103,9 @@ def of_run(run_id: str, conversation_id: str) -> tuple[str, ...]:
         f"{tag}:ready:model",
         f"{tag}:ready:tools",
     )
+
+
+def of_provider(name: str) -> tuple[str, ...]:
+    """The KEYS of every script about one provider, in the order of ``_gate.lua``."""
+    tag = f"{{palaver:provider:{name}}}"
+    return tuple(f"{tag}:{kind}" for kind in ("gate", "calls", "waiting", "places", "line"))

@@ -24,10 +24,16 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "claim": ("_run", "claim"),
         "settle": ("_run", "_turn", "settle"),
         "hand_back": ("_run", "_turn", "hand_back"),
+        "postpone": ("_run", "_turn", "postpone"),
+        "recall": ("_run", "recall"),
         "attend": ("_run", "_turn", "attend"),
         "cancel": ("_run", "_turn", "cancel"),
         "renew": ("renew",),
         "feed": ("feed",),
+        "admit": ("_gate", "admit"),
+        "release": ("_gate", "release"),
+        "cool": ("_gate", "cool"),
+        "hold": ("_gate", "hold"),
     }
 )
 """The files that each script is made of."""

@@ -1,10 +1,11 @@
-"""What workers do with steps: claim, feed, renew, settle, hand back."""
+"""What workers do with steps: claim, feed, renew, settle, hand back, postpone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
+from math import ceil
 from secrets import token_hex
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import orjson
 
 from palaver.errors import StaleLease
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
+from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.settings import Settings
 from palaver.store import keys
@@ -100,6 +102,25 @@ class Steps:
         names = keys.of_run(lease.run_id, lease.conversation_id)
         reply = await self._scripts.run("hand_back", names, (lease.step, lease.fence, int(begun)))
         return _settled(reply, lease.run_id, lease.conversation_id)
+
+    async def postpone(self, lease: Lease, seconds: float, reason: WaitReason, *, code: str) -> Settled:
+        """Give a lease up before its work began; the step is due again in so many ``seconds``.
+
+        It counts as no attempt and no loss, and its time does not count as the step's. The run says that it
+        waits for ``reason``, and with ``code`` for what exactly.
+
+        Raises:
+            StaleLease: it was not held any more.
+        """
+        names = keys.of_run(lease.run_id, lease.conversation_id)
+        delay = ceil(seconds * 1000)
+        reply = await self._scripts.run("postpone", names, (lease.step, lease.fence, delay, reason, code))
+        return _settled(reply, lease.run_id, lease.conversation_id)
+
+    async def recall(self, run_id: str, conversation_id: str, step: str) -> Settled | None:
+        """Make a postponed step due now; None if it is not waiting any more."""
+        reply = await self._scripts.run("recall", keys.of_run(run_id, conversation_id), (step,))
+        return None if reply[0] == b"gone" else settled(reply, run_id, conversation_id)
 
     async def renew(self, worker: str, held: Sequence[tuple[str, str]]) -> list[Renewal]:
         """Prolong the leases of ``worker`` on ``held`` (run id, step); the answers are in the same order."""

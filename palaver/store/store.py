@@ -14,6 +14,7 @@ from palaver.store.connection import Connection
 from palaver.store.due import Due
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
+from palaver.store.providers import Providers
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
 from palaver.store.steps import Steps
@@ -34,6 +35,7 @@ class Store:
         self.due = Due(connection, scripts, settings)
         self.feeds = Feeds(connection)
         self.fleet = Fleet(connection, settings)
+        self.providers = Providers(connection, scripts, settings)
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:

@@ -48,7 +48,8 @@ def _value(node: ast.expr) -> float:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             a, b = _value(left), _value(right)
             # A power tower would hold the loop for minutes.
-            if isinstance(op, ast.Pow) and (abs(b) > _MAX_POWER or (isinstance(a, int) and a.bit_length() > _MAX_DIGITS)):
+            large = abs(b) > _MAX_POWER or (isinstance(a, int) and a.bit_length() > _MAX_DIGITS)
+            if isinstance(op, ast.Pow) and large:
                 raise ValueError("the power is too large")
             result = _BINARY[type(op)](a, b)
             if isinstance(result, complex):

@@ -80,9 +80,9 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
 
-    The name, the description (the docstring) and the JSON schema (the signature) are what the model sees. ``timeout`` is in
-    seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model is told that it may or may
-    not have taken effect.
+    The name, the description (the docstring) and the JSON schema (the signature) are what the model sees. ``timeout`` is
+    in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model is told that it may
+    or may not have taken effect.
 
     Raises:
         ConfigurationError: when the signature cannot be a schema.
@@ -119,7 +119,8 @@ def _arguments_of(function: Callable[..., Any]) -> type[BaseModel]:
             raise ConfigurationError(f"tool {function.__name__}: parameter {parameter.name} must be an ordinary one")
         if parameter.annotation is parameter.empty:
             raise ConfigurationError(f"tool {function.__name__}: parameter {parameter.name} needs a type annotation")
-        fields[parameter.name] = (parameter.annotation, ... if parameter.default is parameter.empty else parameter.default)
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (parameter.annotation, default)
     return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
 
 

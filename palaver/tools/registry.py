@@ -49,7 +49,8 @@ def load_tools(modules: Iterable[str]) -> Registry:
         try:
             module = importlib.import_module(name)
         except Exception as error:
-            raise ConfigurationError(f"PALAVER_TOOLS: cannot import {name!r}: {type(error).__name__}: {error}") from error
+            why = f"{type(error).__name__}: {error}"
+            raise ConfigurationError(f"PALAVER_TOOLS: cannot import {name!r}: {why}") from error
         tools = [each for each in _of(module) if each not in found]
         if not tools:
             raise ConfigurationError(f"PALAVER_TOOLS: module {name!r} declares no tool (a function with @tool)")

@@ -57,7 +57,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         ttl = await redis.ttl(name)
         if text == keys.WORKERS:
             continue
-        if text.startswith("palaver:worker:"):
+        if text.startswith(("palaver:worker:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"
             continue
         tag, _, rest = text.partition(":")
@@ -160,7 +160,7 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         named = [name.partition("/")[2] for name in steps if "/" in name]
         assert sorted(named) == sorted(calls), said + f"open calls {calls}, steps for {named}"
     waiting = orjson.loads(run.get("waiting", "null"))
-    if waiting and waiting["reason"] == "backoff":
+    if waiting and waiting["reason"] in ("backoff", "provider_cooldown"):
         assert all(step["state"] in ("later", "ready") for step in steps.values()), said + "it is worked on"
 
 

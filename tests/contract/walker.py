@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from palaver.errors import Conflict, StaleLease
 from palaver.leases import Delivery, Lease, Settled
-from palaver.lifecycle import RunStatus, StopReason
+from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.settings import Settings
 from palaver.store import Store, keys
@@ -24,7 +24,7 @@ Choose = Callable[[Sequence[Any]], Any]
 AGENT = AgentSpec(model="fake/echo", max_steps=4)
 MOST_RUNS = 30
 WORKERS = ("w1", "w2", "w3")
-VERDICTS = (*["go on"] * 8, "hand back", "hand back", "retry", "retry", "give up", "finish")
+VERDICTS = (*["go on"] * 8, "hand back", "hand back", "postpone", "retry", "retry", "give up", "finish")
 CALLS = ((), ("c1",), ("c1", "c2"), ("i1", "c1", "a1"), ("c1", "i1", "c2", "i2"), ("a1",), ("i1",))
 """What a model asks for. c: must not be started twice, i: idempotent, a: answered in the model step."""
 
@@ -128,6 +128,8 @@ class Walker:
 
     async def _settle(self, lease: Lease, choose: Choose) -> None:
         step, verdict, flag = (lease.run_id, lease.step), choose(VERDICTS), choose([False, True])
+        if verdict == "postpone" and lease.call is not None:
+            verdict = "retry"
         newest = self.current.get(step) == lease.fence
         known = await self.redis.hget(keys.run(lease.run_id), "settled") == str(lease.fence).encode()
         ended = (await self.desk.get(lease.run_id)).status.terminal
@@ -161,6 +163,8 @@ class Walker:
                 return self.desk.give_up(lease, TOOL_ERROR if flag and tool else INTERNAL)
             case "retry":
                 return self.desk.retry(lease)
+            case "postpone":
+                return steps.postpone(lease, 60, WaitReason.PROVIDER_COOLDOWN, code="cooldown")
             case _:
                 return steps.hand_back(lease, begun=flag)
 

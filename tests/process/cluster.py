@@ -43,13 +43,14 @@ timeouts = {{ first_token = 0.3, idle = 0.3, total = 2.0 }}
 class Cluster:
     """One stack for the whole session; each test finds one worker of each kind and leaves as many."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, redis_url: str | None = None) -> None:
         self.folder = folder
         self.tool_ledger_path = folder / "tools.jsonl"
         providers = folder / "providers.toml"
         self.stack = Stack(
             folder / "stack",
             processes={"flower": 0},
+            redis_url=redis_url,
             environment={
                 "PALAVER_PROVIDERS": str(providers),
                 "PALAVER_LEASE_SECONDS": str(LEASE),
@@ -108,6 +109,15 @@ class Cluster:
             if not running:
                 self.start(name)
 
+    def reset(self) -> None:
+        """New processes on an empty server."""
+        for name in ("worker", "tools", "api"):
+            for child in self.children(name):
+                child.kill(signal.SIGKILL)
+        with self.redis() as server:
+            server.flushall()
+        self.heal()
+
     def children(self, name: str) -> list[Child]:
         """The processes of a line of the Procfile, running or not."""
         processes = self.stack.processes.items()
@@ -164,8 +174,11 @@ class Cluster:
 
     def submit(self, model: str, text: str = "hello", *, key: str | None = None, **more: Any) -> str:
         """Submit a run; its id."""
-        headers = {"Idempotency-Key": key} if key else {}
-        answer = self.http.post("/v1/runs", json=self.body(model, text, **more), headers=headers)
+        return self.post(self.body(model, text, **more), key)
+
+    def post(self, body: dict[str, Any], key: str | None = None) -> str:
+        """Submit the run that `body` asks for; its id."""
+        answer = self.http.post("/v1/runs", json=body, headers={"Idempotency-Key": key} if key else {})
         assert answer.status_code == 202, answer.text
         run_id = str(answer.json()["id"])
         if run_id not in self.submitted:
@@ -211,9 +224,7 @@ class Cluster:
         """The first event of this type with these data, once there is one."""
 
         def look() -> Event | None:
-            return next(
-                (e for e in self.events(run_id) if e.type == kind and data.items() <= e.data.items()), None
-            )
+            return next((e for e in self.events(run_id) if e.type == kind and data.items() <= e.data.items()), None)
 
         event = eventually(look, within=within, why=f"{kind} {data} of {run_id}")
         assert event is not None

@@ -140,3 +140,30 @@ def test_a_cancel_at_any_moment_leaves_a_whole_conversation(cluster: Cluster) ->
     assert {run.status for run in ended} <= {"cancelled", "completed"}
     for run in ended[::5]:
         goes_on(cluster, run)
+
+
+def test_each_call_of_a_turn_says_truthfully_what_became_of_it(cluster: Cluster) -> None:
+    """Six calls on four children: four had begun, two had not. In call order, one result each."""
+    run_id = cluster.submit("parallel-6", '[[args {"seconds": 30}]]', tools=["record"])
+    eventually(lambda: len(cluster.tool_starts(run_id)) == 4)
+    begun = {start["call"].rpartition(":")[2] for start in cluster.tool_starts(run_id)}
+    cluster.cancel(run_id)
+    run = cluster.ended(run_id)
+    answers = [e.data for e in cluster.events(run_id) if e.type == "tool.finished"]
+    classes = {answer["message"]["call_id"]: answer["error"]["class"] for answer in answers}
+    assert list(classes) == [f"call_1_1_{i}" for i in range(1, 7)]
+    assert {call for call, kind in classes.items() if kind == "tool_interrupted"} == begun
+    assert list(classes.values()).count("tool_denied") == 2
+    goes_on(cluster, run)
+
+
+def test_a_call_that_waits_for_a_worker_is_denied(cluster: Cluster) -> None:
+    cluster.kill("tools")
+    run_id = cluster.submit("tool-1", tools=["record"])
+    cluster.saw(run_id, "message.created", step="1")
+    cluster.cancel(run_id)
+    run = cluster.run(run_id)
+    assert run.status == "cancelled"
+    answer = cluster.saw(run_id, "tool.finished").data
+    assert answer["error"]["class"] == "tool_denied"
+    goes_on(cluster, run)

@@ -46,7 +46,7 @@ def test_the_next_run_knows_what_was_said_before(cluster: Cluster) -> None:
 def test_many_runs_of_one_conversation_keep_their_order(cluster: Cluster) -> None:
     first = cluster.submit("say-4+rate-20")
     conversation = cluster.run(first).conversation_id
-    more = {"tools": ["calculator"], "conversation_id": conversation}
-    runs = [cluster.submit("tool-1", f"number {i}", **more) for i in range(20)]
+    more = cluster.body("tool-1", tools=["calculator"], conversation_id=conversation)
+    runs = [cluster.post({**more, "input": f"number {i}"}) for i in range(20)]
     started = [cluster.ended(run_id).times.started_at for run_id in runs]
     assert started == sorted(started, key=str)

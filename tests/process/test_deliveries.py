@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from palaver.deliveries import Publisher
+from palaver.leases import Delivery
 from palaver.testing import eventually
-from tests.process.cluster import Cluster
+from tests.process.cluster import LEASE, Cluster
 
 pytestmark = pytest.mark.process
 
@@ -57,6 +61,44 @@ def test_doubled_deliveries_are_not_worked_on_twice(cluster: Cluster) -> None:
         assert len(cluster.tool_starts(run_id)) == 2
 
 
+def test_a_step_that_is_delivered_again_keeps_its_lease(cluster: Cluster) -> None:
+    """Copies that arrive while it is worked on are dropped, and are no reason to forget it: it takes longer than a
+    lease."""
+    run_id = cluster.submit(f"say-{int(40 * LEASE)}+rate-20")
+    cluster.saw(run_id, "message.delta")
+    message = delivery(cluster, run_id)
+    with cluster.redis() as broker:
+        for _ in range(5):
+            broker.lpush("model", *[message] * 20)
+            eventually(lambda: not broker.llen("model"))
+    assert cluster.ended(run_id).status == "completed"
+    assert len(cluster.tries(run_id)) == 1
+
+
+def test_a_cancel_finds_a_step_that_was_delivered_again(cluster: Cluster) -> None:
+    run_id = cluster.submit("say-400+rate-20")
+    cluster.saw(run_id, "message.delta")
+    with cluster.redis() as broker:
+        broker.lpush("model", *[delivery(cluster, run_id)] * 20)
+        eventually(lambda: not broker.llen("model"))
+    cluster.cancel(run_id)
+    run = cluster.ended(run_id)
+    assert run.cancel is not None
+    assert run.cancel.stopped_ms is not None
+    assert run.cancel.stopped_ms < 300
+
+
+def delivery(cluster: Cluster, run_id: str) -> bytes:
+    """A copy of the message that asks for the run's first step."""
+    publisher = Publisher(cluster.stack.redis_url)
+    publisher.publish([Delivery("copies", run_id, cluster.run(run_id).conversation_id, "1", 2)])
+    publisher.close()
+    with cluster.redis() as broker:
+        message = broker.lpop("copies")
+    assert isinstance(message, bytes)
+    return message
+
+
 def test_ancient_deliveries_of_ended_runs_are_dropped(cluster: Cluster) -> None:
     cluster.kill("worker")
     run_id = cluster.submit("echo")
@@ -69,3 +111,17 @@ def test_ancient_deliveries_of_ended_runs_are_dropped(cluster: Cluster) -> None:
     follow = cluster.submit("echo", conversation_id=cluster.run(run_id).conversation_id)
     assert cluster.ended(follow).status == "completed"
     assert len(cluster.model_calls(run_id)) == 1
+
+
+def test_a_backlog_does_not_multiply(cluster: Cluster) -> None:
+    """With many steps waiting, an unclaimed delivery is one that waits: sweepers send none of them again."""
+    cluster.kill("tools")
+    runs = [cluster.submit("tool-1", tools=["record"]) for _ in range(60)]
+    with cluster.redis() as broker:
+        eventually(lambda: broker.llen("tools") == 60)
+        until = time.monotonic() + 2.5
+        eventually(lambda: time.monotonic() >= until or broker.llen("tools.recovered"))
+        assert broker.llen("tools") + broker.llen("tools.recovered") == 60
+    cluster.start("tools")
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
@@ -84,3 +85,14 @@ def test_rolling_deployments_cost_no_model_call(cluster: Cluster) -> None:
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
         assert len(cluster.model_calls(run_id)) == 4
+
+
+def test_a_kill_within_the_grace_is_a_loss_like_any_other(cluster: Cluster) -> None:
+    cluster.start("worker")
+    run_id = cluster.submit("say-40+rate-20")
+    cluster.saw(run_id, "message.delta")
+    leaving = cluster.terminate("worker", cluster.holder(run_id))
+    eventually(lambda: "Warm shutdown" in leaving.output)
+    leaving.kill(signal.SIGKILL)
+    cluster.saw(run_id, "step.lost")
+    assert cluster.ended(run_id).status == "completed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from contextlib import closing
 from http.client import HTTPConnection
@@ -29,6 +30,42 @@ def test_runs_go_on_after_redis_restarted(cluster: Cluster, crash: bool) -> None
         pid = cluster.stack.kill("redis", 0, signal.SIGTERM)
         eventually(lambda: not cluster.stack.pids("redis"), why=str(pid))
     cluster.start("redis")
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+
+
+def test_watching_and_cancelling_work_after_redis_restarted(cluster: Cluster) -> None:
+    run_id = cluster.submit("say-400+rate-20")
+    seen: list[int] = []
+
+    def watch() -> None:
+        for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events"):
+            seen.append(event["id"])
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    eventually(lambda: len(seen) > 10)
+    cluster.kill("redis")
+    cluster.start("redis")
+    before = cluster.run(run_id).last_event_id
+    eventually(lambda: cluster.run(run_id).last_event_id > before + 20)
+    cluster.cancel(run_id)
+    run = cluster.ended(run_id)
+    assert run.cancel is not None
+    assert run.cancel.stopped_ms is not None
+    assert run.cancel.stopped_ms < 500
+    watching.join(10)
+    assert seen == list(range(1, run.last_event_id + 1))
+
+
+def test_runs_go_on_after_everything_was_killed_at_once(cluster: Cluster) -> None:
+    runs = [cluster.submit("tool-3+rate-20", tools=["record_idempotent", "record"]) for _ in range(8)]
+    cluster.saw(runs[-1], "step.started")
+    names = ("worker", "tools", "api", "redis")
+    for name in names:
+        cluster.kill(name)
+    for name in reversed(names):
+        cluster.start(name)
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
 
@@ -64,11 +101,38 @@ def test_the_same_key_makes_one_run_though_the_api_dies_between_two_tries(cluste
 def test_a_watcher_goes_on_where_it_was_when_the_api_dies(cluster: Cluster) -> None:
     run_id = cluster.submit("say-40+rate-20")
     seen: list[int] = []
-    with pytest.raises(httpx.TransportError):
+
+    def watch_and_kill() -> None:
         for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events"):
             seen.append(event["id"])
             if len(seen) == 10:
                 cluster.kill("api")
+
+    with pytest.raises(httpx.TransportError):
+        watch_and_kill()
     cluster.start("api")
     seen += [event["id"] for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events?after={seen[-1]}")]
     assert seen == list(range(1, cluster.ended(run_id).last_event_id + 1))
+
+
+def test_runs_wait_while_redis_has_no_memory(cluster: Cluster) -> None:
+    """The API says so, no worker ends, and once there is room everything goes on."""
+    runs = [cluster.submit("tool-3+rate-20", tools=["record", "calculator"]) for _ in range(8)]
+    workers = cluster.stack.pids("worker") + cluster.stack.pids("tools")
+    cluster.saw(runs[-1], "step.started")
+    with cluster.redis() as server:
+        server.config_set("maxmemory", "1mb")
+        answer = eventually(lambda: refused(cluster))
+        until = time.monotonic() + 1.5
+        eventually(lambda: time.monotonic() >= until)
+        server.config_set("maxmemory", "0")
+    assert answer.json()["code"] == "unavailable"
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+    assert cluster.stack.pids("worker") + cluster.stack.pids("tools") == workers
+
+
+def refused(cluster: Cluster) -> httpx.Response | None:
+    """The answer to a submit, if it is 503."""
+    answer = cluster.http.post("/v1/runs", json=cluster.body("echo"))
+    return answer if answer.status_code == 503 else cluster.submitted.append(answer.json()["id"])

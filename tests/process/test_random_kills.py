@@ -1,7 +1,7 @@
 """Kills of workers at random moments, as fast as they start again: nothing is lost, doubled or started twice.
 
-The checks behind every test do the counting (checks.py): logs whole, every model call derivable from the log, no tool that
-must not be started twice started twice. Here is only the killing.
+The checks behind every test do the counting (checks.py): logs whole, every model call derivable from the log, no tool
+that must not be started twice started twice. Here is only the killing.
 """
 
 from __future__ import annotations

@@ -66,3 +66,13 @@ def test_a_tool_that_asks_for_it_is_tried_again(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("tool-1", tools=["flaky"]))
     assert run.status == "completed"
     assert len(cluster.tool_starts(run.id)) == 2
+
+
+def test_a_provider_that_is_down_is_asked_until_it_is_back(cluster: Cluster) -> None:
+    cluster.kill("model_server")
+    run_id = cluster.submit("echo")
+    eventually(lambda: cluster.run(run_id).waiting)
+    cluster.start("model_server")
+    assert cluster.ended(run_id).status == "completed"
+    retries = [event.data["error"]["class"] for event in cluster.events(run_id) if event.type == "run.retrying"]
+    assert set(retries) == {"connection"}

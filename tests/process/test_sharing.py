@@ -26,6 +26,19 @@ def test_workers_that_join_and_die_share_two_hundred_runs(cluster: Cluster) -> N
     assert min(shares.values()) > 10
 
 
+def test_tools_workers_take_no_more_than_they_have_children_for(cluster: Cluster) -> None:
+    """Sixteen calls of half a second on two workers with four children each: two rounds, not three."""
+    cluster.start("tools")
+    text = '[[args {"seconds": 0.5}]]'
+    runs = [cluster.submit("parallel-8", text, tools=["record_idempotent"]) for _ in range(2)]
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+    starts = [start for run_id in runs for start in cluster.tool_starts(run_id)]
+    per_child = Counter(start["pid"] for start in starts)
+    assert len(per_child) == 8
+    assert max(per_child.values()) <= 3
+
+
 def workers_of(cluster: Cluster, runs: list[str]) -> Counter[str]:
     """How many tries of model steps each worker made."""
     return Counter(worker for run_id in runs for worker in cluster.tries(run_id))

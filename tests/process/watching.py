@@ -25,7 +25,7 @@ def celery_events(broker_url: str, *, workers: int) -> Iterator[list[dict[str, A
         thread.start()
         try:
             eventually(lambda: server.pubsub_numpat() > before)
-            answers = app.control.broadcast("enable_events", reply=True, limit=workers, timeout=5, connection=connection)
+            answers = app.control.broadcast("enable_events", reply=True, limit=workers, timeout=5)
             assert len(answers) == workers, answers
             yield seen
         finally:

@@ -351,4 +351,4 @@ def test_the_procfile_lists_what_an_operator_runs() -> None:
     lines = read_procfile(PROCFILE)
     assert list(lines) == ["api", "worker", "tools", "flower"]
     assert "-Q model" in lines["worker"]
-    assert "-Q tools -P prefork" in lines["tools"]
+    assert "-Q tools" in lines["tools"]

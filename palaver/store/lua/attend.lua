@@ -58,7 +58,8 @@ else
   if step.state == 'leased' then
     if due or ARGV[2] == step.worker then upcoming = lost(step) end
   elseif step.state == 'later' then
-    if due then deliver(name, step) end
+    -- Who was postponed has waited already and comes first: behind a backlog it would miss its turn again.
+    if due then deliver(name, step, step.postponed == step['until'] and step.queue .. '.recovered' or nil) end
   elseif step.state == 'ready' then
     local since = tonumber(redis.call('ZSCORE', READY[step.queue], member(name)) or 0)
     if since + ARGV[3] <= NOW then deliver(name, step, step.queue .. '.recovered') end

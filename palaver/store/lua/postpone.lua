@@ -1,0 +1,23 @@
+-- Give a lease up until later, before its work began: there is no room for it. No attempt is counted, and no time.
+-- KEYS  run keys (_run.lua)
+-- ARGV  step, fence, delay ms, reason, code
+-- reply postponed, run status, deliveries, next run id ('' = none) · stale
+local name, delay = ARGV[1], tonumber(ARGV[3])
+local step = ID and step_of(name)
+if not step or step.state ~= 'leased' or step.fence ~= tonumber(ARGV[2]) then return { 'stale' } end
+local upcoming = ''
+if STATUS == 'cancelling' then
+  set_aside(name, step)
+  upcoming = proceed()
+else
+  -- What a policy allows for all attempts is not used up by waiting for the first of them, or the next.
+  step.first = not step.fresh and step.first + delay or nil
+  step.state, step.fence, step.worker, step.nonce, step.fresh = 'later', nil, nil, nil, nil
+  step['until'], step.postponed = NOW + delay, NOW + delay
+  keep_step(name, step)
+  redis.call('ZADD', DUE, NOW + delay, member(name))
+  wait_for(ARGV[4], { ['until'] = NOW + delay, code = ARGV[5] })
+  emit('run.waiting', '{"step":"' .. name .. '","reason":"' .. ARGV[4] .. '","code":"' .. ARGV[5] .. '","delay":'
+    .. (delay / 1000) .. '}', false)
+end
+return { 'postponed', STATUS, deliveries, upcoming }

@@ -1,0 +1,183 @@
+"""The gate in front of each provider, shared by all workers: cool-downs, calls in flight, rates.
+
+A call that may not begin gets a time of its own to ask again; it holds no place and nobody polls for it. After
+a cool-down the calls begin one by one and then ever faster (``lua/_gate.lua`` has the numbers). Rates are
+counted by GCRA, in ``lua/admit.lua``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from palaver.providers import Limits
+from palaver.settings import Settings
+from palaver.store import keys, records
+from palaver.store.connection import Connection, Fields, now_ms
+from palaver.store.scripts import Scripts
+
+_IDLE: Final = 10.0
+_ABSENT_MS: Final = 10_000
+"""A waiter that is later than this is not counted as waiting: its run was cancelled, most likely."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The call may begin."""
+
+    woken: tuple[str, ...] = ()
+    """Calls that have a place now, too: recall their steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The call may not begin yet."""
+
+    code: str
+    """Why: ``cooldown``, ``max_in_flight``, ``requests_per_minute`` or ``tokens_per_minute``."""
+    seconds: float
+    """Ask again then: this time is the caller's own."""
+    woken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cooling:
+    """A provider cools down: calls of it must be asked for, for so many ``seconds`` from now on."""
+
+    provider: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderState:
+    """A provider as the store knows it."""
+
+    name: str
+    cooling_until: datetime | None
+    in_flight: int
+    """Calls that hold a place; only those of providers with ``max_in_flight`` do."""
+    waiting: int
+    requests_last_minute: int
+    """Of providers with a limit; those of others are not counted."""
+    tokens_last_minute: int
+
+
+class Providers:
+    """Who may call a provider, and when. Times are Redis's."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self._lease_ms = int(settings.lease_seconds * 1000)
+
+    async def admit(self, provider: str, call: str, limits: Limits, tokens: int) -> Admitted | Wait:
+        """Whether ``call``, which may take so many ``tokens``, may begin now.
+
+        A caller that waits must ask with the same ``call`` again. One that is admitted and has a limit must
+        ``release`` its place, and ``hold`` it until then.
+        """
+        most, requests, per_minute = (
+            "" if limit is None else limit
+            for limit in (limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)
+        )
+        reply = await self._scripts.run(
+            "admit", keys.of_provider(provider), (call, self._lease_ms, most, requests, per_minute, tokens)
+        )
+        if reply[0] == b"admitted":
+            return Admitted(_calls(reply[1]))
+        return Wait(reply[1].decode(), reply[2] / 1000, _calls(reply[3]))
+
+    async def release(self, provider: str, call: str, limits: Limits, *, tokens: int, used: int) -> tuple[str, ...]:
+        """``call``, admitted with ``tokens``, has ended and ``used`` so many. Answers the calls to recall."""
+        most = "" if limits.max_in_flight is None else limits.max_in_flight
+        per_minute = "" if limits.tokens_per_minute is None else limits.tokens_per_minute
+        reply = await self._scripts.run("release", keys.of_provider(provider), (call, most, per_minute, tokens, used))
+        return _calls(reply)
+
+    async def hold(self, provider: str, calls: Sequence[str]) -> None:
+        """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
+        await self._scripts.run("hold", keys.of_provider(provider), (self._lease_ms, *calls))
+
+    async def cool(self, provider: str, seconds: float, call: str | None = None) -> float:
+        """Nobody calls ``provider`` for at least so many ``seconds``; all workers hear it.
+
+        Answers the seconds until ``call``, which is to be made again, has its turn; without one, until the
+        cool-down ends.
+        """
+        reply = await self._scripts.run("cool", keys.of_provider(provider), (provider, int(seconds * 1000), call or ""))
+        return int(reply[1]) / 1000
+
+    async def state(self, names: Iterable[str]) -> list[ProviderState]:
+        """The providers of these names."""
+        now = await now_ms(self._redis)
+        listed = list(names)
+        pipeline = self._redis.pipeline(transaction=False)
+        for name in listed:
+            gate, calls, waiting, _, _ = keys.of_provider(name)
+            pipeline.hgetall(gate)
+            pipeline.zcount(calls, f"({now}", "+inf")
+            pipeline.zcount(waiting, now - _ABSENT_MS, "+inf")
+        replies = await pipeline.execute() if listed else []
+        return [_state(name, now, *replies[3 * i : 3 * i + 3]) for i, name in enumerate(listed)]
+
+    async def news(self, names: Iterable[str]) -> AsyncIterator[Cooling | None]:
+        """Providers that cool down, as they do, for ever; None once nothing more can be missed.
+
+        What was to be heard before that, or while the connection was broken, is looked up. Raises what Redis
+        raises; start again then.
+        """
+        pubsub = self._redis.pubsub()
+        try:
+            await pubsub.subscribe(keys.PROVIDERS)
+            while True:
+                message = await pubsub.get_message(timeout=_IDLE)
+                if message is None:
+                    continue
+                if message["type"] == "subscribe":
+                    for cooling in await self._cooling(names):
+                        yield cooling
+                    yield None
+                elif message["type"] == "message":
+                    name, _, left = message["data"].decode().partition(" ")
+                    yield Cooling(name, int(left) / 1000)
+        finally:
+            await pubsub.aclose()
+
+    async def _cooling(self, names: Iterable[str]) -> list[Cooling]:
+        now, listed = await now_ms(self._redis), list(names)
+        pipeline = self._redis.pipeline(transaction=False)
+        for name in listed:
+            pipeline.hget(keys.of_provider(name)[0], "opens")
+        opens = await pipeline.execute() if listed else []
+        left = {name: (float(at) - now) / 1000 for name, at in zip(listed, opens, strict=True) if at}
+        return [Cooling(name, seconds) for name, seconds in left.items() if seconds > 0]
+
+
+def _calls(reply: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(call.decode() for call in reply)
+
+
+def _state(name: str, now: int, gate: Fields, in_flight: int, waiting: int) -> ProviderState:
+    until = float(gate.get(b"until", 0))
+    return ProviderState(
+        name=name,
+        cooling_until=records.moment(until) if until > now else None,
+        in_flight=in_flight,
+        waiting=waiting,
+        requests_last_minute=_last_minute(gate, b"requests", now),
+        tokens_last_minute=_last_minute(gate, b"tokens", now),
+    )
+
+
+def _last_minute(gate: Fields, rate: bytes, now: int) -> int:
+    """The last 60 s, as if what the minute before used had been spread evenly over it."""
+    minute, into = divmod(now, 60_000)
+    age = minute - int(float(gate.get(b"minute", -2)))
+    this, before = float(gate.get(rate, 0)), float(gate.get(rate + b"_before", 0))
+    if age == 1:
+        this, before = 0.0, this
+    elif age != 0:
+        return 0
+    return max(0, round(this + before * (1 - into / 60_000)))

@@ -1,0 +1,149 @@
+"""All kinds of trouble at random, while runs of all kinds go on. `make chaos`.
+
+What happened is checked as after every test (tests/process/checks.py). At the end everything is healed, and then the stack must
+work as on the first day: liveness after the last fault, not only safety under it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from deploy.child import Child
+from palaver.testing import eventually
+from tests.process.cluster import LEASE, Cluster
+
+pytestmark = [pytest.mark.process, pytest.mark.chaos]
+
+WORKERS = {"worker": 3, "tools": 2, "api": 1}
+MODELS = (
+    "tool-5+use-each+rate-400",
+    "steps-2-1-3+use-each+rate-400",
+    "say-60+rate-40",
+    "tool-3+429-1@2+500-1@3",
+    "say-30+rate-100+cut-1-9",
+)
+QUEUES = ("model", "tools", "model.recovered", "tools.recovered")
+
+
+class Trouble:
+    """Makes some, one kind at a time."""
+
+    def __init__(self, cluster: Cluster, chance: random.Random) -> None:
+        self._cluster = cluster
+        self._chance = chance
+        self._kinds: tuple[Callable[[], None], ...] = (
+            self.kill,
+            self.kill,
+            self.kill,
+            self.kill_child,
+            self.terminate,
+            self.freeze,
+            self.kill_redis,
+            self.pause_redis,
+            self.lose_deliveries,
+            self.double_deliveries,
+        )
+        self.made: Counter[str] = Counter()
+
+    def make(self) -> None:
+        """One of all kinds."""
+        kind = self._chance.choice(self._kinds)
+        self.made[kind.__name__] += 1
+        kind()
+
+    def _victim(self, *names: str) -> Child:
+        running = [child for name in names for child in self._cluster.children(name) if child.running]
+        return self._chance.choice(running)
+
+    def kill(self) -> None:
+        self._victim(*WORKERS).kill(signal.SIGKILL)
+
+    def kill_child(self) -> None:
+        worker = self._victim("tools")
+        with open(f"/proc/{worker.pid}/task/{worker.pid}/children") as listed:
+            children = [int(pid) for pid in listed.read().split()]
+        os.kill(self._chance.choice(children or [worker.pid]), signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self._victim("worker", "tools").terminate()
+
+    def freeze(self) -> None:
+        """For longer than a lease; then it goes on and believes that no time has passed."""
+        worker = self._victim("worker", "tools")
+        worker.kill(signal.SIGSTOP)
+        self._pass(self._chance.uniform(0, 2 * LEASE))
+        worker.kill(signal.SIGCONT)
+
+    def kill_redis(self) -> None:
+        self._cluster.kill("redis")
+        self._cluster.start("redis")
+
+    def pause_redis(self) -> None:
+        paused = self._cluster.stack.kill("redis", 0, signal.SIGSTOP)
+        self._pass(self._chance.uniform(0, 2 * LEASE))
+        os.kill(paused, signal.SIGCONT)
+
+    def lose_deliveries(self) -> None:
+        with self._cluster.redis() as broker:
+            broker.delete(*QUEUES)
+
+    def double_deliveries(self) -> None:
+        with self._cluster.redis() as broker:
+            for queue in QUEUES:
+                if messages := broker.lrange(queue, 0, 50):
+                    broker.lpush(queue, *messages, *messages)
+
+    def _pass(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        eventually(lambda: time.monotonic() >= until, within=seconds + 1)
+
+
+def test_everything_at_once(cluster: Cluster) -> None:
+    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
+    print(f"PALAVER_CHAOS_SEED={seed}")
+    chance = random.Random(seed)
+    cluster.expect_traceback("Error")
+    for name, count in WORKERS.items():
+        for _ in range(count - 1):
+            cluster.start(name)
+    trouble = Trouble(cluster, chance)
+    for _ in range(int(os.environ.get("PALAVER_CHAOS_KILLS", "100"))):
+        trouble.make()
+        until = time.monotonic() + chance.uniform(0.1, 1.5)
+        while time.monotonic() < until:
+            for child in [child for name in WORKERS for child in cluster.children(name)]:
+                if not child.running:
+                    child.start()
+            try_to_use(cluster, chance)
+    cluster.heal()
+    ends = Counter(cluster.ended(run_id, within=60).status.value for run_id in cluster.submitted)
+    print(f"{dict(trouble.made)}; {dict(ends)}")
+    assert ends.keys() <= {"completed", "cancelled", "failed"}
+    for run in map(cluster.run, cluster.submitted):
+        assert run.status != "failed" or (run.error or {})["class"] in ("worker_lost", "storage"), run
+    begun = time.monotonic()
+    for run_id in [cluster.submit("tool-3", tools=["calculator", "record"]) for _ in range(10)]:
+        assert cluster.ended(run_id).status == "completed"
+    assert time.monotonic() - begun < 5
+
+
+def try_to_use(cluster: Cluster, chance: random.Random) -> None:
+    """Submit a run, or cancel one; the API may be away, and a submit whose answer was lost is asked again."""
+    body = cluster.body(chance.choice(MODELS), tools=["calculator", "record", "record_idempotent"])
+    key = uuid.UUID(int=chance.getrandbits(128)).hex
+    try:
+        cluster.post(body, key)
+        if chance.random() < 0.1:
+            cluster.cancel(chance.choice(cluster.submitted))
+    except (httpx.TransportError, AssertionError):
+        # Not taken on, or taken on without our knowing: the same key tells.
+        eventually(lambda: cluster.post(body, key), within=20, every=0.2)

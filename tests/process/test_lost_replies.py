@@ -1,0 +1,69 @@
+"""Redis did it, but the answer was lost: every script and every publish bears being sent again, or not being sure."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from palaver.testing.redis_server import RedisServer
+from tests.process.checks import check
+from tests.process.cluster import Cluster
+from tests.process.lossy import LossyWay
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def way() -> Iterator[LossyWay]:
+    """A lossy way to a server of its own."""
+    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
+    print(f"PALAVER_CHAOS_SEED={seed}")
+    with RedisServer() as server, LossyWay(server.port, random.Random(seed)).open() as way:
+        yield way
+
+
+@pytest.fixture(scope="module")
+def lossy_cluster(way: LossyWay, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose workers and API reach Redis over that way."""
+    cluster = Cluster(tmp_path_factory.mktemp("lossy"), redis_url=f"redis://127.0.0.1:{way.port}/0")
+    try:
+        cluster.stack.up()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def test_a_lost_answer_changes_nothing(way: LossyWay, lossy_cluster: Cluster) -> None:
+    lose_answers(way, lossy_cluster, runs=40)
+
+
+@pytest.mark.chaos
+def test_thousands_of_lost_answers_change_nothing(way: LossyWay, lossy_cluster: Cluster) -> None:
+    for _ in range(10):
+        lose_answers(way, lossy_cluster, runs=100)
+    assert way.lost > 1000
+
+
+def lose_answers(way: LossyWay, cluster: Cluster, runs: int) -> None:
+    """Lose one answer in a hundred while so many runs go; nobody died, so nothing may be in doubt."""
+    for words in ("ConnectionError", "TimeoutError", "ConnectionResetError", "OperationalError", "BrokenPipeError"):
+        cluster.expect_traceback(words)
+    tools = ["calculator", "record", "record_idempotent"]
+    submitted = [cluster.submit("tool-6+use-each", tools=tools) for _ in range(runs)]
+    before = way.lost
+    way.losing = 0.01
+    try:
+        for run_id in submitted:
+            run = cluster.ended(run_id, within=60)
+            assert run.status == "completed", run
+            assert len(cluster.tool_starts(run_id, "record")) == 2
+            assert len(cluster.model_calls(run_id)) == 7
+    finally:
+        way.losing = 0.0
+    print(f"{way.lost - before} answers lost")
+    check(cluster)
+    cluster.mark_logs()
+    cluster.submitted.clear()
