@@ -21,7 +21,9 @@ from api.openapi import SCHEMAS
 from api.problems import respond
 from api.routes import ROUTERS
 from palaver.deliveries import Publisher
+from palaver.policies import load_policies
 from palaver.providers import Provider, load_providers
+from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.settings import settings as environment
 from palaver.store import Store
@@ -34,6 +36,7 @@ def create_app(
     publisher: Publishing | None = None,
     providers: Mapping[str, Provider] | None = None,
     registry: Registry | None = None,
+    policies: Mapping[str, RetryPolicy] | None = None,
 ) -> FastAPI:
     """The API. What is not given is made from the settings, and those from the environment, when it starts.
 
@@ -50,6 +53,7 @@ def create_app(
             publisher=publisher or Publisher(chosen.deliveries_url),
             providers=load_providers(chosen.providers) if providers is None else providers,
             tools=load_tools(chosen.tools) if registry is None else registry,
+            policies=load_policies(chosen.retry_policies) if policies is None else policies,
         )
         try:
             with closing_on_signals(here.closing):

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from api.problems import unavailable
 from palaver.leases import Delivery, Settled
 from palaver.providers import Provider
+from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.due import Attention
@@ -40,6 +41,7 @@ class Backend:
     publisher: Publishing
     providers: Mapping[str, Provider]
     tools: Registry
+    policies: Mapping[str, RetryPolicy]
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
 

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from api.backend import Backend
 from api.problems import Fault, Problem
 from api.strict_json import pointer
 from api.validation import did_you_mean
+from palaver.errors import ConfigurationError
 from palaver.models import AgentSpec, Message, Submission
 from palaver.providers import Provider
+from palaver.retry import RetryPolicy
 from palaver.tools import Registry
 
 _FARTHEST: Final = timedelta(days=366)
@@ -19,44 +22,72 @@ _TIMES: Final = ("start_after", "start_by", "deadline")
 _CALL_ID: Final = 128
 
 
-def check_submission(submission: Submission, providers: Mapping[str, Provider], tools: Registry) -> None:
-    """Let a submission in.
+def admit_submission(submission: Submission, here: Backend) -> Submission:
+    """Let a submission in: with its retry policy in the place of the policy's name.
 
     Raises:
         Problem: everything that is wrong with it.
     """
     faults = [
-        *_agent_faults(submission, providers, tools),
+        *_agent_faults(submission, here),
         *_input_faults(submission.input),
         *_time_faults(submission, datetime.now(UTC)),
     ]
     if faults:
         raise Problem.of_faults(faults)
+    return submission.model_copy(update={"agent": _resolved(submission.agent, here.policies)})
 
 
-def check_agent(agent: AgentSpec | None, providers: Mapping[str, Provider], tools: Registry) -> None:
-    """Let an agent in.
+def admit_agent(agent: AgentSpec | None, here: Backend) -> AgentSpec | None:
+    """Let an agent in: with its retry policy in the place of the policy's name.
 
     Raises:
         Problem: everything that is wrong with it.
     """
-    faults = [] if agent is None else [*_provider_faults(agent, providers), *_tool_faults(agent, tools)]
+    faults = [] if agent is None else list(_spec_faults(agent, here))
     if faults:
         raise Problem.of_faults(faults)
+    return _resolved(agent, here.policies)
 
 
-def _agent_faults(submission: Submission, providers: Mapping[str, Provider], tools: Registry) -> Iterator[Fault]:
+def _agent_faults(submission: Submission, here: Backend) -> Iterator[Fault]:
     if submission.agent is not None:
-        yield from _provider_faults(submission.agent, providers)
-        yield from _tool_faults(submission.agent, tools)
+        yield from _spec_faults(submission.agent, here)
     elif submission.conversation_id is None:
         yield Fault("/agent", "no_agent", "is required when there is no conversation_id")
 
 
+def _spec_faults(agent: AgentSpec, here: Backend) -> Iterator[Fault]:
+    yield from _provider_faults(agent, here.providers)
+    yield from _tool_faults(agent, here.tools)
+    yield from _policy_faults(agent, here.policies)
+
+
 def _provider_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:
-    if agent.provider not in providers:
-        hint = did_you_mean(agent.provider, providers) or f"; there are: {_listed(providers)}"
-        yield Fault("/agent/model", "unknown_provider", f"names a provider that is not configured{hint}")
+    for index, model in enumerate(agent.models):
+        provider = model.partition("/")[0]
+        if provider not in providers:
+            where = f"/agent/fallbacks/{index - 1}" if index else "/agent/model"
+            hint = did_you_mean(provider, providers) or f"; there are: {_listed(providers)}"
+            yield Fault(where, "unknown_provider", f"names a provider that is not configured{hint}")
+
+
+def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Iterator[Fault]:
+    if isinstance(agent.retry, str):
+        if agent.retry not in policies:
+            hint = did_you_mean(agent.retry, policies) or f"; there are: {', '.join(sorted(policies)) or 'none'}"
+            yield Fault("/agent/retry", "unknown_policy", f"is no policy of PALAVER_RETRY_POLICIES{hint}")
+    elif agent.retry is not None:
+        try:
+            RetryPolicy.parse(agent.retry)
+        except ConfigurationError as error:
+            yield Fault(f"/agent/retry{error.pointer}", "invalid_policy", error.reason)
+
+
+def _resolved(agent: AgentSpec | None, policies: Mapping[str, RetryPolicy]) -> AgentSpec | None:
+    if agent is None or not isinstance(agent.retry, str):
+        return agent
+    return agent.model_copy(update={"retry": policies[agent.retry].dump()})
 
 
 def _tool_faults(agent: AgentSpec, tools: Registry) -> Iterator[Fault]:

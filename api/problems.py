@@ -61,6 +61,8 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "too_many_items": (422, "The body has too many values"),
         "unknown_provider": (422, "There is no such provider"),
         "unknown_tool": (422, "There is no such tool"),
+        "unknown_policy": (422, "There is no such retry policy"),
+        "invalid_policy": (422, "The retry policy does not fit"),
         "duplicate_tool": (422, "A tool is named twice"),
         "unknown_conversation": (422, "There is no such conversation"),
         "no_agent": (422, "There is no agent to run"),

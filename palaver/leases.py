@@ -52,6 +52,9 @@ class Lease:
     time_left: float
     """Seconds to the run's deadline."""
     agent: AgentSpec
+    """Its ``model`` is the one to ask now, be it a fallback."""
+    falls_back: bool
+    """Whether there is another model to go on with."""
     call: ToolCall | None
     """The call to answer; None for a model step."""
     position: int
@@ -66,6 +69,13 @@ class LogMessage:
 
     position: int
     message: Message
+    run_id: str = ""
+    nudge: bool = False
+    """A user message of the engine's own."""
+    through: int = 0
+    """Set on a summary: it stands for everything up to this position."""
+    prompt_tokens: int = 0
+    """On an answer: input tokens of the call that it came from; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ answers carry every field, null where there is nothing to say.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
@@ -17,12 +17,37 @@ ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}/[^\
 """``provider/name``: the provider is an entry of the providers file, the rest is the provider's own name."""
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Tag = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,64}$")]
+MAX_TURNS: Final = 100
+"""The longest repetition that a limit may wait for: a worker remembers so many turns of a run."""
 
 
 class Strict(BaseModel):
     """A request body or a part of one."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class StuckLimits(Strict):
+    """When a run counts as stuck (``palaver.stuck``). A turn is what the model asked for at once, with all results.
+
+    0 or None switches a limit off.
+    """
+
+    same_result: int | None = Field(default=4, ge=0, le=MAX_TURNS)
+    """Turns in a row with the same calls and the same results."""
+    same_error: int | None = Field(default=4, ge=0, le=MAX_TURNS)
+    """The same where a call failed."""
+    nudge_after: int | None = Field(default=3, ge=0, le=MAX_TURNS)
+    """Turns in a row that failed the same way before the model is told to try something else."""
+    alternation: int | None = Field(default=6, ge=0, le=MAX_TURNS)
+    """Turns that go back and forth between the same two: A, B, A, B, …"""
+
+    @field_validator("same_result", "same_error", "alternation")
+    @classmethod
+    def _takes_two(cls, value: int | None) -> int | None:
+        if value == 1:
+            raise ValueError("must be 0 for off, or at least 2: one turn repeats nothing")
+        return value
 
 
 class AgentSpec(Strict):
@@ -41,11 +66,27 @@ class AgentSpec(Strict):
     """Whether the model may ask for several tools at once; None leaves it to the provider."""
     stream: bool = True
     """Whether the provider is asked to stream; watchers see deltas only if so."""
+    condense: bool = True
+    """Whether the older part of a conversation that is too long for the model is replaced by a summary of it."""
+    condense_at: int | None = Field(default=None, ge=1000)
+    """Input tokens of a call beyond which the next one is condensed; None waits until the model refuses."""
+    stuck: StuckLimits | None = StuckLimits()
+    """When a run that repeats itself ends; None for never."""
+    fallbacks: tuple[ModelName, ...] = Field(default=(), max_length=8)
+    """Models to go on with, in this order, where a retry rule says ``fallback_model``."""
+    retry: str | dict[str, Any] | None = None
+    """How model calls are retried: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place whose rules
+    go before the default ones (docs/errors.md). A run keeps what its name meant when it was submitted."""
 
-    @field_validator("tools", mode="before")
+    @field_validator("tools", "fallbacks", mode="before")
     @classmethod
     def _json_arrays_are_tuples(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The model and its fallbacks, in the order in which they are asked."""
+        return (self.model, *self.fallbacks)
 
     @property
     def provider(self) -> str:
@@ -153,6 +194,8 @@ class Run(BaseModel):
     stop_reason: StopReason | None = None
     waiting: Waiting | None = None
     agent: AgentSpec
+    model: str
+    """The model that is asked now: the agent's, or one of its fallbacks."""
     step: int = 0
     """The model step that the run is at; 0 before the first."""
     attempt: int = 0

@@ -144,6 +144,15 @@ class RetryPolicy:
             return GiveUp(failure.noting(note), stop_reason(failure))
         return RetryAfter(delay, failure)
 
+    def over(self, base: RetryPolicy) -> RetryPolicy:
+        """This policy with the rules of ``base`` for the classes that it does not name."""
+        return RetryPolicy({**base.rules, **self.rules}, self.max_elapsed)
+
+    def falls_back(self, failure: Failure) -> bool:
+        """Whether the run goes on with its next model once this failure is given up."""
+        rule = self.rules.get(failure.error_class)
+        return rule is not None and rule.then == "fallback_model"
+
     @classmethod
     def parse(cls, value: object) -> Self:
         """A policy from JSON or TOML: ``{"max_elapsed": 600, "rules": {"timeout": {"attempts": 3}}}``.

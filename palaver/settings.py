@@ -26,6 +26,8 @@ class Settings(BaseSettings):
     """Hash tags that new conversations are spread over; 1 unless Redis is a cluster. May grow, ids carry theirs."""
     providers: Path | None = None
     """The TOML file of model providers."""
+    retry_policies: Path | None = None
+    """The TOML file of named retry policies."""
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     """Python modules with the users' tools, comma separated."""
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()

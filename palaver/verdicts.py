@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from palaver.errors.failure import Failure
 from palaver.lifecycle import StopReason
 from palaver.models import Message, ToolCall, Usage
+from palaver.stuck import Nudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,18 @@ class OpenCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Condensed:
+    """From here on the model sees ``summary`` in place of what the log has up to position ``through``."""
+
+    summary: str
+    through: int
+
+
+Aside = Nudge | Condensed
+"""What an attempt did to the conversation before its outcome. It goes into the log with it, whatever the outcome is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Continue:
     """The turn goes on: with the model's message and its calls, or with the answer to a call."""
 
@@ -36,6 +49,10 @@ class Continue:
     calls: tuple[OpenCall, ...] = ()
     """Calls that become tool steps."""
     usage: Usage = field(default_factory=Usage)
+    """Of all calls of the attempt, also of those that failed."""
+    asides: tuple[Aside, ...] = ()
+    prompt_tokens: int = 0
+    """Input tokens of the one call that ``message`` answers, as its provider counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +62,8 @@ class Finish:
     message: Message | None
     stop_reason: StopReason
     usage: Usage = field(default_factory=Usage)
+    asides: tuple[Aside, ...] = ()
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +73,10 @@ class RetryAfter:
     delay: float
     """Seconds until the next attempt is due."""
     failure: Failure
+    fallback: bool = False
+    """With the agent's next model: attempts and time begin afresh, and the run stays with it."""
+    usage: Usage = field(default_factory=Usage)
+    asides: tuple[Aside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +89,8 @@ class GiveUp:
     failure: Failure
     stop_reason: StopReason
     """Why the run ends, if it does."""
+    usage: Usage = field(default_factory=Usage)
+    asides: tuple[Aside, ...] = ()
 
 
 Verdict = Continue | Finish | RetryAfter | GiveUp

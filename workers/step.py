@@ -115,12 +115,25 @@ async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) 
         failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
         if failure.error_class is ErrorClass.INTERNAL:
             log.exception("step %s/%s failed inside", lease.run_id, lease.step)
-        judged = retry.judge(failure, lease.attempt, lease.elapsed)
-        if isinstance(judged, GiveUp) and failure.recoverable and lease.call is not None:
-            return Continue(outcomes=(told_to_the_model(lease.call, judged.failure),))
-        return judged
+        return _judge(failure, lease, retry)
     finally:
         held.end()
+
+
+def _judge(failure: Failure, lease: Lease, retry: RetryPolicy) -> Verdict:
+    """What the policy says of a failure: the step's, with the run's own rules before it."""
+    if lease.call is None and lease.agent.retry is not None:
+        # The API has put the policy in the place of its name.
+        retry = RetryPolicy.parse(lease.agent.retry).over(retry)
+    judged = retry.judge(failure, lease.attempt, lease.elapsed)
+    if isinstance(judged, RetryAfter):
+        return judged
+    if lease.call is not None:
+        if failure.recoverable:
+            return Continue(outcomes=(told_to_the_model(lease.call, judged.failure),))
+    elif lease.falls_back and retry.falls_back(failure):
+        return RetryAfter(0.0, judged.failure, fallback=True)
+    return judged
 
 
 def told_to_the_model(call: ToolCall, failure: Failure) -> ToolOutcome:

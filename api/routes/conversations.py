@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from api.answers import answer
 from api.backend import backend, prompt
 from api.bodies import read_optional_body
-from api.door import check_agent
+from api.door import admit_agent
 from api.headers import JSON, accepted
 from api.openapi import operation
 from api.queries import Number, Query, read_query
@@ -66,7 +66,7 @@ class MessagePage(BaseModel):
         body_required=False,
         examples={"with an agent": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}}},
         answers={201: ("Begun. `Location` is the conversation.", Conversation)},
-        problems=("unknown_provider", "unknown_tool", "duplicate_tool"),
+        problems=("unknown_provider", "unknown_tool", "duplicate_tool", "unknown_policy", "invalid_policy"),
     ),
 )
 async def create_conversation(request: Request) -> Response:
@@ -75,8 +75,7 @@ async def create_conversation(request: Request) -> Response:
     read_query(request, Query)
     wanted = await read_optional_body(request, NewConversation)
     here = backend(request)
-    check_agent(wanted.agent, here.providers, here.tools)
-    made = await prompt(here.store.runs.create_conversation(wanted.agent))
+    made = await prompt(here.store.runs.create_conversation(admit_agent(wanted.agent, here)))
     return answer(made, 201, {"Location": f"/v1/conversations/{made.id}"})
 
 

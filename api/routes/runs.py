@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from api.answers import answer
 from api.backend import backend, prompt
 from api.bodies import read_body, read_optional_body
-from api.door import check_submission
+from api.door import admit_submission
 from api.headers import EVENT_STREAM, JSON, MAX_WAIT, accepted, idempotency_key, preferred_wait
 from api.openapi import operation
 from api.problems import Fault, Problem
@@ -101,8 +101,8 @@ class CancelRequest(Strict):
         },
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "conversation_busy", "unknown_conversation",
-            "unknown_provider", "unknown_tool", "duplicate_tool", "no_agent", "empty_input",
-            "invalid_history", "invalid_time",
+            "unknown_provider", "unknown_tool", "duplicate_tool", "unknown_policy", "invalid_policy", "no_agent",
+            "empty_input", "invalid_history", "invalid_time",
         ),
         streams=True,
     ),
@@ -112,9 +112,8 @@ async def submit(request: Request) -> Response:
     kind = accepted(request, JSON, EVENT_STREAM)
     read_query(request, Query)
     key = idempotency_key(request)
-    submission = await read_body(request, Submission)
     here = backend(request)
-    check_submission(submission, here.providers, here.tools)
+    submission = admit_submission(await read_body(request, Submission), here)
     try:
         submitted = await prompt(here.store.runs.submit(submission, idempotency_key=key))
     except UnknownConversation:

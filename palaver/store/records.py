@@ -48,13 +48,15 @@ def run(fields: Fields) -> Run:
         waiting = Waiting.model_validate({**waiting, "until": moment(waiting.get("until"))})
     output = fields.get(b"output")
     stop = fields.get(b"stop_reason")
+    agent = AgentSpec.model_validate_json(fields[b"agent"])
     return Run(
         id=run_id,
         conversation_id=conversation_id,
         status=RunStatus(fields[b"status"].decode()),
         stop_reason=None if stop is None else StopReason(stop.decode()),
         waiting=waiting,
-        agent=AgentSpec.model_validate_json(fields[b"agent"]),
+        agent=agent,
+        model=agent.models[int(fields.get(b"model", 0))],
         step=int(fields[b"seq"]),
         attempt=int(fields.get(b"attempt", 0)),
         output=None if output is None else output.decode(),

@@ -10,28 +10,30 @@ import orjson
 from palaver.errors import Failure
 from palaver.ids import safe_call_id
 from palaver.leases import Lease
-from palaver.models import Message, ToolCall, Usage
+from palaver.models import Message, ToolCall
 from palaver.store.connection import Value
-from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
+from palaver.stuck import Nudge
+from palaver.verdicts import Aside, Condensed, Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
 
 Args = list[Value]
 
 
 def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
     """ARGV of ``settle.lua``."""
-    usage, stop, status, failure, delay = Usage(), "", "", b"", 0
+    stop, status, failure, delay = "", "", b"", 0
     message: Message | None = None
     outcomes: tuple[ToolOutcome, ...] = ()
     calls: tuple[OpenCall, ...] = ()
     match verdict:
         case Continue():
-            kind, usage, message = "continue", verdict.usage, verdict.message
+            kind, message = "continue", verdict.message
             outcomes, calls = verdict.outcomes, verdict.calls
         case Finish():
-            kind, usage, message = "finish", verdict.usage, verdict.message
+            kind, message = "finish", verdict.message
             stop, status = verdict.stop_reason, verdict.stop_reason.status
         case RetryAfter():
             kind, delay, failure = "retry", int(verdict.delay * 1000), _error(verdict.failure, lease)
+            stop = "fallback" if verdict.fallback else ""
         case GiveUp() if lease.call is None:
             kind, failure = "give_up", _error(verdict.failure, lease)
             stop, status = verdict.stop_reason, verdict.stop_reason.status
@@ -43,15 +45,31 @@ def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
                 stop, status = verdict.stop_reason, verdict.stop_reason.status
     finishes = kind == "finish"
     entries: Args = []
+    for aside in verdict.asides:
+        entries += _aside(aside, lease)
     if message is not None:
-        entries += ("message.created", "", orjson.dumps({"step": lease.step, "message": _compact(message)}))
+        data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
+        if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
+            data["prompt_tokens"] = verdict.prompt_tokens
+        entries += ("message.created", "", orjson.dumps(data))
     for outcome in outcomes:
         entries += ("tool.finished", outcome.message.call_id or "", orjson.dumps(_finished(outcome, lease)))
     return [
         lease.step, lease.fence, kind, stop, status, failure, delay, int(streamed),
-        usage.input_tokens, usage.output_tokens, message.content if finishes and message else "",
-        len(outcomes), len(entries) // 3, *entries, *_opened(message, outcomes, calls, finishes),
+        verdict.usage.input_tokens, verdict.usage.output_tokens, verdict.usage.model_calls,
+        message.content if finishes and message else "", len(outcomes),
+        len(entries) // 3, *entries, *_opened(message, outcomes, calls, finishes),
     ]  # fmt: skip
+
+
+def _aside(aside: Aside, lease: Lease) -> Args:
+    match aside:
+        case Condensed():
+            data = {"step": lease.step, "summary": aside.summary, "through": aside.through}
+            return ["conversation.condensed", "", orjson.dumps(data)]
+        case Nudge():
+            data = {"message": _compact(Message(role="user", content=aside.text)), "nudge": True}
+            return ["message.created", "", orjson.dumps(data)]
 
 
 def _opened(

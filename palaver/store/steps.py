@@ -22,7 +22,8 @@ from palaver.store.scripts import Call, Scripts
 from palaver.store.settling import settle_args
 from palaver.verdicts import Verdict
 
-_MESSAGES: Final = (b"message.created", b"tool.finished")
+_MESSAGES: Final = (b"message.created", b"tool.finished", b"conversation.condensed")
+"""The entries that a model's messages are derived from."""
 _BATCH: Final = 100
 """Leases or deltas in one script call: about a millisecond of Redis (bench/store_cost.py)."""
 
@@ -61,7 +62,8 @@ class Steps:
         )
         if reply[0] != b"leased":
             return Stray(reply[1].decode())
-        _, fence, attempt, try_number, elapsed, left, agent, call, tail = reply
+        _, fence, attempt, try_number, elapsed, left, agent, call, tail, model = reply
+        spec = _agent(agent)
         entries = tuple(_messages(tail))
         return Lease(
             run_id=run_id,
@@ -72,7 +74,8 @@ class Steps:
             try_number=try_number,
             elapsed=elapsed / 1000,
             time_left=left / 1000,
-            agent=_agent(agent),
+            agent=_asking(agent, int(model)) if int(model) else spec,
+            falls_back=int(model) < len(spec.fallbacks),
             call=ToolCall.model_validate_json(call) if call else None,
             position=int(tail[-1][0].partition(b"-")[0]) if tail else known or 0,
             entries=entries,
@@ -187,12 +190,22 @@ def deliveries(lines: Sequence[bytes], run_id: str, conversation_id: str) -> tup
 
 
 def _messages(tail: Sequence[Any]) -> list[LogMessage]:
+    """What of the log's ``tail`` is said to a model; an entry is ``type``, ``at``, ``run``, ``seq`` and ``data``."""
     found = []
     for entry_id, fields in tail:
         if fields[1] in _MESSAGES:
             data = orjson.loads(fields[-1])
-            message = Message.model_construct(**_with_calls(data["message"]))
-            found.append(LogMessage(int(entry_id.partition(b"-")[0]), message))
+            said = data.get("message") or {"role": "user", "content": data["summary"]}
+            found.append(
+                LogMessage(
+                    int(entry_id.partition(b"-")[0]),
+                    Message.model_construct(**_with_calls(said)),
+                    run_id=fields[5].decode(),
+                    nudge=data.get("nudge", False),
+                    through=data.get("through", 0),
+                    prompt_tokens=data.get("prompt_tokens", 0),
+                )
+            )
     return found
 
 
@@ -205,3 +218,10 @@ def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
 @lru_cache(maxsize=4096)
 def _agent(text: bytes) -> AgentSpec:
     return AgentSpec.model_validate_json(text)
+
+
+@lru_cache(maxsize=256)
+def _asking(text: bytes, model: int) -> AgentSpec:
+    """The agent with the model that is asked now, one of its fallbacks."""
+    spec = _agent(text)
+    return spec.model_copy(update={"model": spec.models[model]})

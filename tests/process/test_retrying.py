@@ -76,3 +76,31 @@ def test_a_provider_that_is_down_is_asked_until_it_is_back(cluster: Cluster) -> 
     assert cluster.ended(run_id).status == "completed"
     retries = [event.data["error"]["class"] for event in cluster.events(run_id) if event.type == "run.retrying"]
     assert set(retries) == {"connection"}
+
+
+def test_a_run_brings_its_own_policy(cluster: Cluster) -> None:
+    retry = {"rules": {"provider_error": {"attempts": 2, "first": 0.01}, "authentication": {"attempts": 3}}}
+    run = cluster.ended(cluster.submit("503+echo", agent={"retry": retry}))
+    assert run.error is not None
+    assert (run.error["class"], len(cluster.model_calls(run.id))) == ("provider_error", 2)
+    refused = cluster.ended(cluster.submit("401", agent={"retry": retry}))
+    assert len(cluster.model_calls(refused.id)) == 1, "what cannot succeed is not retried, whatever the policy says"
+
+
+def test_a_run_falls_back_to_its_next_model_and_stays_with_it(cluster: Cluster) -> None:
+    rules = {"provider_error": {"attempts": 2, "first": 0.01, "then": "fallback_model"}}
+    agent = {"fallbacks": ["hasty/500", "hasty/tool-2"], "retry": {"rules": rules}}
+    run = cluster.ended(cluster.submit("503", tools=["calculator"], agent=agent))
+    assert (run.status, run.model) == ("completed", "hasty/tool-2")
+    assert [call.model for call in cluster.model_calls(run.id)] == ["503"] * 2 + ["500"] * 2 + ["tool-2"] * 3
+    answers = [e.data for e in cluster.events(run.id) if e.type == "message.created" and "model" in e.data]
+    assert [data["model"] for data in answers] == ["hasty/tool-2"] * 3
+    tries = [e.data["attempt"] for e in cluster.events(run.id) if e.type == "step.started" and e.data["step"] == "1"]
+    assert tries == [1, 2, 3, 4, 5]
+
+
+def test_no_quota_goes_to_the_next_model_at_once(cluster: Cluster) -> None:
+    retry = {"rules": {"quota_exhausted": {"then": "fallback_model"}}}
+    run = cluster.ended(cluster.submit("quota", agent={"fallbacks": ["fake/echo"], "retry": retry}))
+    assert run.status == "completed"
+    assert [call.model for call in cluster.model_calls(run.id)] == ["quota", "echo"]

@@ -20,6 +20,7 @@ from palaver.leases import Delivery, Delta, Lease
 from palaver.lifecycle import StopReason
 from palaver.models import Message
 from palaver.providers import Provider
+from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing import aeventually
@@ -30,6 +31,7 @@ AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
 BODY: dict[str, Any] = {"agent": AGENT, "input": "hello"}
 SETTINGS = Settings(redis_url="redis://fake/0", max_body=64 * 1024)
 PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1")}
+POLICIES = {"patient": RetryPolicy.parse({"rules": {"rate_limited": {"attempts": 20}}})}
 RUN_ID = "run_00" + "0" * 26
 CONVERSATION_ID = "conv_00" + "0" * 26
 
@@ -105,7 +107,8 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     redis = FakeRedis(server=server)
     store = Store(redis, settings)
     publisher = RecordingPublisher()
-    app = create_app(settings, store, publisher, changes.get("providers", PROVIDERS), load_tools(()))
+    providers = changes.get("providers", PROVIDERS)
+    app = create_app(settings, store, publisher, providers, load_tools(()), POLICIES)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api_world import AGENT, BODY, assert_problem, world
+from tests.unit.api_world import AGENT, BODY, POLICIES, assert_problem, world
 
 NOW = datetime.now(UTC)
 
@@ -94,6 +94,15 @@ async def test_an_input_that_says_nothing_is_refused(given: object) -> None:
         ({"tools": ["calculater"]}, "unknown_tool", "/agent/tools/0", "did you mean 'calculator'?"),
         ({"tools": ["clock", "xyz"]}, "unknown_tool", "/agent/tools/1", "calculator, clock, wait"),
         ({"tools": ["clock", "clock"]}, "duplicate_tool", "/agent/tools/1", "before"),
+        ({"fallbacks": ["fake/a", "fak/b"]}, "unknown_provider", "/agent/fallbacks/1", "did you mean 'fake'?"),
+        ({"retry": "patiently"}, "unknown_policy", "/agent/retry", "did you mean 'patient'?"),
+        ({"retry": {"rules": {"timout": {}}}}, "invalid_policy", "/agent/retry/rules/timout", "did you mean timeout?"),
+        (
+            {"retry": {"rules": {"timeout": {"attempts": 0}}}},
+            "invalid_policy",
+            "/agent/retry/rules/timeout/attempts",
+            "from 1 to 100",
+        ),
     ],
 )
 async def test_names_must_be_known(agent: dict[str, Any], code: str, place: str, says: str) -> None:
@@ -102,6 +111,12 @@ async def test_names_must_be_known(agent: dict[str, Any], code: str, place: str,
             answer = await api.client.post(path, json={**body, "agent": {**AGENT, **agent}})
             problem = assert_problem(answer, 422, code, place)
             assert says in problem["errors"][0]["message"]
+
+
+async def test_a_run_keeps_what_the_name_of_its_policy_meant() -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json={**BODY, "agent": {**AGENT, "retry": "patient"}})
+        assert answer.json()["agent"]["retry"] == POLICIES["patient"].dump()
 
 
 async def test_without_providers_it_says_where_they_come_from() -> None:

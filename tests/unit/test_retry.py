@@ -224,3 +224,14 @@ def test_a_wrong_policy_is_told_what_is_wrong(value: object, says: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         RetryPolicy.parse(value)
     assert str(caught.value) == says
+
+
+def test_a_policy_goes_before_another_class_by_class() -> None:
+    mine = RetryPolicy.parse({"max_elapsed": 5, "rules": {"timeout": {"attempts": 1, "then": "fallback_model"}}})
+    both = mine.over(MODEL_CALL)
+    assert both.rules[ErrorClass.TIMEOUT].attempts == 1
+    assert both.rules[ErrorClass.RATE_LIMITED] == MODEL_CALL.rules[ErrorClass.RATE_LIMITED]
+    assert both.max_elapsed.total_seconds() == 5
+    assert both.falls_back(Failure.of(ErrorClass.TIMEOUT))
+    assert not both.falls_back(Failure.of(ErrorClass.CONNECTION))
+    assert not both.falls_back(Failure.of(ErrorClass.INTERNAL))

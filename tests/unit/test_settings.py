@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from palaver.errors import ConfigurationError
+from palaver.errors import ConfigurationError, ErrorClass
+from palaver.policies import load_policies
 from palaver.providers import load_providers
 from palaver.settings import Settings, settings
 
@@ -56,6 +57,16 @@ def test_a_wrong_providers_file_says_where(tmp_path: Path, text: str, said: str)
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=said):
         load_providers(path)
+
+
+def test_policies_come_from_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "policies.toml"
+    path.write_text("[patient.rules.rate_limited]\nattempts = 20\n")
+    assert load_policies(path)["patient"].rules[ErrorClass.RATE_LIMITED].attempts == 20
+    path.write_text("[patient.rules.rate_limit]\nattempts = 20\n")
+    with pytest.raises(ConfigurationError, match="did you mean rate_limited"):
+        load_policies(path)
+    assert load_policies(None) == {}
 
 
 def test_a_key_stays_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

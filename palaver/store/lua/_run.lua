@@ -3,7 +3,8 @@
 --
 -- KEYS  1 run, 2 its open steps, 3 conversation, 4 its log, 5 the run's feed, 6 due index, 7-8 ready indexes
 -- A step is JSON in the steps hash: state ready | leased | later | aborted, queue, attempt, losses, deliveries,
--- first (when it was begun, ms; fresh: by the present lease), and for a tool call: call (JSON text), idempotent;
+-- first (when it was begun, ms; fresh: by the present lease), base (attempts made with an earlier model), and for a
+-- tool call: call (JSON text), idempotent;
 -- while leased: fence, worker, nonce; later: until (ms), error_class, postponed (= until: no attempt has failed).
 
 local RUN, STEPS, CONV, LOG, FEED, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]

@@ -1,0 +1,30 @@
+"""Named retry policies: the TOML file ``PALAVER_RETRY_POLICIES``, one table a policy (docs/settings.md)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from palaver.errors import ConfigurationError
+from palaver.retry import RetryPolicy
+
+
+def load_policies(path: Path | None) -> Mapping[str, RetryPolicy]:
+    """The policies of the file, by name; none when there is no file.
+
+    Raises:
+        ConfigurationError: when it cannot be read or a policy does not fit; says where.
+    """
+    if path is None:
+        return {}
+    try:
+        tables = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"PALAVER_RETRY_POLICIES: cannot read {path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"PALAVER_RETRY_POLICIES: {path} is not TOML: {error}") from None
+    try:
+        return {name: RetryPolicy.parse(table) for name, table in tables.items()}
+    except ConfigurationError as error:
+        raise ConfigurationError(f"PALAVER_RETRY_POLICIES: {path}: {error}") from None
