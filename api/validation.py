@@ -10,11 +10,11 @@ from pydantic import BaseModel, ValidationError
 
 from api.problems import Fault, Problem
 from api.strict_json import Path, pointer
-from palaver.models import AgentSpec, Message, ToolCall
+from palaver.models import AgentSpec, Message, StuckLimits, ToolCall
 
 M = TypeVar("M", bound=BaseModel)
 
-_PARTS: dict[str, type[BaseModel]] = {"agent": AgentSpec, "input": Message, "tool_calls": ToolCall}
+_PARTS: dict[str, type[BaseModel]] = {"agent": AgentSpec, "input": Message, "tool_calls": ToolCall, "stuck": StuckLimits}
 """The models of the parts of a body, by the field that holds them."""
 _WORDS = (
     ("Value error, ", ""),

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from bench import cancels, recovery, steps, streams
+from bench import cancels, cooldown, recovery, steps, streams
 from bench.asked import BenchError
 from bench.report import Table, heading
 
@@ -32,6 +32,7 @@ PARTS: Final[dict[str, Part]] = {
     "steps": lambda quick: steps.measure(rounds=2 if quick else 7),
     "streams": lambda quick: streams.measure(streams=500),
     "cancel": lambda quick: cancels.measure(cancels=100 if quick else 300, in_flight=100),
+    "cooldown": lambda quick: cooldown.measure(rounds=1 if quick else 5),
     "recovery": lambda quick: recovery.measure(kills=1 if quick else 5, runs=40, lease_seconds=LEASE_SECONDS),
 }
 

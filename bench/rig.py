@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -31,11 +31,12 @@ _STOP_WITHIN: Final = 5.0
 class Rig:
     """A Redis, a model server and a store to submit with; workers are started as a measurement needs them.
 
-    ``lease_seconds`` is what the workers are given. Use it in the main thread: its processes end with that.
+    ``lease_seconds`` is what the workers are given; all ``providers`` are the model server. Use it in the main thread: its processes end with that.
     """
 
-    def __init__(self, *, lease_seconds: float = 15.0) -> None:
+    def __init__(self, *, lease_seconds: float = 15.0, providers: Sequence[str] = ("fake",)) -> None:
         self._lease_seconds = lease_seconds
+        self._providers = providers
         self._open = AsyncExitStack()
         self._children: list[Child] = []
 
@@ -61,7 +62,7 @@ class Rig:
         port = free_port()
         base_url = f"http://{HOST}:{port}/v1"
         providers, ledger = self._folder / "providers.toml", self._folder / "ledger.jsonl"
-        providers.write_text(f'[providers.fake]\nbase_url = "{base_url}"\n')
+        providers.write_text("".join(f'[providers.{name}]\nbase_url = "{base_url}"\n' for name in self._providers))
         self._environment = {
             **os.environ,
             "PALAVER_REDIS_URL": self.redis.url,
@@ -140,7 +141,7 @@ class Rig:
 
     async def submit(self, model: str, *, tools: tuple[str, ...] = (), instructions: str = "") -> str:
         """Submit a run and send its first delivery, as the API does; the run's id."""
-        agent = AgentSpec(model=f"fake/{model}", instructions=instructions, tools=tools)
+        agent = AgentSpec(model=model if "/" in model else f"fake/{model}", instructions=instructions, tools=tools)
         submitted = await self.store.runs.submit(Submission(agent=agent, input=INPUT))
         if not self._publisher.publish(submitted.deliveries):
             raise BenchError("the broker did not take a delivery")

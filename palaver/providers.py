@@ -58,6 +58,8 @@ class Provider(BaseModel):
     base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$")]
     api_key_env: str | None = None
     timeouts: Timeouts = Timeouts()
+    cache_control: bool = False
+    """Whether it takes prompt-cache breakpoints: ``cache_control`` on blocks of content."""
     max_response_bytes: int = Field(default=16 << 20, ge=1024)
     """An answer, streamed or not, is refused beyond this."""
     max_in_flight: int | None = Field(default=None, ge=1, le=1_000_000)

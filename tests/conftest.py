@@ -27,6 +27,7 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def cluster(_cluster: Cluster) -> Iterator[Cluster]:
     """A running Palaver; afterwards everything that was submitted must have ended well (tests/process/checks.py)."""
     _cluster.heal()
+    _cluster.forget_cool_downs()
     _cluster.submitted.clear()
     _cluster.mark_logs()
     yield _cluster

@@ -7,95 +7,208 @@ it worked on as ready-made JSON, and a claim brings only what the log has beyond
 from __future__ import annotations
 
 import sys
+from array import array
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from palaver.leases import LogMessage
-from palaver.models import Message
+from palaver.models import MAX_TURNS, Message, ToolCall
+from palaver.stuck import Turn
+from palaver.verdicts import Condensed
 
 _KEPT_BYTES: Final = 64 << 20
 """Of JSON, in all conversations of a worker process."""
+_TURN_BYTES: Final = 250
+"""Memory of a turn's digest, about."""
+_NO_RESULT: Final = "No result was recorded."
+_SUMMARY: Final = (
+    "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OlderPart:
+    """What a summary is to stand for."""
+
+    messages: Sequence[bytes]
+    through: int
+    """The log position that it reaches."""
+    weight: int
+    """Bytes that go away: neither an earlier summary nor what is kept in any case is counted."""
 
 
 class Conversation:
     """Messages in the provider's form, each already JSON, up to a position of the log.
 
-    Whole turns: the answers to an assistant message's calls follow it in call order, whatever order they came in.
+    Whole turns: a message with calls is here once all their answers are, and they follow it in call order, whatever
+    order they came in.
     """
 
     def __init__(self) -> None:
         self.position = 0
-        self.size = 0
+        self.nudged = False
+        """Whether the model was told that the newest turns repeat themselves."""
+        self.prompt_tokens = 0
+        """Input tokens of the newest call; 0 when unknown, or when it was condensed since."""
         self._messages: list[bytes] = []
-        self._expected: dict[str, bytes | None] = {}
+        self._ends = array("q")
+        """For each message: the position of the last entry of its turn; 0 for a summary."""
+        self._size = 0
+        self._user = -1
+        """The index of the newest message of the user's own."""
+        self._asking: Message | None = None
+        """A message whose calls lack answers, and those that came."""
+        self._answers: dict[str, Message] = {}
+        self._asked_at = 0
+        self._run_id = ""
+        self._turns: list[Turn] = []
 
     def extend(self, entries: Iterable[LogMessage], position: int) -> None:
         """Take in what the log has beyond this position; what is known already changes nothing."""
         for entry in entries:
             if entry.position > self.position:
-                self._add(entry.message)
+                self._add(entry)
         self.position = max(self.position, position)
 
     def messages(self) -> list[bytes]:
         """The messages so far."""
         return self._messages
 
-    def _add(self, message: Message) -> None:
+    def turns(self, run_id: str) -> Sequence[Turn]:
+        """The turns of this run since the user's newest message, oldest first: the last ``MAX_TURNS``."""
+        return self._turns if run_id == self._run_id else ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, about."""
+        return self._size + _TURN_BYTES * len(self._turns)
+
+    def having(self, condensed: Condensed) -> Conversation:
+        """This conversation as it will be once ``condensed`` is in the log."""
+        other = copy(self)
+        other._messages, other._ends = self._messages.copy(), self._ends[:]
+        other._condense(condensed.summary, condensed.through)
+        return other
+
+    def older_part(self) -> OlderPart | None:
+        """What to condense: everything but the newest whole turns, a quarter of the bytes at most.
+
+        The user's newest message is kept in any case. None if nothing would go away.
+        """
+        cut, room = len(self._messages), sum(map(len, self._messages)) // 4
+        while cut:
+            start = cut - 1
+            while start and self._ends[start - 1] == self._ends[start]:
+                start -= 1
+            room -= sum(map(len, self._messages[start:cut]))
+            if room < 0:
+                break
+            cut = start
+        weights = [len(text) for text in self._messages[:cut]]
+        if weights and not self._ends[0]:
+            weights[0] = 0
+        if 0 <= self._user < cut:
+            weights[self._user] = 0
+        return OlderPart(self._messages[:cut], max(self._ends[:cut]), sum(weights)) if sum(weights) else None
+
+    def _add(self, entry: LogMessage) -> None:
+        message = entry.message
+        if entry.run_id != self._run_id:
+            self._begin(entry.run_id)
         if message.role == "tool":
-            self._answer(message)
+            self._answer(message, entry.position)
             return
+        self.prompt_tokens = entry.prompt_tokens or self.prompt_tokens
         if message.role == "assistant" and not message.content and not message.tool_calls:
             return
-        for call_id in [call_id for call_id, answer in self._expected.items() if answer is None]:
-            # The store seals every turn, so this does not happen; one lost answer must not cost the conversation.
-            self._answer(Message(role="tool", call_id=call_id, content="No result was recorded.", is_error=True))
-        self._append(_wire(message))
-        self._expected = {call.id: None for call in message.tool_calls}
+        self._seal()
+        if entry.through:
+            self._condense(message.content, entry.through)
+        elif message.tool_calls:
+            self._asking, self._asked_at = message, entry.position
+        else:
+            self._append(wire(message), entry.position)
+            self.nudged = self.nudged or entry.nudge
+            if message.role == "user" and not entry.nudge:
+                self._begin(entry.run_id)
+                self._user = len(self._messages) - 1
 
-    def _answer(self, message: Message) -> None:
-        if message.call_id not in self._expected:
+    def _begin(self, run_id: str) -> None:
+        self._run_id, self._turns, self.nudged = run_id, [], False
+
+    def _answer(self, message: Message, position: int) -> None:
+        """An answer to none of the open calls, or a second one, is left out."""
+        if self._asking is None or message.call_id in self._answers:
             return
-        self._expected[message.call_id] = _wire(message)
-        if None not in self._expected.values():
-            for answer in self._expected.values():
-                self._append(answer)  # type: ignore[arg-type]
-            self._expected = {}
+        if any(call.id == message.call_id for call in self._asking.tool_calls):
+            self._answers[str(message.call_id)] = message
+            self._asked_at = position
+            if len(self._answers) == len(self._asking.tool_calls):
+                self._close()
 
-    def _append(self, text: bytes) -> None:
+    def _seal(self) -> None:
+        """The store seals every turn, so this finds nothing; one lost answer must not cost the conversation."""
+        if self._asking is not None:
+            for call in self._asking.tool_calls:
+                lost = Message(role="tool", call_id=call.id, name=call.name, content=_NO_RESULT, is_error=True)
+                self._answers.setdefault(call.id, lost)
+            self._close()
+
+    def _close(self) -> None:
+        """The turn is whole."""
+        assert self._asking is not None  # only an open turn is closed
+        calls = self._asking.tool_calls
+        self._append(wire(self._asking), self._asked_at)
+        for call in calls:
+            self._append(wire(self._answers[call.id]), self._asked_at)
+        turn = Turn.of(calls, self._answers)
+        if not self._turns or self._turns[-1].digest != turn.digest:
+            self.nudged = False
+        self._turns = [*self._turns[1 - MAX_TURNS :], turn]
+        self._asking, self._answers = None, {}
+
+    def _append(self, text: bytes, end: int) -> None:
         # A copy: what orjson returns holds on to the 4 KiB that it was written into, thirty times its length.
         self._messages.append(bytes(memoryview(text)))
-        self.size += sys.getsizeof(text)
+        self._ends.append(end)
+        self._size += sys.getsizeof(text)
+
+    def _condense(self, summary: str, through: int) -> None:
+        """Put ``summary`` in place of the turns that end at or before ``through``; the user's newest message stays."""
+        kept = [i for i, end in enumerate(self._ends) if end > through or i == self._user]
+        turns = [(self._messages[i], self._ends[i]) for i in kept]
+        self._user = kept.index(self._user) + 1 if self._user >= 0 else -1
+        self._messages, self._ends, self._size = [], array("q"), 0
+        for text, end in [(wire(Message(role="user", content=_SUMMARY + summary)), 0), *turns]:
+            self._append(text, end)
+        self.prompt_tokens = 0
 
 
-def _wire(message: Message) -> bytes:
+def wire(message: Message) -> bytes:
     """One message in the form of the OpenAI chat completions API."""
     if message.role == "tool":
         content = f"Error: {message.content}" if message.is_error else message.content
         return orjson.dumps({"role": "tool", "tool_call_id": message.call_id, "content": content})
-    wire: dict[str, Any] = {"role": message.role, "content": message.content}
+    said: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        wire["content"] = message.content or None
-        wire["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
-            }
-            for call in message.tool_calls
-        ]
-    return orjson.dumps(wire)
+        said["content"] = message.content or None
+        said["tool_calls"] = [_call(call) for call in message.tool_calls]
+    return orjson.dumps(said)
 
 
-def _arguments(text: str) -> str:
-    """The arguments as the model wrote them; an empty object for what is no JSON: providers refuse to read it."""
+def _call(call: ToolCall) -> dict[str, Any]:
+    """A call with its arguments as the model wrote them; an empty object for what is no JSON: providers refuse that."""
     try:
-        orjson.loads(text)
+        orjson.loads(call.arguments)
+        arguments = call.arguments
     except orjson.JSONDecodeError:
-        return "{}"
-    return text
+        arguments = "{}"
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 class Conversations:

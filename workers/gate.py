@@ -17,11 +17,11 @@ from typing import Final
 
 from palaver.errors import ErrorClass
 from palaver.leases import Delivery, Lease
+from palaver.models import Usage
 from palaver.providers import Limits, Provider
 from palaver.store import Store
 from palaver.store.providers import Wait
 from palaver.verdicts import GiveUp, RetryAfter
-from workers.completion import Completion
 
 log = logging.getLogger(__name__)
 
@@ -63,21 +63,26 @@ class Gate:
         self._in_flight: defaultdict[str, set[str]] = defaultdict(set)
 
     def passing(
-        self, lease: Lease, provider: str, prompt: bytes, completion: Completion
+        self, lease: Lease, provider: str, prompt_bytes: int, used: Callable[[], Usage]
     ) -> AbstractAsyncContextManager[None]:
-        """Around a call of ``provider``: entered when it may begin, and left when it has ended.
+        """Around the calls of one attempt: entered when the first may begin, and left when the last has ended.
+
+        A second call is rare, and one that gave its place back might wait for another one for ever. ``used`` tells
+        what the calls took.
 
         Raises, on entering:
             NotAdmitted: it may not.
         """
         if self._hearing and provider not in self._limited and provider not in self._ask_until:
             return _OPEN
-        return self._asking(lease, provider, prompt, completion)
+        return self._asking(lease, provider, prompt_bytes, used)
 
     @contextlib.asynccontextmanager
-    async def _asking(self, lease: Lease, provider: str, prompt: bytes, completion: Completion) -> AsyncIterator[None]:
+    async def _asking(
+        self, lease: Lease, provider: str, prompt_bytes: int, used: Callable[[], Usage]
+    ) -> AsyncIterator[None]:
         call, limits = _call(lease), self._limits.get(provider, Limits())
-        tokens = len(prompt) // _BYTES_A_TOKEN + (lease.agent.max_output_tokens or 0)
+        tokens = prompt_bytes // _BYTES_A_TOKEN + (lease.agent.max_output_tokens or 0)
         answer = await self._store.providers.admit(provider, call, limits, tokens)
         await self._wake(provider, answer.woken)
         if isinstance(answer, Wait):
@@ -88,34 +93,38 @@ class Gate:
             yield
             return
         self._in_flight[provider].add(call)
-        used, reported = 0, completion.usage
+        guess = 0
         try:
             yield
-            used = tokens
+            guess = tokens
         finally:
             self._in_flight[provider].discard(call)
-            if completion.usage != reported:
-                used = completion.usage.input_tokens + completion.usage.output_tokens
-            await self._release(provider, call, limits, tokens, used)
+            usage = used()
+            taken = usage.input_tokens + usage.output_tokens or guess
+            await self._release(provider, call, limits, tokens, taken)
+
+    def asks_until(self, provider: str) -> float:
+        """When the present cool-down will be forgotten, by the loop's clock; a new one makes it later."""
+        return self._ask_until.get(provider, 0.0)
 
     async def heed(self, lease: Lease, verdict: RetryAfter | GiveUp) -> RetryAfter | GiveUp:
         """What a failure means for all: a provider that asked for fewer requests gets none for a while.
 
-        A step that is tried again is given its turn after the cool-down right away.
+        A step that asks this provider again is given its turn after the cool-down right away.
         """
         failure = verdict.failure
         if failure.error_class is not ErrorClass.RATE_LIMITED or lease.call is not None:
             return verdict
         provider = failure.provider.name if failure.provider else lease.agent.provider
         seconds = min(failure.retry_after or _COOL_DOWN, _LONGEST)
-        again = isinstance(verdict, RetryAfter)
+        again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
         self._hear(provider, seconds)
         try:
             turn = await self._store.providers.cool(provider, seconds, _call(lease) if again else None)
         except Exception as error:
             log.warning("%s cools down and the others do not know: %s", provider, type(error).__name__)
             return verdict
-        return replace(verdict, delay=max(verdict.delay, turn)) if isinstance(verdict, RetryAfter) else verdict
+        return verdict if again is None else replace(again, delay=max(again.delay, turn))
 
     async def listen(self) -> None:
         """Hear of cool-downs, those of other workers too."""

@@ -29,6 +29,7 @@ from palaver.errors import (
 from palaver.models import AgentSpec
 from palaver.providers import Provider
 from palaver.tools import Registry
+from workers.breakpoints import marked, system_message
 from workers.completion import Completion, Reply
 
 _ERROR_BYTES = 64 * 1024
@@ -60,6 +61,10 @@ class ModelPort:
         """Close all connections."""
         if self._transport is not None:
             await self._transport.aclose()
+
+    def takes_cache_control(self, name: str) -> bool:
+        """Whether prompts to the provider of this name get cache breakpoints."""
+        return name in self._providers and self._providers[name].cache_control
 
     async def complete(
         self,
@@ -174,8 +179,8 @@ async def _beginning(stream: AsyncIterable[bytes]) -> bytes:
     return bytes(found[:_ERROR_BYTES])
 
 
-def request_body(agent: AgentSpec, messages: list[bytes], registry: Registry) -> bytes:
-    """The request's JSON, put together from messages that are JSON already."""
+def request_body(agent: AgentSpec, messages: list[bytes], registry: Registry, *, cache_control: bool = False) -> bytes:
+    """The request's JSON, put together from messages that are JSON already; with prompt-cache breakpoints or not."""
     options: dict[str, Any] = {"model": agent.model_name, "stream": agent.stream}
     if agent.stream:
         options["stream_options"] = {"include_usage": True}
@@ -193,5 +198,8 @@ def request_body(agent: AgentSpec, messages: list[bytes], registry: Registry) ->
         ]
         if agent.parallel_tool_calls is not None:
             options["parallel_tool_calls"] = agent.parallel_tool_calls
-    system = [orjson.dumps({"role": "system", "content": agent.instructions})] if agent.instructions else []
-    return orjson.dumps(options)[:-1] + b',"messages":[' + b",".join(system + messages) + b"]}"
+    if cache_control:
+        messages = marked(messages)
+    if agent.instructions:
+        messages = [orjson.dumps(system_message(agent.instructions, cached=cache_control)), *messages]
+    return orjson.dumps(options)[:-1] + b',"messages":[' + b",".join(messages) + b"]}"

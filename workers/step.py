@@ -79,6 +79,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                         return await _let_go(runtime, lease, held)
                     if isinstance(verdict, Wait):
                         return await _postpone(runtime, lease, verdict)
+                    verdict = work.accounted(verdict)
                     if isinstance(verdict, RetryAfter | GiveUp):
                         verdict = await runtime.gate.heed(lease, verdict)
                     settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
@@ -107,7 +108,7 @@ async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) 
     except asyncio.CancelledError:
         if held.why is Why.CANCELLED:
             await work.flush()
-            return Finish(work.partial, StopReason.CANCELLED, work.usage)
+            return Finish(work.partial, StopReason.CANCELLED)
         return None
     except NotAdmitted as refused:
         return refused.wait
@@ -160,7 +161,7 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
                 # A verdict that cannot be written would come back for ever; the run ends, and says that it is our
                 # fault.
                 log.exception("cannot settle %s/%s", lease.run_id, lease.step)
-                verdict = GiveUp(failure, StopReason.ERROR)
+                verdict = GiveUp(failure, StopReason.ERROR, verdict.usage)
                 continue
             if asyncio.get_running_loop().time() > deadline:
                 raise

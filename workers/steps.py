@@ -6,9 +6,8 @@ from palaver.errors import ToolFailure
 from palaver.lifecycle import StopReason
 from palaver.models import Message, ToolCall
 from palaver.retry import MODEL_CALL, TOOL_CALL
-from palaver.verdicts import Continue, Finish, OpenCall, ToolOutcome, Verdict
-from workers.completion import Completion
-from workers.model import request_body
+from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
+from workers.condensing import ask_within_window
 from workers.step import step, told_to_the_model
 from workers.toolbox import answer, call_async, failure_of
 from workers.work import Work
@@ -19,25 +18,18 @@ _STOPS = {"content_filter": StopReason.CONTENT_FILTER, "length": StopReason.MAX_
 @step(retry=MODEL_CALL)
 async def call_model(work: Work) -> Verdict:
     """Ask the model for its next move; quick inline tools are answered at once."""
-    lease, runtime = work.lease, work.runtime
-    completion = Completion()
-    work.follow(completion)
-    body = request_body(lease.agent, work.messages(), runtime.registry)
-    async with runtime.gate.passing(lease, lease.agent.provider, body, completion):
-        reply = await runtime.model.complete(
-            lease.agent,
-            body,
-            on_text=work.show,
-            time_left=lease.time_left,
-            request_id=f"{lease.run_id}:{lease.step}:{lease.try_number}",
-            completion=completion,
-        )
+    if (stuck := work.look_back()) is not None:
+        return GiveUp(stuck.failure, StopReason.STUCK)
+    agent = work.lease.agent
+    async with work.passing():
+        reply = await ask_within_window(work, lambda: work.ask(agent, work.messages(), on_text=work.show))
+    tokens = reply.usage.input_tokens
     if reply.finish_reason in _STOPS or not reply.tool_calls:
         message = Message(role="assistant", content=reply.content)
-        return Finish(message, _STOPS.get(reply.finish_reason, StopReason.END_TURN), reply.usage)
+        return Finish(message, _STOPS.get(reply.finish_reason, StopReason.END_TURN), prompt_tokens=tokens)
     outcomes, calls = await _begin(work, reply.tool_calls)
     message = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
-    return Continue(message, tuple(outcomes), tuple(calls), reply.usage)
+    return Continue(message, tuple(outcomes), tuple(calls), prompt_tokens=tokens)
 
 
 async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 from palaver.errors import Source, UnknownTool
 from palaver.leases import Lease
-from palaver.models import Message, ToolCall, Usage
+from palaver.models import AgentSpec, Message, ToolCall, Usage
+from palaver.store.providers import Wait
+from palaver.stuck import Nudge, Stuck, judge
 from palaver.tools import Tool
-from palaver.verdicts import GiveUp, RetryAfter, Verdict
-from workers.completion import Completion
-from workers.conversations import Conversation
+from palaver.verdicts import Aside, Condensed, GiveUp, RetryAfter, Verdict
+from workers.completion import Completion, Reply
+from workers.conversations import Conversation, OlderPart, wire
+from workers.gate import NotAdmitted
+from workers.model import request_body
 from workers.runtime import Runtime
 
 
@@ -22,13 +31,41 @@ class Work:
         self.runtime = runtime
         self.source: Source = "model" if lease.call is None else "tool"
         self._conversation = conversation
-        self._completion: Completion | None = None
+        self._begun = time.monotonic()
+        self._asked_until = 0.0
+        self._completions: list[Completion] = []
+        self._condensed: list[Condensed] = []
+        self._nudge: Nudge | None = None
         self._text: list[str] = []
         self._shown = runtime.feeder.shown(lease)
 
     def messages(self) -> list[bytes]:
         """The conversation up to here, each message as the provider wants it."""
-        return self._conversation.messages()
+        messages = self._conversation.messages()
+        return [*messages, wire(Message(role="user", content=self._nudge.text))] if self._nudge else messages
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Input tokens of the conversation's newest call; 0 when unknown, or when it was condensed since."""
+        return self._conversation.prompt_tokens
+
+    def older_part(self) -> OlderPart | None:
+        """What of the conversation could be condensed."""
+        return self._conversation.older_part()
+
+    def condense(self, condensed: Condensed) -> None:
+        """The model sees a summary from here on; the log has it with the outcome of this attempt."""
+        self._condensed.append(condensed)
+        self._conversation = self._conversation.having(condensed)
+
+    def look_back(self) -> Stuck | None:
+        """Whether the run is stuck. If it only may be, the model is told so with its next call."""
+        turns = self._conversation.turns(self.lease.run_id)
+        judged = judge(turns, self.lease.agent.stuck, nudged=self._conversation.nudged)
+        if isinstance(judged, Stuck):
+            return judged
+        self._nudge = judged
+        return None
 
     def tool(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
         """The tool that ``call`` asks for, and its arguments.
@@ -43,9 +80,46 @@ class Work:
         tool = self.runtime.registry[call.name]
         return tool, tool.parse(call.arguments)
 
-    def follow(self, completion: Completion) -> None:
-        """The answer is gathered in ``completion``: its usage counts even if the call is cut off."""
-        self._completion = completion
+    def passing(self) -> AbstractAsyncContextManager[None]:
+        """Around all model calls of this attempt: the provider's gate. Raises NotAdmitted on entering."""
+        agent = self.lease.agent
+        size = len(agent.instructions) + sum(map(len, self.messages()))
+        return self.runtime.gate.passing(self.lease, agent.provider, size, lambda: self.usage)
+
+    async def ask(
+        self,
+        agent: AgentSpec,
+        messages: list[bytes],
+        *,
+        on_text: Callable[[str], None] = lambda text: None,
+        purpose: str = "",
+    ) -> Reply:
+        """What ``agent`` answers to ``messages``. A call for a ``purpose`` of ours says so in its id.
+
+        Raises:
+            NotAdmitted: the provider began to cool down.
+            ProviderError, httpx.HTTPError, ConfigurationError: from the model port.
+        """
+        lease, runtime, completion = self.lease, self.runtime, Completion()
+        self._stop_if_cooling(agent.provider)
+        self._completions.append(completion)
+        cached = not purpose and runtime.model.takes_cache_control(agent.provider)
+        request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
+        return await runtime.model.complete(
+            agent,
+            request_body(agent, messages, runtime.registry, cache_control=cached),
+            on_text=on_text,
+            time_left=lease.time_left - (time.monotonic() - self._begun),
+            request_id=f"{request_id}:{purpose}-{len(self._completions)}" if purpose else request_id,
+            completion=completion,
+        )
+
+    def _stop_if_cooling(self, provider: str) -> None:
+        """The gate was passed before the first call: a cool-down that began since then stops a further one."""
+        until = self.runtime.gate.asks_until(provider)
+        if self._completions and until > self._asked_until:
+            raise NotAdmitted(Wait("cooldown", until - asyncio.get_running_loop().time()))
+        self._asked_until = until
 
     def show(self, text: str) -> None:
         """Let watchers see more of the answer."""
@@ -54,8 +128,13 @@ class Work:
 
     @property
     def usage(self) -> Usage:
-        """What the provider has reported so far."""
-        return Usage() if self._completion is None else self._completion.usage
+        """What the provider has reported so far, of all calls; also of one that is cut off."""
+        calls = [completion.usage for completion in self._completions]
+        return Usage(
+            input_tokens=sum(call.input_tokens for call in calls),
+            output_tokens=sum(call.output_tokens for call in calls),
+            model_calls=len(calls),
+        )
 
     @property
     def partial(self) -> Message | None:
@@ -66,6 +145,11 @@ class Work:
     async def flush(self) -> None:
         """If watchers saw a beginning, let them see the rest: the deltas of an answer add up to it."""
         await self._shown.flush()
+
+    def accounted(self, verdict: Verdict) -> Verdict:
+        """``verdict`` with what the attempt used and did besides."""
+        asides: tuple[Aside, ...] = (*self._condensed, *((self._nudge,) if self._nudge else ()))
+        return replace(verdict, usage=self.usage, asides=asides)
 
     def withdraws(self, verdict: Verdict) -> bool:
         """Whether watchers saw text that ``verdict`` does not keep, or with a gap."""

@@ -46,6 +46,8 @@ class ConversationMessage(Message):
     position: int
     run_id: str
     at: datetime
+    nudge: bool = False
+    """A user message of Palaver's own: the model was told that it repeats itself."""
 
 
 class MessagePage(BaseModel):
@@ -129,4 +131,10 @@ async def messages(request: Request) -> Response:
 
 
 def _message(entry: Entry) -> ConversationMessage:
-    return ConversationMessage(position=entry.position, run_id=entry.run_id, at=entry.at, **entry.data["message"])
+    return ConversationMessage(
+        position=entry.position,
+        run_id=entry.run_id,
+        at=entry.at,
+        nudge=entry.data.get("nudge", False),
+        **entry.data["message"],
+    )

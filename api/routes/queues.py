@@ -1,7 +1,8 @@
-"""Queues: how much waits, how much runs, and who works on it."""
+"""Queues and providers: how much waits, how much runs, who works on it, and what holds it up."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
@@ -47,10 +48,29 @@ class QueueState(BaseModel):
     workers: list[QueueWorker]
 
 
+class ProviderState(BaseModel):
+    """A model provider, as all workers together use it."""
+
+    name: str
+    cooling_until: datetime | None
+    """It asked for fewer requests: nobody calls it before, and few at first after that."""
+    waiting: int
+    """Model steps that wait for it, in no queue and with no worker."""
+    in_flight: int | None
+    """Calls under way; null without `max_in_flight`, they are not counted then."""
+    max_in_flight: int | None
+    requests_last_minute: int | None
+    """Null without any limit, as are the tokens."""
+    requests_per_minute: int | None
+    tokens_last_minute: int | None
+    tokens_per_minute: int | None
+
+
 class QueueList(BaseModel):
-    """Every queue."""
+    """Every queue, and every provider that the API knows."""
 
     data: list[QueueState]
+    providers: list[ProviderState]
 
 
 class ScalerValue(BaseModel):
@@ -75,7 +95,7 @@ async def queues(request: Request) -> Response:
     states = [state for state in await _states(backend(request)) if query.queue in (None, state.name)]
     if query.format == "keda":
         return answer(ScalerValue(value=sum(state.ready + state.running for state in states)))
-    return answer(QueueList(data=states))
+    return answer(QueueList(data=states, providers=await _providers(backend(request))))
 
 
 async def _states(here: Backend) -> list[QueueState]:
@@ -95,6 +115,26 @@ async def _states(here: Backend) -> list[QueueState]:
                 oldest_ready_seconds=round(max(oldest, 0.0), 3),
                 running=sum(worker.in_flight for worker in mine),
                 workers=mine,
+            )
+        )
+    return states
+
+
+async def _providers(here: Backend) -> list[ProviderState]:
+    states = []
+    for each in await prompt(here.store.providers.state(here.providers)):
+        limits = here.providers[each.name].limits
+        states.append(
+            ProviderState(
+                name=each.name,
+                cooling_until=each.cooling_until,
+                waiting=each.waiting,
+                in_flight=each.in_flight if limits.max_in_flight else None,
+                max_in_flight=limits.max_in_flight,
+                requests_last_minute=each.requests_last_minute if limits else None,
+                requests_per_minute=limits.requests_per_minute,
+                tokens_last_minute=each.tokens_last_minute if limits else None,
+                tokens_per_minute=limits.tokens_per_minute,
             )
         )
     return states

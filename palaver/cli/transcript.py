@@ -35,6 +35,7 @@ class Transcript:
             "message.delta": self._delta,
             "message.created": self._created,
             "message.discarded": self._discarded,
+            "conversation.condensed": self._condensed,
             "tool.started": self._tool_started,
             "tool.finished": self._tool_finished,
             "stream.gap": self._gap,
@@ -98,6 +99,9 @@ class Transcript:
             return
         content = message.get("content")
         text = content if isinstance(content, str) else ""
+        if data.get("nudge"):
+            self._line(f"(the model was told: {one_line(text, 2000)})", "yellow")
+            return
         if message.get("role") == "user":
             if self._show_input:
                 self._line(f"> {one_line(text, 2000)}", "bold")
@@ -124,6 +128,9 @@ class Transcript:
             f"(step {one_line(data.get('step'))} broke off: the half-streamed text above is withdrawn)",
             "yellow",
         )
+
+    def _condensed(self, data: Mapping[str, Any]) -> None:
+        self._line("(the conversation grew too long: its older part is now a summary to the model)", "yellow")
 
     def _tool_started(self, data: Mapping[str, Any]) -> None:
         self.doing = f"waiting for tool {one_line(data.get('name')) or one_line(data.get('step'))}"

@@ -33,10 +33,6 @@ LAST: Final = "run.finished"
 """The last event of every run."""
 
 
-class _NobodyWatches(Exception):
-    """There is nothing to listen to any more."""
-
-
 class _Watcher:
     """One reader of one run's events."""
 
@@ -88,6 +84,9 @@ class Feeds:
         events = [records.event(run_id, entry_id, fields) for entry_id, fields in found]
         if events and events[0].seq == after + 1:
             return events
+        if not events and await self._redis.exists(_feed_of(run_id)):
+            # Nothing new. The log must not be asked: what was written since then is in it only in part.
+            return []
         before = events[0].seq if events else None
         return [*await self._durable(run_id, after, before, limit), *events][:limit]
 
@@ -172,9 +171,10 @@ class Feeds:
         try:
             yield watcher
         finally:
-            self._watchers[channel].discard(watcher)
-            if not self._watchers[channel]:
-                del self._watchers[channel]
+            others = self._watchers.get(channel, set())
+            others.discard(watcher)
+            if not others:
+                self._watchers.pop(channel, None)
                 self._changed.set()
 
     async def _read(self) -> None:
@@ -182,28 +182,30 @@ class Feeds:
         while self._watchers:
             pubsub = self._redis.pubsub()
             try:
-                channels = set(self._watchers)
-                await pubsub.subscribe(*channels)
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(self._receive(pubsub))
-                    group.create_task(self._follow_changes(pubsub, channels))
-            except* _NobodyWatches:
-                pass
-            # Not only RedisError: redis-py trips over itself when it sends while it reconnects.
-            except* Exception as errors:
-                log.warning("feeds: %s; subscribing again", type(errors.exceptions[0]).__name__)
+                await self._listen(pubsub)
+            except Exception as error:
+                # Not only RedisError: redis-py trips over itself when it sends while it reconnects.
+                log.warning("feeds: %s; subscribing again", type(error).__name__)
                 await asyncio.sleep(_PAUSE)
             finally:
                 with contextlib.suppress(Exception):
                     await pubsub.aclose()
 
-    async def _receive(self, pubsub: PubSub) -> None:
-        while True:
-            self._dispatch(await pubsub.get_message(timeout=_IDLE))
+    async def _listen(self, pubsub: PubSub) -> None:
+        channels = set(self._watchers)
+        await pubsub.subscribe(*channels)
+        following = asyncio.create_task(self._follow_changes(pubsub, channels))
+        try:
+            while self._watchers and not following.done():
+                self._dispatch(await pubsub.get_message(timeout=_IDLE))
+        finally:
+            await _end(following)
+        if not following.cancelled():
+            following.result()
 
     async def _follow_changes(self, pubsub: PubSub, channels: set[str]) -> None:
         """Subscribe to what is watched, and to nothing else; ``channels`` are subscribed to already."""
-        while self._watchers:
+        while True:
             await self._changed.wait()
             self._changed.clear()
             wanted = set(self._watchers)
@@ -212,7 +214,6 @@ class Feeds:
             if old := channels - wanted:
                 await pubsub.unsubscribe(*old)
             channels = wanted
-        raise _NobodyWatches
 
     def _dispatch(self, message: PubSubMessage | None) -> None:
         if message is None:
@@ -229,10 +230,16 @@ class Feeds:
 
     async def close(self) -> None:
         """Stop fanning out."""
+        self._watchers.clear()
         if self._reader is not None:
-            self._reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
+            await _end(self._reader)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel a task until it is done: before Python 3.12, the wait_for in redis-py may swallow a cancel."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=0.1)
 
 
 def _feed_of(run_id: str) -> str:

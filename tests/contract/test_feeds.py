@@ -77,6 +77,22 @@ async def test_a_trimmed_feed_is_completed_from_the_log(desk: Desk, redis: Any) 
     assert _numbers(watched) == [1, 2, 3, 6, 7, 8, 9]
 
 
+async def test_what_is_written_while_a_page_is_read_is_on_the_next_one(desk: Desk, redis: Any) -> None:
+    run_id, lease = await desk.begin()
+    xrange, last = redis.xrange, (await desk.get(run_id)).last_event_id
+
+    async def read_then_write(*args: Any) -> Any:
+        found = await xrange(*args)
+        redis.xrange = xrange
+        await _say(desk, lease, "a")
+        await desk.finish(lease)
+        return found
+
+    redis.xrange = read_then_write
+    assert await desk.store.feeds.page(run_id, after=last) == []
+    assert _numbers(await desk.store.feeds.page(run_id, after=last)) == [last + 1, last + 2, last + 3]
+
+
 async def test_there_is_nothing_to_see_of_no_run(desk: Desk) -> None:
     for run_id in (new_id("run", "00"), "nonsense"):
         with pytest.raises(UnknownRun):

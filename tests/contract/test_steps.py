@@ -29,7 +29,7 @@ async def test_a_turn_with_a_tool(desk: Desk) -> None:
         Finish(
             Message(role="assistant", content="42!"),
             StopReason.END_TURN,
-            Usage(input_tokens=7, output_tokens=3),
+            Usage(input_tokens=7, output_tokens=3, model_calls=2),
         ),
     )
 

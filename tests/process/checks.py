@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -18,6 +18,23 @@ from tests.process.cluster import Cluster
 from tests.process.tools import read_tool_ledger
 
 NOT_TWICE = frozenset({"record", "nap", "busy", "frozen", "crash"})
+
+
+SUMMARY = "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
+
+
+@dataclass
+class Turn:
+    """Messages that only go together, and the position of the last one."""
+
+    said: list[dict[str, Any]]
+    end: int = 0
+    by_the_user: bool = False
+    results: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return [*self.said, *(result for result in self.results.values() if result)]
 
 
 @dataclass(frozen=True)
@@ -118,43 +135,61 @@ def check_events(run: Run, history: History) -> None:
 
 def check_calls(run: Run, history: History, calls: Sequence[LedgerEntry]) -> None:
     """The model was asked with what the log says, answered what the log has, and not oftener than steps were begun."""
-    assert not [call for call in calls if call.outcome.startswith(("refused", "failed"))], calls
+    # A conversation that is too long is condensed, in calls of their own, and asked with once more by the same try.
+    extra = [call for call in calls if call.outcome == "refused:context_length" or _condenses(call)]
+    assert not [c for c in calls if c.outcome.startswith(("refused", "failed")) and c not in extra], calls
     begun = [e for e in history.events[run.id] if e.type == "step.started" and "/" not in e.data["step"]]
-    assert len(calls) <= len(begun), f"{run.id}: {len(calls)} model calls for {len(begun)} tries"
+    tries = len(begun) + len(extra)
+    assert len(calls) <= tries, f"{run.id}: {len(calls)} model calls for {len(begun)} tries"
     asked, kept = _digests(run, history.entries)
-    strange = [call for call in calls if call.digest not in asked]
+    strange = [call for call in calls if call.digest not in asked and not _condenses(call)]
     assert not strange, f"{run.id} asked with something else than its log: {strange}"
     answered = {call.digest for call in calls if call.status == 200 and call.outcome not in ("open", "disconnected")}
     assert kept <= answered, f"{run.id} kept what the model never answered"
     if run.usage.model_calls or kept:
-        assert len(kept) <= run.usage.model_calls <= len(begun), run
+        assert len(kept) <= run.usage.model_calls <= tries, run
+
+
+def _condenses(call: LedgerEntry) -> bool:
+    return ":condense-" in (call.request_id or "")
 
 
 def _digests(run: Run, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
     """Of the histories that the run may ask with, and of those that it got a whole answer to."""
-    messages: list[dict[str, Any]] = []
-    if run.agent.instructions:
-        messages.append({"role": "system", "content": run.agent.instructions})
+    system = [{"role": "system", "content": run.agent.instructions}] if run.agent.instructions else []
+    turns: list[Turn] = []
     asked, kept = set(), set()
-    results: dict[str, dict[str, Any] | None] = {}
+
+    def digest() -> str:
+        return _digest([*system, *(message for turn in turns for message in turn.messages)])
+
     for entry in entries:
         message = _message(entry)
-        if message is None:
+        if entry.type == "conversation.condensed":
+            newest = next((turn for turn in reversed(turns) if turn.by_the_user), None)
+            kept_turns = [turn for turn in turns if turn.end > entry.data["through"] or turn is newest]
+            turns = [Turn([{"role": "user", "content": SUMMARY + entry.data["summary"]}]), *kept_turns]
+        elif message is None:
             continue
-        if message["role"] == "assistant" and entry.run_id == run.id and not message.get("partial"):
-            kept.add(_digest(messages))
-        if message["role"] == "tool":
+        elif message["role"] == "tool":
             text = message.get("content", "")
             content = f"Error: {text}" if message.get("is_error") else text
-            results[message["call_id"]] = {"role": "tool", "tool_call_id": message["call_id"], "content": content}
-            if None not in results.values():
-                messages += [result for result in results.values() if result]
-        elif message.get("tool_calls"):
-            messages.append({**_said(message), "tool_calls": [_call(call) for call in message["tool_calls"]]})
-            results = {call["id"]: None for call in message["tool_calls"]}
-        elif message.get("content") or message["role"] == "user":
-            messages.append(_said(message))
-        asked.add(_digest(messages))
+            turns[-1].results[message["call_id"]] = {
+                "role": "tool", "tool_call_id": message["call_id"], "content": content,
+            }  # fmt: skip
+            turns[-1].end = entry.position
+        else:
+            if message["role"] == "assistant" and entry.run_id == run.id and not message.get("partial"):
+                kept.add(digest())
+            if message.get("tool_calls"):
+                calls = [_call(call) for call in message["tool_calls"]]
+                turns.append(Turn([{**_said(message), "tool_calls": calls}], entry.position))
+                turns[-1].results = {call["id"]: None for call in calls}
+            elif message.get("content") or message["role"] == "user":
+                by_the_user = message["role"] == "user" and not entry.data.get("nudge")
+                turns.append(Turn([_said(message)], entry.position, by_the_user))
+        if not turns or None not in turns[-1].results.values():
+            asked.add(digest())
     return asked, kept
 
 

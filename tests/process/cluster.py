@@ -22,6 +22,7 @@ from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
+from palaver.testing.ports import free_port
 from tests.process.tools import read_tool_ledger
 
 T = TypeVar("T")
@@ -34,9 +35,23 @@ PROVIDERS = """
 [providers.fake]
 base_url = "{url}/v1"
 
+[providers.limited]
+base_url = "{url}/v1"
+
 [providers.hasty]
 base_url = "{url}/v1"
 timeouts = {{ first_token = 0.3, idle = 0.3, total = 2.0 }}
+
+[providers.caching]
+base_url = "{url}/v1"
+cache_control = true
+
+[providers.busy]
+base_url = "http://127.0.0.1:{busy_port}/v1"
+
+[providers.narrow]
+base_url = "{url}/v1"
+max_in_flight = 2
 """
 
 
@@ -46,6 +61,8 @@ class Cluster:
     def __init__(self, folder: Path, redis_url: str | None = None) -> None:
         self.folder = folder
         self.tool_ledger_path = folder / "tools.jsonl"
+        self.busy_port = free_port()
+        """Where a test may listen as the provider `busy`."""
         providers = folder / "providers.toml"
         self.stack = Stack(
             folder / "stack",
@@ -59,7 +76,7 @@ class Cluster:
                 "TOOL_LEDGER": str(self.tool_ledger_path),
             },
         )
-        providers.write_text(PROVIDERS.format(url=self.stack.model_url))
+        providers.write_text(PROVIDERS.format(url=self.stack.model_url, busy_port=self.busy_port))
         self.http = httpx.Client(base_url=self.stack.url, timeout=40.0, trust_env=False)
         self.submitted: list[str] = []
         self.expected_in_logs: list[str] = []
@@ -117,6 +134,12 @@ class Cluster:
         with self.redis() as server:
             server.flushall()
         self.heal()
+
+    def forget_cool_downs(self) -> None:
+        """Providers are as if nobody had asked for fewer requests: a test does not wait for the one before it."""
+        with self.redis() as server:
+            for name in server.scan_iter("{palaver:provider:*"):
+                server.delete(name)
 
     def children(self, name: str) -> list[Child]:
         """The processes of a line of the Procfile, running or not."""

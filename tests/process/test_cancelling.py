@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from statistics import median
 
 import pytest
 
@@ -32,6 +33,20 @@ def test_a_stream_is_closed_at_once(cluster: Cluster) -> None:
     assert run.cancel is not None
     assert run.cancel.stopped_ms is not None
     goes_on(cluster, run)
+
+
+def test_a_worker_hears_of_a_cancel_without_asking(cluster: Cluster) -> None:
+    """It asks three times a lease; half of the cancels would take longer than that third divided by two."""
+    took: list[int] = []
+    for _ in range(5):
+        run_id = cluster.submit("say-400+rate-20")
+        cluster.saw(run_id, "message.delta")
+        cluster.cancel(run_id)
+        cancel = cluster.ended(run_id).cancel
+        assert cancel is not None
+        assert cancel.stopped_ms is not None
+        took.append(cancel.stopped_ms)
+    assert median(took) < 1000 * LEASE / 3 / 4, took
 
 
 def test_what_the_model_had_said_is_kept(cluster: Cluster) -> None:

@@ -70,15 +70,23 @@ def test_runs_go_on_after_everything_was_killed_at_once(cluster: Cluster) -> Non
         assert cluster.ended(run_id).status == "completed"
 
 
-def test_a_pause_of_redis_longer_than_a_lease_costs_no_second_model_call(cluster: Cluster) -> None:
-    run_id = cluster.submit(f"say-{int(20 * (LEASE + 3))}+rate-20")
-    cluster.saw(run_id, "message.delta")
+@pytest.mark.parametrize("crash", [True, False], ids=["killed", "paused"])
+def test_an_outage_longer_than_a_lease_costs_no_second_model_call(cluster: Cluster, crash: bool) -> None:
+    """Nobody could renew a lease; whoever lives does so before any is taken away."""
+    cluster.start("worker")
+    runs = [cluster.submit(f"say-{int(20 * (LEASE + 3))}+rate-20") for _ in range(8)]
+    for run_id in runs:
+        cluster.saw(run_id, "message.delta")
     until = time.monotonic() + LEASE + 1
-    paused = cluster.stack.kill("redis", 0, signal.SIGSTOP)
+    redis = cluster.stack.kill("redis", 0, signal.SIGKILL if crash else signal.SIGSTOP)
     eventually(lambda: time.monotonic() >= until)
-    os.kill(paused, signal.SIGCONT)
-    assert cluster.ended(run_id).status == "completed"
-    assert len(cluster.model_calls(run_id)) == 1
+    if crash:
+        cluster.start("redis")
+    else:
+        os.kill(redis, signal.SIGCONT)
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+        assert len(cluster.model_calls(run_id)) == 1
 
 
 def test_the_same_key_makes_one_run_though_the_api_dies_between_two_tries(cluster: Cluster) -> None:

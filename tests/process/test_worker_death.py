@@ -101,13 +101,14 @@ def test_children_whose_worker_was_killed_do_not_live_on(cluster: Cluster) -> No
 
 
 def test_a_worker_that_was_frozen_cannot_write_any_more(cluster: Cluster) -> None:
-    """Paused for longer than its lease, then thawed: its late answer is refused."""
+    """Paused for longer than its lease, then thawed with a whole answer in its socket: the answer is refused."""
     cluster.start("worker")
-    run_id = cluster.submit("say-10+rate-20")
+    run_id = cluster.submit("say-30+rate-20")
     cluster.saw(run_id, "message.delta")
     frozen = cluster.stack.kill("worker", cluster.holder(run_id), signal.SIGSTOP)
-    cluster.saw(run_id, "step.started", step="1", attempt=2)
+    cluster.saw(run_id, "message.delta", attempt=2)
     os.killpg(frozen, signal.SIGCONT)
     run = cluster.ended(run_id)
-    assert (run.status, run.output) == ("completed", " ".join(f"w{i}" for i in range(1, 11)))
+    assert (run.status, run.output) == ("completed", " ".join(f"w{i}" for i in range(1, 31)))
+    assert cluster.model_calls(run_id)[-1].outcome == "answered"
     assert cluster.ended(cluster.submit("echo", conversation_id=run.conversation_id)).status == "completed"

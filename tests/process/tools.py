@@ -137,6 +137,12 @@ async def give_up_async() -> str:
     raise asyncio.CancelledError
 
 
+@tool(inline=True)
+def long_text() -> str:
+    """More than some windows hold."""
+    return "far too much " * 1000
+
+
 @tool
 def stubborn(seconds: Seconds = 30) -> str:
     """Has time, and does not give in."""

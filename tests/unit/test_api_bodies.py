@@ -244,6 +244,7 @@ async def test_too_many_values_are_refused_whatever_they_are() -> None:
     [
         ({**BODY, "metdata": {}}, "/metdata", "'metadata'"),
         ({**BODY, **_agent(max_step=1)}, "/agent/max_step", "'max_steps'"),
+        ({**BODY, **_agent(stuck={"same_results": 1})}, "/agent/stuck/same_results", "'same_result'"),
         ({**BODY, "input": [{"role": "user", "contents": "a"}]}, "/input/0/contents", "'content'"),
         ({**BODY, "api_keyy": SECRET}, "/api_keyy", None),
         ({**BODY, "api_key": [SECRET]}, "/api_key", None),

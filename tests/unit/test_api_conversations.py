@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from palaver.lifecycle import StopReason
 from palaver.models import Message, ToolCall
-from palaver.verdicts import Continue, ToolOutcome
+from palaver.stuck import Nudge
+from palaver.verdicts import Condensed, Continue, Finish, ToolOutcome
 from tests.unit.api_world import AGENT, CONVERSATION_ID, assert_problem, world
 
 
@@ -41,6 +43,18 @@ async def test_a_conversation_shows_its_runs() -> None:
             "status": "completed",
             "stop_reason": "end_turn",
         }
+
+
+async def test_what_the_engine_told_the_model_is_marked() -> None:
+    async with world() as api:
+        run = await api.submit(input="2+2?")
+        asides = (Condensed("so far", 1), Nudge("Try something else."))
+        verdict = Finish(Message(role="assistant", content="4"), StopReason.END_TURN, asides=asides)
+        await api.store.steps.settle(await api.claim(run), verdict)
+        said = (await api.client.get(f"{run['links']['conversation']}/messages")).json()["data"]
+        assert [(message["content"], message["nudge"]) for message in said] == [
+            ("2+2?", False), ("Try something else.", True), ("4", False),
+        ]  # fmt: skip
 
 
 async def test_messages_are_what_was_said_in_order() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+from datetime import UTC, datetime
 
 import pytest
 from redis.asyncio import Redis
@@ -13,6 +14,7 @@ from redis.asyncio import Redis
 from api.app import create_app
 from api.closing import closing_on_signals
 from palaver.errors import ConfigurationError
+from palaver.providers import Provider
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.fleet import WorkerReport
@@ -50,6 +52,40 @@ async def test_queues_show_what_waits_and_who_works() -> None:
         }
         assert (await api.client.get("/v1/queues?format=keda&queue=model")).json() == {"value": 5}
         assert [each["name"] for each in (await api.client.get("/v1/queues?queue=tools")).json()["data"]] == ["tools"]
+
+
+async def test_providers_show_what_holds_their_runs_up() -> None:
+    providers = {
+        "free": Provider(base_url="http://127.0.0.1:1/v1"),
+        "limited": Provider(base_url="http://127.0.0.1:1/v1", max_in_flight=1, tokens_per_minute=1000),
+    }
+    async with world(providers=providers) as api:
+        await api.store.providers.cool("free", 30)
+        for call in ("1", "2"):
+            await api.store.providers.admit("limited", call, providers["limited"].limits, 50)
+        free, limited = (await api.client.get("/v1/queues?queue=model")).json()["providers"]
+        assert datetime.fromisoformat(free.pop("cooling_until")) > datetime.now(UTC)
+        assert free == {
+            "name": "free",
+            "waiting": 0,
+            "in_flight": None,
+            "max_in_flight": None,
+            "requests_last_minute": None,
+            "requests_per_minute": None,
+            "tokens_last_minute": None,
+            "tokens_per_minute": None,
+        }
+        assert limited == {
+            "name": "limited",
+            "cooling_until": None,
+            "waiting": 1,
+            "in_flight": 1,
+            "max_in_flight": 1,
+            "requests_last_minute": 1,
+            "requests_per_minute": None,
+            "tokens_last_minute": 50,
+            "tokens_per_minute": 1000,
+        }
 
 
 @pytest.mark.parametrize("query", ["format=keda", "queue=nothing", "format=xml"])

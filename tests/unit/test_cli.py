@@ -98,10 +98,14 @@ class TestRun:
                 frame(3, "message.created", message={"role": "assistant", "content": "hal", "partial": True}),
                 frame(4, "message.created", message="junk"),
                 frame(5, "message.delta", text=3),
-                frame(6, "run.finished"),
+                frame(6, "message.created", message={"role": "user", "content": "Try other ways."}, nudge=True),
+                frame(7, "conversation.condensed", summary="so far", through=3),
+                frame(8, "run.finished"),
             ),
         )
         said = Said(api, "run", "hi", "-m", "fake/echo")
+        assert "(the model was told: Try other ways.)" in said.out
+        assert "its older part is now a summary" in said.out
         assert "← calculator failed: no such" in said.out
         assert "cancelling (enough)" in said.out
         assert "hal\n(the answer was cut off here)" in said.out

@@ -1,8 +1,9 @@
-"""Reading a model's answer: any split of the bytes gives the same reply, and a broken one is never taken for a whole one."""
+"""Reading a model's answer: any split of the bytes gives the same reply; a broken one is never taken for a whole one."""
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def read(*pieces: bytes) -> tuple[Reply, str]:
 def test_any_split_gives_the_same_reply(cuts: list[int]) -> None:
     stream = b": hello\n\n" + ANSWER + CALLS + chunk({}, "tool_calls") + USAGE + DONE
     places = [0, *sorted(cut % len(stream) for cut in cuts), len(stream)]
-    reply, shown = read(*(stream[a:b] for a, b in zip(places, places[1:], strict=False)))
+    reply, shown = read(*(stream[a:b] for a, b in pairwise(places)))
     assert reply.content == shown == "Zwölf 🦊 Füchse"
     assert reply.tool_calls == (
         ToolCall(id="call_a", name="add", arguments='{"x": 1}'),
@@ -52,10 +53,8 @@ def test_any_split_gives_the_same_reply(cuts: list[int]) -> None:
 def test_any_truncation_is_noticed(cut: int) -> None:
     stream = ANSWER + chunk({}, "stop") + DONE
     whole = stream.index(b'"stop"')
-    completion = Completion()
     with pytest.raises((TruncatedStream, MalformedResponse)):
-        completion.feed(stream[: cut % whole])
-        completion.reply()
+        read(stream[: cut % whole])
 
 
 def test_windows_line_ends_and_no_blank_after_the_colon() -> None:

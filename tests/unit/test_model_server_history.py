@@ -11,6 +11,7 @@ import pytest
 from palaver.testing.model_server import ModelServer
 
 USER = {"role": "user", "content": "go"}
+CACHED = {"type": "text", "text": "go", "cache_control": {"type": "ephemeral"}}
 PLAIN = {"role": "assistant", "content": "fine"}
 
 
@@ -43,6 +44,7 @@ def post(http: httpx.Client, messages: Any, **fields: Any) -> httpx.Response:
         [USER, asks("a", "b"), result("b"), result("a")],
         [USER, asks("a"), result("a"), asks("a"), result("a"), PLAIN, USER],
         [USER, {**asks("a"), "content": "let me see"}, result("a"), USER],
+        [{"role": "system", "content": [CACHED]}, {"role": "user", "content": [{"type": "text", "text": ""}, CACHED]}],
     ],
 )
 def test_whole_histories_are_accepted(http: httpx.Client, messages: Any) -> None:
@@ -71,6 +73,10 @@ def test_whole_histories_are_accepted(http: httpx.Client, messages: Any) -> None
         ([{"role": "user", "content": ["x"]}], "part"),
         ([{"role": "user", "content": [{"type": "text"}]}], "text"),
         ([USER, {"role": "assistant", "content": None}], "content"),
+        ([{**USER, "cache_control": CACHED["cache_control"]}], "on a block"),
+        ([{"role": "user", "content": [{**CACHED, "text": ""}]}], "empty"),
+        ([{"role": "user", "content": [{**CACHED, "cache_control": True}]}], "ephemeral"),
+        ([{"role": "user", "content": [CACHED] * 5}], "maximum of 4"),
     ],
 )
 def test_broken_histories_are_refused(http: httpx.Client, messages: Any, said: str) -> None:
@@ -78,6 +84,15 @@ def test_broken_histories_are_refused(http: httpx.Client, messages: Any, said: s
     error = response.json()["error"]
     assert (response.status_code, error["type"]) == (400, "invalid_request_error")
     assert said in error["message"]
+
+
+def test_breakpoints_are_in_the_ledger_and_change_nothing_else() -> None:
+    with ModelServer.running() as server, httpx.Client(base_url=server.base_url) as client:
+        for last in (USER, {"role": "user", "content": [CACHED]}):
+            assert post(client, [USER, PLAIN, last]).json()["choices"][0]["message"]["content"] == "echo: go"
+        without, cached = server.ledger()
+    assert (list(without.breakpoints), list(cached.breakpoints)) == ([], [2])
+    assert (cached.digest, cached.attempt) == (without.digest, 2)
 
 
 @pytest.mark.parametrize(

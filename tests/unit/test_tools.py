@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from types import ModuleType
 
 import pytest
@@ -73,7 +74,7 @@ def test_the_calculator_calculates(expression: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["1 / 0", "9 ** 9 ** 9", "__import__('os')", "True", "1 +", "(-8) ** 0.5", "10 ** 900 * 10 ** 900 ** 2"]
+    "expression", ["1 / 0", "9 ** 9 ** 9", "__import__('os')", "True", "1 +", "(-8) ** 0.5", "10 ** 900 ** 2"]
 )
 def test_the_calculator_refuses_in_words(expression: str) -> None:
     with pytest.raises(ToolError, match="cannot evaluate"):
@@ -82,10 +83,8 @@ def test_the_calculator_refuses_in_words(expression: str) -> None:
 
 @given(st.text(max_size=40))
 def test_the_calculator_never_fails_otherwise(expression: str) -> None:
-    try:
+    with suppress(ToolError):
         assert isinstance(calculator(expression), str)
-    except ToolError:
-        pass
 
 
 def test_the_clock_knows_time_zones() -> None:

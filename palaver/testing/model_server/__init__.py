@@ -68,7 +68,8 @@ call. Call ids are `call_<turn>_<step>_<i>`. Without tools in the request (or wi
 answer comes at once. `max_tokens` cuts the answer with finish_reason "length".
 
 A history that a real provider refuses gets 400: a tool call without a result or with two, a result without
-a call, call ids twice in one message, no messages, unknown roles, content of a wrong type.
+a call, call ids twice in one message, no messages, unknown roles, content of a wrong type. So do more than
+four prompt-cache breakpoints, and one on a message or on an empty text in place of a block with text.
 
 `GET /ledger?run=…&outcome=…&after=N` is a page of what was asked and how it ended (see LedgerEntry),
 `DELETE /ledger` starts it anew, `GET /healthz` says that the server is up.

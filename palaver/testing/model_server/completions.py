@@ -91,6 +91,7 @@ class Completions:
             stream=bool(chat and chat.stream),
             last_user=history.last_user[:LAST_USER],
             tool_results=history.tool_results,
+            breakpoints=history.breakpoints,
         )
 
     def _left(self, record: Record) -> str:

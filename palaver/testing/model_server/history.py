@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+BREAKPOINTS = 4
+"""Prompt-cache breakpoints that one request may have: Anthropic's limit."""
 
 
 class InvalidRequest(ValueError):
@@ -21,7 +23,10 @@ class InvalidRequest(ValueError):
 
 @dataclass(slots=True)
 class History:
-    """What the messages say: `turn` user messages so far, and the place within the last turn."""
+    """What the messages say: `turn` user messages so far, and the place within the last turn.
+
+    `breakpoints` are the indexes of messages with a prompt-cache breakpoint on a block of their content.
+    """
 
     messages: int = 0
     turn: int = 0
@@ -29,11 +34,15 @@ class History:
     last_user: str = ""
     tool_results: int = 0
     last_result: str = ""
+    breakpoints: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Chat:
-    """A judged request. `digest` identifies its messages, `prompt_tokens` is their JSON size / 4."""
+    """A judged request. `digest` identifies its messages, `prompt_tokens` is their JSON size / 4.
+
+    To both, a message with breakpoints is the same as without.
+    """
 
     model: str
     stream: bool
@@ -89,6 +98,9 @@ def read(body: bytes) -> Chat:
     if not isinstance(model, str) or not model:
         raise InvalidRequest("You must provide a model parameter.", "model")
     history = _history(request.get("messages"))
+    for index in history.breakpoints:
+        message = request["messages"][index]
+        message["content"] = _text(message["content"], "messages", optional=False)
     messages = orjson.dumps(request["messages"], option=orjson.OPT_SORT_KEYS)
     options = request.get("stream_options") or {}
     if not isinstance(options, dict):
@@ -162,6 +174,7 @@ def _history(messages: object) -> History:
         if role == "assistant" and tool_calls is not None:
             calls.ask(_call_ids(tool_calls, where))
         text = _text(message.get("content"), where, optional=role == "assistant" and tool_calls is not None)
+        seen.breakpoints += [index] * _breakpoints(message, where)
         if role == "user":
             seen.turn += 1
             seen.call_index, seen.tool_results, seen.last_user, seen.last_result = 1, 0, text, ""
@@ -175,7 +188,25 @@ def _history(messages: object) -> History:
             seen.tool_results += 1
             seen.last_result = text
     calls.close()
+    if len(seen.breakpoints) > BREAKPOINTS:
+        found = len(seen.breakpoints)
+        message = f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
+        raise InvalidRequest(message, "messages")
     return seen
+
+
+def _breakpoints(message: dict[str, Any], where: str) -> int:
+    """How many blocks of the content end a prefix to be cached."""
+    if "cache_control" in message:
+        raise InvalidRequest("'cache_control' belongs on a block of the content.", f"{where}.cache_control")
+    content = message.get("content")
+    blocks = [part for part in content if "cache_control" in part] if isinstance(content, list) else []
+    for block in blocks:
+        if block["cache_control"] != {"type": "ephemeral"}:
+            raise InvalidRequest("'cache_control' must be {\"type\": \"ephemeral\"}.", where)
+        if block["type"] == "text" and not block["text"]:
+            raise InvalidRequest("cache_control cannot be set for empty text blocks.", where)
+    return len(blocks)
 
 
 def _call_ids(tool_calls: object, where: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,6 +36,7 @@ class LedgerEntry:
         was) | failed (a defect of the server).
     fault: the fault that was played, known from the start.
     chunks_sent: SSE events sent, `[DONE]` not counted.
+    breakpoints: indexes of the messages with a prompt-cache breakpoint, one for each.
     last_user: the first 80 characters of the last user text.
     run, idempotency_key, request_id: the headers X-Palaver-Run, Idempotency-Key, X-Request-Id.
     """
@@ -55,6 +57,7 @@ class LedgerEntry:
     run: str | None
     idempotency_key: str | None
     request_id: str | None
+    breakpoints: Sequence[int] = ()
     fault: str | None = None
     status: int | None = None
     outcome: str = "open"

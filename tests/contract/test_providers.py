@@ -1,0 +1,212 @@
+"""The gate in front of a provider: cool-downs, calls in flight, rates, and what the workers hear of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from palaver.providers import Limits
+from palaver.settings import Settings
+from palaver.store import Store, keys
+from palaver.store.providers import Admitted, Cooling, Wait
+from palaver.testing import aeventually
+
+NONE = Limits()
+
+
+async def _waits(store: Store, name: str, calls: range | list[str], limits: Limits = NONE) -> list[float]:
+    """What each of ``calls`` is told to wait, in seconds; 0 for who is admitted."""
+    told = []
+    for call in calls:
+        answer = await store.providers.admit(name, str(call), limits, 100)
+        told.append(answer.seconds if isinstance(answer, Wait) else 0.0)
+    return told
+
+
+async def test_a_provider_without_limits_lets_everybody_through(store: Store) -> None:
+    assert await _waits(store, "a", range(50)) == [0.0] * 50
+
+
+async def test_nobody_begins_while_a_provider_cools_down(store: Store) -> None:
+    assert await store.providers.cool("a", 5) == 5
+    told = await _waits(store, "a", range(200))
+    assert min(told) >= 4.5
+    assert await _waits(store, "b", range(3)) == [0.0] * 3
+    (state,) = await store.providers.state(["a"])
+    assert state.cooling_until is not None
+    assert state.waiting == 200
+
+
+async def test_after_a_cool_down_each_has_its_own_turn_in_the_order_of_asking(store: Store) -> None:
+    await store.providers.cool("a", 2)
+    told = await _waits(store, "a", range(151))
+    turns = [seconds - told[0] for seconds in told]
+    gaps = [after - before for before, after in pairwise(turns)]
+    assert min(gaps) > -0.05
+    assert max(gaps) < 0.2
+    # 10 in the first second, twice as many in each that follows: the 150th about 4 s after the first.
+    assert [round(turns[i]) for i in (10, 30, 70, 150)] == [1, 2, 3, 4]
+
+
+async def test_the_end_of_a_cool_down_is_the_latest_that_was_asked_for(store: Store) -> None:
+    assert await store.providers.cool("a", 5) == 5
+    assert 4.9 < await store.providers.cool("a", 1) <= 5
+    before = await _waits(store, "a", range(3))
+    await store.providers.cool("a", 60)
+    later = await _waits(store, "a", [2, 0, 1])
+    assert min(later) > 59
+    # The same turns as before: who comes back too early neither loses its place nor takes another's.
+    assert later[1] < later[2] < later[0]
+    assert later[0] - later[1] == pytest.approx(before[2] - before[0], abs=0.05)
+
+
+async def test_a_call_that_is_made_again_has_its_turn_right_away(store: Store) -> None:
+    turns = [await store.providers.cool("a", 3, f"c{i}") for i in range(20)]
+    assert min(turns) == turns[0] == 3
+    assert len(set(turns)) == 20
+    assert await _waits(store, "a", ["c0", "c19"]) == [
+        pytest.approx(turns[0], abs=0.2),
+        pytest.approx(turns[19], abs=0.2),
+    ]
+    again = await store.providers.cool("a", 3, "c7")
+    assert again == pytest.approx(turns[7], abs=0.3)
+
+
+async def test_who_comes_at_its_turn_begins(store: Store) -> None:
+    await store.providers.cool("a", 0.15)
+    first, second = await _waits(store, "a", ["x", "y"])
+    assert first < second
+
+    async def begins(call: str) -> bool:
+        return isinstance(await store.providers.admit("a", call, NONE, 0), Admitted)
+
+    await aeventually(lambda: begins("x"), within=1)
+    await aeventually(lambda: begins("y"), within=1)
+
+
+async def test_a_new_refusal_closes_the_gate_again(store: Store) -> None:
+    await store.providers.cool("a", 0.05)
+
+    async def open_again() -> bool:
+        return (await _waits(store, "a", ["probe"])) == [0.0]
+
+    await aeventually(open_again, within=1)
+    await store.providers.cool("a", 5)
+    assert min(await _waits(store, "a", range(5))) > 4.5
+
+
+async def test_no_more_calls_than_allowed_are_in_flight(store: Store) -> None:
+    limits = Limits(max_in_flight=3)
+    told = await _waits(store, "a", range(8), limits)
+    assert told[:3] == [0.0] * 3
+    assert all(5 <= seconds < 6 for seconds in told[3:])
+    assert len(set(told[3:])) == 5
+    (state,) = await store.providers.state(["a"])
+    assert (state.in_flight, state.waiting, state.requests_last_minute) == (3, 5, 3)
+
+
+async def test_the_end_of_a_call_wakes_the_first_in_line(store: Store) -> None:
+    limits = Limits(max_in_flight=1)
+    await _waits(store, "a", ["now", "first", "second"], limits)
+    assert await store.providers.release("a", "now", limits, tokens=100, used=100) == ("first",)
+    # The place is kept for it: nobody comes between.
+    newcomer, second = await _waits(store, "a", ["newcomer", "second"], limits)
+    assert newcomer > 0
+    assert second > 0
+    assert await _waits(store, "a", ["first"], limits) == [0.0]
+    assert await store.providers.release("a", "first", limits, tokens=100, used=0) == ("second",)
+    assert await store.providers.release("a", "second", limits, tokens=0, used=0) == ("newcomer",)
+
+
+async def test_a_dead_workers_places_come_free(redis: Any, settings: Settings) -> None:
+    brief = Store(redis, settings.model_copy(update={"lease_seconds": 0.2}))
+    limits = Limits(max_in_flight=2)
+    assert await _waits(brief, "a", ["kept", "lost"], limits) == [0.0, 0.0]
+
+    async def a_place_is_free() -> Admitted | None:
+        await brief.providers.hold("a", ["kept"])
+        answer = await brief.providers.admit("a", "next", limits, 0)
+        return answer if isinstance(answer, Admitted) else None
+
+    await aeventually(a_place_is_free, within=2)
+    (other,) = await _waits(brief, "a", ["other"], limits)
+    assert other > 0
+
+
+async def test_a_place_that_ran_out_is_not_held_on_to(store: Store) -> None:
+    limits = Limits(max_in_flight=1)
+    await store.providers.hold("a", ["gone"])
+    assert await _waits(store, "a", ["next"], limits) == [0.0]
+
+
+async def test_requests_are_spread_over_the_minute(store: Store) -> None:
+    limits = Limits(requests_per_minute=120)
+    told = await _waits(store, "a", range(20), limits)
+    # 5 s worth at once, then one each half second.
+    assert told[:10] == [0.0] * 10
+    assert [round(seconds * 2) for seconds in told[10:]] == list(range(1, 11))
+
+
+async def test_a_rate_keeps_the_turn_of_who_waits(store: Store) -> None:
+    limits = Limits(requests_per_minute=240)
+    told = await _waits(store, "a", range(22), limits)
+    assert told[:20] == [0.0] * 20
+    assert 0 < told[20] < told[21]
+
+    async def begins() -> bool:
+        assert (await _waits(store, "a", ["newcomer"], limits))[0] > 0
+        return (await _waits(store, "a", ["20"], limits)) == [0.0]
+
+    await aeventually(begins, within=1, every=0.02)
+
+
+async def test_tokens_are_estimated_and_then_corrected(store: Store) -> None:
+    limits = Limits(tokens_per_minute=6000)
+    await store.providers.admit("a", "1", limits, 500)
+    (told,) = await _waits(store, "a", ["2"], limits)
+    assert told == pytest.approx(1.0, abs=0.2)
+    await store.providers.release("a", "1", limits, tokens=500, used=3500)
+    (told,) = await _waits(store, "a", ["3"], limits)
+    assert told == pytest.approx(32, abs=1)
+    (state,) = await store.providers.state(["a"])
+    assert (state.requests_last_minute, state.tokens_last_minute, state.waiting) == (1, 3500, 2)
+
+
+async def test_a_call_larger_than_the_limit_begins_all_the_same(store: Store) -> None:
+    limits = Limits(tokens_per_minute=100)
+    assert isinstance(await store.providers.admit("a", "1", limits, 1000), Admitted)
+    answer = await store.providers.admit("a", "2", limits, 1)
+    assert isinstance(answer, Wait)
+    assert answer.code == "tokens_per_minute"
+    assert answer.seconds == pytest.approx(595, abs=2)
+
+
+async def test_all_keys_of_a_provider_go_in_time(store: Store, redis: Any) -> None:
+    limits = Limits(max_in_flight=1, requests_per_minute=60)
+    await _waits(store, "a", range(10), limits)
+    await store.providers.cool("a", 3000)
+    ttls = [await redis.ttl(name) for name in keys.of_provider("a") if await redis.exists(name)]
+    assert len(ttls) == 5
+    assert min(ttls) > 3000
+    assert max(ttls) < 3700
+
+
+async def test_every_worker_hears_of_a_cool_down(store: Store) -> None:
+    await store.providers.cool("before", 5)
+    news = store.providers.news(["before", "a"])
+    cooling = await anext(news)
+    assert isinstance(cooling, Cooling)
+    assert (cooling.provider, round(cooling.seconds)) == ("before", 15)
+    assert await anext(news) is None
+    for _ in range(50):
+        await store.providers.cool("a", 3)
+    heard = [await anext(news)]
+    await store.providers.cool("a", 30)
+    heard.append(await anext(news))
+    while isinstance(heard[-1], Cooling) and heard[-1].seconds < 30:
+        heard.append(await anext(news))
+    assert all(isinstance(each, Cooling) and each.provider == "a" for each in heard)
+    assert len(heard) < 10
+    await news.aclose()

@@ -1,0 +1,118 @@
+"""A provider that asks for fewer requests, or has limits: its runs wait, hold nothing and say why; others go on."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from palaver.models import Run
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+from tests.process.turnstile import Turnstile
+from tests.process.watching import celery_events
+
+pytestmark = pytest.mark.process
+
+CROWD = 200
+RETRY_AFTER = 3
+ON_THE_WIRE = 0.25
+"""Seconds after the refusal in which a call that had begun may still arrive."""
+
+
+def test_a_crowd_that_was_refused_waits_and_comes_back_one_by_one(cluster: Cluster) -> None:
+    cluster.start("worker")
+    cluster.start("worker")
+    provider = Turnstile(cluster.stack.model_url, CROWD, RETRY_AFTER)
+    with provider.listening(cluster.busy_port), celery_events(cluster.stack.redis_url, workers=4) as seen:
+        at_once = (datetime.now(UTC) + timedelta(seconds=4)).isoformat()
+        crowd = [cluster.submit("busy/echo", start_after=at_once) for _ in range(CROWD)]
+        eventually(lambda: provider.refused_at, within=30, why="all of the crowd asks at once")
+        late = [cluster.submit("busy/echo") for _ in range(10)]
+        for run_id in late:
+            waiting = eventually(lambda run_id=run_id: cluster.run(run_id).waiting, within=2, every=0.01)
+            assert waiting is not None
+            assert (waiting.reason, waiting.code) == ("provider_cooldown", "cooldown")
+            assert waiting.until is not None
+        others = [cluster.submit("fake/tool-1+rate-200", tools=["calculator"]) for _ in range(10)]
+        assert {cluster.ended(run_id).status for run_id in others} == {"completed"}
+        assert time.monotonic() < provider.open_at, "the other provider's runs had to wait"
+        queues = eventually(lambda: _idle(cluster), within=2)
+        assert queues is not None
+        assert time.monotonic() < provider.open_at
+        busy = next(each for each in queues["providers"] if each["name"] == "busy")
+        assert busy["cooling_until"] is not None
+        assert busy["waiting"] == CROWD + len(late)
+        ended = [cluster.ended(run_id, within=40) for run_id in (*crowd, *late)]
+    assert {run.status for run in ended} == {"completed"}
+    assert provider.refused_at is not None
+    after = [at for at in provider.asked_at if at > provider.refused_at + ON_THE_WIRE]
+    assert not [at for at in after if at < provider.open_at], "calls during the cool-down"
+    assert provider.passed == CROWD + len(late)
+    assert len(provider.asked_at) - CROWD - provider.passed <= CROWD * 0.1, "extra calls"
+    _gradually([at - after[0] for at in after])
+    assert {_attempts(cluster, run) for run in ended[:CROWD]} == {2}
+    assert {_attempts(cluster, run) for run in ended[CROWD:]} == {1}
+    assert [e for e in seen if e["type"] == "task-retried" and "provider_cooldown" in e["exception"]]
+
+
+def _idle(cluster: Cluster) -> Any:
+    """The queues, once no model worker holds a step."""
+    queues = cluster.http.get("/v1/queues").json()
+    model = next(each for each in queues["data"] if each["name"] == "model")
+    return queues if model["running"] == 0 and len(model["workers"]) == 3 else None
+
+
+def _gradually(begun: list[float]) -> None:
+    """Ten in the first second, and never a crowd at one instant."""
+    assert bisect_left(begun, 1.0) <= 12
+    crowds = [bisect_left(begun, at + 0.1) - i for i, at in enumerate(begun)]
+    assert max(crowds) <= 40, f"{max(crowds)} calls within 0.1 s"
+
+
+def _attempts(cluster: Cluster, run: Run) -> int:
+    return max(e.data["attempt"] for e in cluster.events(run.id) if e.type == "step.started")
+
+
+def test_no_more_calls_than_allowed_are_in_flight(cluster: Cluster) -> None:
+    cluster.start("worker")
+    runs = [cluster.submit("narrow/ttft-200+echo") for _ in range(12)]
+    waiting = eventually(lambda: cluster.run(runs[-1]).waiting, within=2, every=0.01)
+    assert waiting is not None
+    assert (waiting.reason, waiting.code) == ("provider_cooldown", "max_in_flight")
+    begun = time.monotonic()
+    assert {cluster.ended(run_id).status for run_id in runs} == {"completed"}
+    # Each is woken by the end of another's call: 12 calls of 0.2 s, 2 at a time, without waiting for a poll.
+    assert time.monotonic() - begun < 5
+    calls = [call for run_id in runs for call in cluster.model_calls(run_id)]
+    assert len(calls) == 12
+    for call in calls:
+        assert sum(other.at <= call.at < (other.ended_at or 0) for other in calls) <= 2
+
+
+def test_the_places_of_a_dead_worker_come_free(cluster: Cluster) -> None:
+    holders = [cluster.submit("narrow/ttft-60000+echo") for _ in range(2)]
+    eventually(lambda: all(cluster.model_calls(run_id) for run_id in holders))
+    waits = cluster.submit("narrow/echo")
+    eventually(lambda: cluster.run(waits).waiting, within=2)
+    cluster.kill("worker")
+    for run_id in holders:
+        cluster.cancel(run_id)
+    cluster.start("worker")
+    assert cluster.ended(waits, within=30).status == "completed"
+
+
+def test_a_cancel_does_not_wait_for_room(cluster: Cluster) -> None:
+    holders = [cluster.submit("narrow/ttft-3000+echo") for _ in range(2)]
+    eventually(lambda: all(cluster.model_calls(run_id) for run_id in holders))
+    first, second = cluster.submit("narrow/echo"), cluster.submit("narrow/echo")
+    eventually(lambda: cluster.run(second).waiting, within=2)
+    cluster.cancel(first)
+    assert cluster.ended(first, within=2).status == "cancelled"
+    for run_id in holders:
+        cluster.cancel(run_id)
+    # Its place went to the one behind it, which did not have to ask again for that.
+    assert cluster.ended(second, within=2).status == "completed"

@@ -1,0 +1,202 @@
+"""The gate in front of the providers, in two worker processes on one fake Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
+
+from palaver.errors import ErrorClass, Failure
+from palaver.leases import Delivery, Lease
+from palaver.lifecycle import WaitReason
+from palaver.models import AgentSpec, Usage
+from palaver.providers import Provider
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.testing import aeventually
+from palaver.verdicts import GiveUp, RetryAfter
+from tests.contract.desk import Desk
+from workers.gate import Gate, NotAdmitted
+
+NOTHING = Usage()
+URL = "http://127.0.0.1:1/v1"
+PROVIDERS = {
+    "free": Provider(base_url=URL),
+    "other": Provider(base_url=URL),
+    "narrow": Provider(base_url=URL, max_in_flight=1),
+    "counted": Provider(base_url=URL, tokens_per_minute=1000),
+}
+
+
+class CountingRedis(FakeAsyncRedis):
+    """Counts what it is asked."""
+
+    asked = 0
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        self.asked += 1
+        return await super().execute_command(*args, **options)
+
+
+class Worker:
+    """A worker process's gate."""
+
+    def __init__(self, server: FakeServer) -> None:
+        self.redis = CountingRedis(server=server)
+        settings = Settings(redis_url="redis://127.0.0.1:1/0")
+        store = Store(self.redis, settings)
+        self.desk = Desk(store, self.redis)
+        self.published: list[Delivery] = []
+        self.gate = Gate(store, PROVIDERS, self.published.extend, 0.05)
+
+    async def lease(self, provider: str) -> Lease:
+        """A step that wants to call."""
+        _, lease = await self.desk.begin(agent=AgentSpec(model=f"{provider}/echo"))
+        return lease
+
+    def passing(self, lease: Lease, used: Usage = NOTHING) -> Any:
+        """Around a call of the lease's provider, with a prompt of 400 bytes."""
+        return self.gate.passing(lease, lease.agent.provider, 400, lambda: used)
+
+    async def refused(self, lease: Lease) -> NotAdmitted | None:
+        """Why the lease may not call now; None if it may."""
+        try:
+            async with self.passing(lease):
+                return None
+        except NotAdmitted as refused:
+            return refused
+
+    async def limited(self, lease: Lease, retry_after: float | None = 30.0) -> RetryAfter | GiveUp:
+        """The provider refused the lease's call with a 429."""
+        failure = Failure.of(ErrorClass.RATE_LIMITED, retry_after=retry_after)
+        return await self.gate.heed(lease, RetryAfter(0.5, failure))
+
+    @asynccontextmanager
+    async def hearing(self) -> AsyncIterator[None]:
+        """While it listens."""
+        task = asyncio.create_task(self.gate.listen())
+        try:
+            lease = await self.lease("free")
+
+            async def passes_without_asking() -> bool:
+                before = self.redis.asked
+                return await self.refused(lease) is None and self.redis.asked == before
+
+            await aeventually(passes_without_asking)
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+def workers() -> tuple[Worker, Worker]:
+    server = FakeServer()
+    return Worker(server), Worker(server)
+
+
+async def test_a_cool_down_is_heard_by_the_other_worker(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    async with one.hearing(), two.hearing():
+        lease, waits, other = await one.lease("free"), await two.lease("free"), await two.lease("other")
+        verdict = await one.limited(lease)
+        assert isinstance(verdict, RetryAfter)
+        assert verdict.delay == 30
+        assert await one.refused(await one.lease("free"))
+        refused = await aeventually(lambda: two.refused(waits))
+        assert refused is not None
+        assert 29 < refused.wait.seconds < 32
+        before = two.redis.asked
+        assert await two.refused(other) is None
+        assert two.redis.asked == before
+
+
+async def test_a_worker_that_cannot_hear_asks_each_time(workers: tuple[Worker, Worker]) -> None:
+    one, deaf = workers
+    lease = await deaf.lease("free")
+    before = deaf.redis.asked
+    assert await deaf.refused(lease) is None
+    assert deaf.redis.asked > before
+    await one.limited(await one.lease("free"))
+    assert await deaf.refused(await deaf.lease("free"))
+
+
+async def test_a_worker_that_begins_to_listen_learns_what_it_missed(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    await one.limited(await one.lease("other"))
+    async with two.hearing():
+        assert await two.refused(await two.lease("other"))
+
+
+@pytest.mark.parametrize(("asked", "cools"), [(None, 1.0), (7.0, 7.0), (1e9, 300.0)])
+async def test_how_long_a_provider_cools_down(
+    workers: tuple[Worker, Worker], asked: float | None, cools: float
+) -> None:
+    verdict = await workers[0].limited(await workers[0].lease("free"), asked)
+    assert isinstance(verdict, RetryAfter)
+    assert verdict.delay == cools
+
+
+async def test_only_a_rate_limit_cools_down(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+    for error_class in set(ErrorClass) - {ErrorClass.RATE_LIMITED}:
+        verdict = RetryAfter(0.5, Failure.of(error_class, retry_after=30.0))
+        assert await one.gate.heed(await one.lease("free"), verdict) is verdict
+    fallback = RetryAfter(0.0, Failure.of(ErrorClass.RATE_LIMITED, retry_after=30.0), fallback=True)
+    assert await one.refused(await one.lease("free")) is None
+    assert await one.gate.heed(await one.lease("free"), fallback) == fallback
+    assert await one.refused(await one.lease("free"))
+
+
+async def test_without_redis_a_rate_limit_is_retried_all_the_same(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+    lease = await one.lease("free")
+    one.redis.connection_pool.connection_kwargs["server"].connected = False
+    verdict = await one.limited(lease)
+    assert isinstance(verdict, RetryAfter)
+    assert verdict.delay == 0.5
+
+
+async def test_a_failed_call_gives_its_place_to_the_next(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    holder, waits = await one.lease("narrow"), await two.lease("narrow")
+    with suppress(ZeroDivisionError):
+        async with one.passing(holder):
+            refused = await two.refused(waits)
+            assert refused is not None
+            seconds, reason = refused.wait.seconds, WaitReason.PROVIDER_COOLDOWN
+            await two.desk.store.steps.postpone(waits, seconds, reason, code=refused.wait.code)
+            raise ZeroDivisionError
+    assert [(each.run_id, each.queue) for each in one.published] == [(waits.run_id, "model.recovered")]
+    lease = await two.desk.claim(one.published[0])
+    assert await two.refused(lease) is None
+
+
+async def test_a_waiter_that_is_gone_does_not_keep_its_place(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    holder = await one.lease("narrow")
+    async with one.passing(holder):
+        gone, waits = await two.lease("narrow"), await two.lease("narrow")
+        for lease in (gone, waits):
+            assert await two.refused(lease)
+            await two.desk.store.steps.postpone(lease, 60, WaitReason.PROVIDER_COOLDOWN, code="max_in_flight")
+        await two.desk.store.runs.cancel(gone.run_id)
+    assert [each.run_id for each in one.published] == [waits.run_id]
+
+
+async def test_tokens_are_counted_as_the_provider_reports_them(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+    async with one.passing(await one.lease("counted"), Usage(input_tokens=700, output_tokens=50)):
+        pass
+    (state,) = await one.desk.store.providers.state(["counted"])
+    assert state.tokens_last_minute == 750
+    async with one.passing(await one.lease("narrow")):
+        pass
+    (state,) = await one.desk.store.providers.state(["narrow"])
+    # Without a report the estimate stands: four bytes a token.
+    assert state.tokens_last_minute == 100
