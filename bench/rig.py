@@ -31,7 +31,8 @@ _STOP_WITHIN: Final = 5.0
 class Rig:
     """A Redis, a model server and a store to submit with; workers are started as a measurement needs them.
 
-    ``lease_seconds`` is what the workers are given; all ``providers`` are the model server. Use it in the main thread: its processes end with that.
+    ``lease_seconds`` is what the workers are given; all ``providers`` are the model server. Use it in the main thread:
+    its processes end with that.
     """
 
     def __init__(self, *, lease_seconds: float = 15.0, providers: Sequence[str] = ("fake",)) -> None:

@@ -208,6 +208,7 @@ class Run(BaseModel):
     usage: Usage = Usage()
     times: RunTimes
     last_event_id: int = 0
+    budget: Budget | None = None
     metadata: dict[str, str] = {}
     tags: tuple[str, ...] = ()
     links: Links
@@ -255,6 +256,16 @@ class Entry(BaseModel):
     data: dict[str, Any] = {}
 
 
+class Budget(Strict):
+    """What a run may use up. It is checked before each call: a call is not begun once nothing is left, so the last one
+    may go beyond."""
+
+    tokens: int | None = Field(default=None, ge=1)
+    """Input and output tokens of all model calls, as the providers report them."""
+    tool_calls: int | None = Field(default=None, ge=1)
+    """A turn that asks for more than are left ends the run; none of its calls is started."""
+
+
 class Submission(Strict):
     """The body of ``POST /v1/runs``. Only ``agent`` (or the conversation's own) and ``input`` are needed."""
 
@@ -271,6 +282,7 @@ class Submission(Strict):
     """Expire if nobody has begun by then."""
     deadline: datetime | None = None
     """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
+    budget: Budget | None = None
     metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] = Field(
         default={}, max_length=32
     )

@@ -84,6 +84,7 @@ def run_object(status: str = "running", **changes: Any) -> dict[str, Any]:
         "stop_reason": None,
         "waiting": None,
         "agent": {"model": "fake/echo", "instructions": "", "tools": ["calculator"], "max_steps": 100},
+        "model": "fake/echo",
         "step": 1,
         "attempt": 1,
         "output": None,

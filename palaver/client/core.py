@@ -14,7 +14,7 @@ from palaver.client.flow import Emit, Flow, Lost, Request, Response, Send, Sleep
 from palaver.client.following import follow
 from palaver.errors import RunFailed
 from palaver.lifecycle import RunStatus
-from palaver.models import AgentSpec, Conversation, Event, Message, Run
+from palaver.models import AgentSpec, Budget, Conversation, Event, Message, Run
 
 LONG_POLL: Final = 30
 """Seconds that one request may wait for a run's end: below the idle limit of common proxies (60)."""
@@ -44,6 +44,7 @@ class Core:
         start_after: datetime | None = None,
         start_by: datetime | None = None,
         deadline: datetime | None = None,
+        budget: Budget | Mapping[str, int] | None = None,
         metadata: Mapping[str, str] | None = None,
         tags: Sequence[str] = (),
         idempotency_key: str | None = None,
@@ -69,6 +70,7 @@ class Core:
             start_after=start_after,
             start_by=start_by,
             deadline=deadline,
+            budget=budget,
             metadata=metadata,
             tags=tags,
             idempotency_key=idempotency_key,
@@ -90,6 +92,7 @@ class Core:
         start_after: datetime | None = None,
         start_by: datetime | None = None,
         deadline: datetime | None = None,
+        budget: Budget | Mapping[str, int] | None = None,
         metadata: Mapping[str, str] | None = None,
         tags: Sequence[str] = (),
         idempotency_key: str | None = None,
@@ -116,6 +119,7 @@ class Core:
             start_after=start_after,
             start_by=start_by,
             deadline=deadline,
+            budget=budget,
             metadata=metadata,
             tags=tags,
             idempotency_key=idempotency_key,

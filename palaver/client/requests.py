@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from palaver.client.flow import Request
-from palaver.models import AgentSpec, Message
+from palaver.models import AgentSpec, Budget, Message
 
 
 def agent_object(
@@ -50,6 +50,7 @@ def submit_run(
     start_after: datetime | None,
     start_by: datetime | None,
     deadline: datetime | None,
+    budget: Budget | Mapping[str, int] | None,
     metadata: Mapping[str, str] | None,
     tags: Sequence[str],
     idempotency_key: str | None,
@@ -68,6 +69,7 @@ def submit_run(
         "start_after": _moment("start_after", start_after),
         "start_by": _moment("start_by", start_by),
         "deadline": _moment("deadline", deadline),
+        "budget": budget.model_dump(exclude_none=True) if isinstance(budget, Budget) else dict(budget or {}) or None,
         "metadata": dict(metadata) if metadata else None,
         "tags": list(tags) or None,
     }

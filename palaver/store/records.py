@@ -72,6 +72,7 @@ def run(fields: Fields) -> Run:
             start_after=moment(fields.get(b"start_after")),
         ),
         last_event_id=int(fields.get(b"events", 0)),
+        budget=_json(fields.get(b"budget")),
         metadata=orjson.loads(fields[b"metadata"]),
         tags=tuple(orjson.loads(fields[b"tags"])),
         links=Links(

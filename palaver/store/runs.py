@@ -111,6 +111,7 @@ class Runs:
                 records.millis(submission.deadline),
                 orjson.dumps(submission.metadata),
                 orjson.dumps(submission.tags),
+                submission.budget.model_dump_json(exclude_none=True) if submission.budget else "",
                 *(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
             ),
         )

@@ -110,10 +110,28 @@ local function finish(reason, status, failure)
   return pass_on()
 end
 
+-- Whether the run has used up its budget, with `calls` that are about to begin. Says once when 80 % of it are gone.
+local function spent(text, calls)
+  if not text then return false end
+  local budget = cjson.decode(text)
+  local used = redis.call('HMGET', RUN, 'input_tokens', 'output_tokens', 'tool_calls', 'warned')
+  local tokens, tool_calls, warned = (used[1] or 0) + (used[2] or 0), (used[3] or 0) + calls, used[4] or ''
+  for what, use in pairs({ tokens = tokens, tool_calls = tool_calls }) do
+    local limit = budget[what]
+    if limit and use >= 0.8 * limit and not string.find(warned, what, 1, true) then
+      warned = warned .. what .. ' '
+      redis.call('HSET', RUN, 'warned', warned)
+      emit('budget.warning', cjson.encode({ what = what, used = use, limit = limit }), true)
+    end
+  end
+  return (budget.tokens and tokens >= budget.tokens) or (budget.tool_calls and tool_calls > budget.tool_calls)
+end
+
 local function next_model_step()
-  local at = redis.call('HMGET', RUN, 'seq', 'max_steps')
+  local at = redis.call('HMGET', RUN, 'seq', 'max_steps', 'budget')
   local seq = at[1] + 1
   if seq > tonumber(at[2]) then return finish('max_steps', 'incomplete', '') end
+  if spent(at[3], 0) then return finish('budget', 'incomplete', '') end
   redis.call('HSET', RUN, 'seq', seq, 'attempt', 1)
   deliver(tostring(seq), { queue = 'model', attempt = 1, losses = 0, deliveries = 0 })
   return ''

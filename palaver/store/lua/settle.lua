@@ -49,11 +49,16 @@ if STATUS == 'cancelling' then
   upcoming = proceed()
 elseif verdict == 'continue' then
   drop_step(name, step)
+  local begin = {}
   for i = first_call, #ARGV, 5 do
-    if ARGV[i + 2] ~= '' then
-      deliver(name .. '/' .. ARGV[i], { queue = ARGV[i + 2], idempotent = ARGV[i + 3] == '1', call = ARGV[i + 4],
-        attempt = 1, losses = 0, deliveries = 0 })
-    end
+    if ARGV[i + 2] ~= '' then begin[#begin + 1] = i end
+  end
+  if #begin > 0 and spent(redis.call('HGET', RUN, 'budget'), #begin) then
+    return { 'settled', 'incomplete', {}, finish('budget', 'incomplete', '') }
+  end
+  for _, i in ipairs(begin) do
+    deliver(name .. '/' .. ARGV[i], { queue = ARGV[i + 2], idempotent = ARGV[i + 3] == '1', call = ARGV[i + 4],
+      attempt = 1, losses = 0, deliveries = 0 })
   end
   upcoming = proceed()
 elseif verdict == 'retry' then

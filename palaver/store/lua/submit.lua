@@ -2,7 +2,8 @@
 -- KEYS  run keys (_run.lua), 9 the shard's list of runs, 10 idempotency record
 -- ARGV  run id, conversation id, 'new' | 'known', fingerprint ('' = no key), on_conflict, agent JSON ('' = the
 --       conversation's), max_steps ('' = the agent's is kept), start_after, start_by, deadline (ms; '' = none, or
---       RUN_DEADLINE from its start), metadata JSON, tags JSON, then the input messages, each as JSON text
+--       RUN_DEADLINE from its start), metadata JSON, tags JSON, budget JSON ('' = none), then the input
+--       messages, each as JSON text
 -- reply created | replayed, run id, deliveries, '' · mismatch | busy, other run id · unknown_conversation · no_agent
 local conversation, fingerprint, agent, max_steps = ARGV[2], ARGV[4], ARGV[6], ARGV[7]
 local start_after, start_by, deadline = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -33,11 +34,12 @@ redis.call('HINCRBY', CONV, 'unfinished', 1)
 redis.call('PERSIST', CONV)
 redis.call('PERSIST', LOG)
 local input = {}
-for i = 13, #ARGV do input[#input + 1] = ARGV[i] end
+for i = 14, #ARGV do input[#input + 1] = ARGV[i] end
 deadline = deadline or math.max(NOW, start_after or 0) + RUN_DEADLINE
 redis.call('HSET', RUN, 'id', ID, 'conversation', conversation, 'status', STATUS, 'agent', agent,
   'max_steps', max_steps, 'seq', 0, 'created_at', NOW, 'start_after', ARGV[8], 'start_by', ARGV[9],
   'deadline', deadline, 'metadata', ARGV[11], 'tags', ARGV[12], 'input', cjson.encode(input))
+if ARGV[13] ~= '' then redis.call('HSET', RUN, 'budget', ARGV[13]) end
 redis.call('ZADD', KEYS[9], NOW, ID)
 redis.call('ZREMRANGEBYSCORE', KEYS[9], '-inf', NOW - 4 * RETENTION * 1000)
 if fingerprint ~= '' then
