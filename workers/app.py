@@ -28,6 +28,7 @@ from palaver.deliveries import QUEUES
 from palaver.settings import settings
 from workers import child
 from workers.pool import TaskPool
+from workers.prefork import ToolPool
 from workers.request import StepRequest
 from workers.runtime import Runtime
 from workers.step import StepFailed
@@ -83,8 +84,10 @@ def _choose_pool(sender: Any, **_: Any) -> None:
         raise ImproperlyConfigured("a worker consumes one queue: start one with -Q model and another with -Q tools")
     if sender.pool_cls not in (Prefork, TaskPool):
         raise ImproperlyConfigured("leave -P out: model steps run on Palaver's asyncio pool, tool steps on prefork")
-    sender.pool_cls = TaskPool if queues == {"model"} else Prefork
-    if sender.pool_cls is Prefork:
+    if queues == {"model"}:
+        sender.pool_cls = TaskPool
+    else:
+        sender.pool_cls = ToolPool
         child.expect()
     app.capacity = sender.concurrency or 0
 

@@ -14,7 +14,6 @@ does not heed it within a grace, its call is settled and the process ends itself
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -49,9 +48,10 @@ class _Job:
 class Child:
     """The process's loop thread, and its main thread's inbox."""
 
-    def __init__(self, settings: Settings, node: str) -> None:
+    def __init__(self, settings: Settings, node: str, told: int | None) -> None:
         self._settings = settings
         self._node = node
+        self._told = told
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
         self._in_tool = False
         self._loop = asyncio.new_event_loop()
@@ -80,9 +80,8 @@ class Child:
             runtime = Runtime(self._settings, node=self._node, queue="tools", capacity=1, run_tool=self._run_tool)
             async with runtime.running(sweeps=False):
                 self._runtime = runtime
-                if _stop is not None:
-                    os.close(_stop[1])
-                    self._loop.add_reader(_stop[0], self._drain)
+                if self._told is not None:
+                    self._loop.add_reader(self._told, self._drain, self._told, runtime)
                 started.set_result(None)
                 await self._ended.wait()
         except BaseException as error:
@@ -90,9 +89,9 @@ class Child:
                 started.set_exception(error)
             raise
 
-    def _drain(self) -> None:
-        self._loop.remove_reader(_stop[0])  # type: ignore[index]  # it was read
-        self._runtime.draining.set()  # type: ignore[union-attr]  # set before
+    def _drain(self, told: int, runtime: Runtime) -> None:
+        self._loop.remove_reader(told)
+        runtime.draining.set()
 
     def stop(self) -> None:
         """End the loop; the process is about to exit."""
@@ -172,28 +171,32 @@ class Child:
 
 
 _child: Child | None = None
-_stop: tuple[int, int] | None = None
-"""A pipe that the worker's main process holds the other end of: at its end, children drain, be it told to stop or
-killed."""
+_told: int | None = None
+_tell: int | None = None
+"""The ends of a pipe. When the last `_tell` is closed, which the worker's main process keeps, children drain: it was
+told to stop, or it was killed."""
 
 
 def expect() -> None:
     """In the main process, before it forks children."""
-    global _stop
-    _stop = os.pipe()
+    global _told, _tell
+    _told, _tell = os.pipe()
 
 
 def drain() -> None:
     """In the main process: let the children drain."""
-    if _stop is not None:
-        with contextlib.suppress(OSError):  # A second signal: closed already.
-            os.close(_stop[1])
+    global _tell
+    if _tell is not None:
+        os.close(_tell)
+        _tell = None
 
 
 def start(settings: Settings, node: str) -> None:
     """Begin life as a child of a tools worker."""
     global _child
-    _child = Child(settings, node)
+    # Only this process's copy.
+    drain()
+    _child = Child(settings, node, _told)
 
 
 def stop() -> None:

@@ -81,8 +81,8 @@ def tool(
     """Declare a function, sync or async, as a tool.
 
     The name, the description (the docstring) and the JSON schema (the signature) are what the model sees.
-    ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model is told that it may
-    or may not have taken effect.
+    ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model
+    is told that it may or may not have taken effect.
 
     Raises:
         ConfigurationError: when the signature cannot be a schema.

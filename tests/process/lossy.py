@@ -46,8 +46,10 @@ class LossyWay:
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for each in (*ways, writer, commands):
-                    each.cancel() if isinstance(each, asyncio.Task) else each.close()
+                for way in ways:
+                    way.cancel()
+                writer.close()
+                commands.close()
 
     async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, loses: bool) -> None:
         with contextlib.suppress(OSError, asyncio.CancelledError):

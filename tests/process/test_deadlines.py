@@ -72,7 +72,7 @@ def test_a_run_stops_before_the_call_that_its_tokens_do_not_cover(cluster: Clust
     assert 1 < run.usage.model_calls < 20
     warning = cluster.saw(run_id, "budget.warning").data
     assert (warning["what"], warning["limit"]) == ("tokens", 200)
-    assert 160 <= warning["used"]
+    assert warning["used"] >= 160
 
 
 def test_a_turn_that_asks_for_more_tools_than_are_left_starts_none(cluster: Cluster) -> None:

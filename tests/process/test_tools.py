@@ -80,7 +80,9 @@ def test_a_tool_that_kills_its_process_is_not_started_again(cluster: Cluster) ->
 
 def test_a_poison_call_fails_its_run_after_three_losses(cluster: Cluster) -> None:
     cluster.expect_traceback("WorkerLostError")
+    begun = time.monotonic()
     run = cluster.ended(cluster.submit("tool-1", tools=["crash_idempotent"]))
+    assert time.monotonic() - begun < 2 * LEASE, "a lease had to run out"
     assert run.status == "failed"
     assert run.error is not None
     assert (run.error["class"], run.error["retryable"]) == ("worker_lost", True)

@@ -25,11 +25,16 @@ def celery_events(broker_url: str, *, workers: int) -> Iterator[list[dict[str, A
         thread.start()
         try:
             eventually(lambda: server.pubsub_numpat() > before)
-            answers = app.control.broadcast("enable_events", reply=True, limit=workers, timeout=5)
-            assert len(answers) == workers, answers
+            # A connection of its own: those that Celery pools may be from before a restart of the server.
+            with app.connection_for_write() as asking:
+                answers = app.control.broadcast(
+                    "enable_events", reply=True, limit=workers, timeout=5, connection=asking
+                )
+                assert len(answers) == workers, answers
             yield seen
+            with app.connection_for_write() as asking:
+                app.control.broadcast("disable_events", connection=asking)
         finally:
-            app.control.disable_events()
             receiver.should_stop = True
             thread.join(10)
             app.close()

@@ -1,4 +1,4 @@
-"""Reading a model's answer: any split of the bytes gives the same reply; a broken one is never taken for a whole one."""
+"""Reading a model's answer: any split gives the same reply; a broken one is never taken for a whole one."""
 
 from __future__ import annotations
 
