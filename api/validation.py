@@ -14,7 +14,12 @@ from palaver.models import AgentSpec, Message, StuckLimits, ToolCall
 
 M = TypeVar("M", bound=BaseModel)
 
-_PARTS: dict[str, type[BaseModel]] = {"agent": AgentSpec, "input": Message, "tool_calls": ToolCall, "stuck": StuckLimits}
+_PARTS: dict[str, type[BaseModel]] = {
+    "agent": AgentSpec,
+    "input": Message,
+    "tool_calls": ToolCall,
+    "stuck": StuckLimits,
+}
 """The models of the parts of a body, by the field that holds them."""
 _WORDS = (
     ("Value error, ", ""),

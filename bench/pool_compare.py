@@ -89,9 +89,7 @@ def measure(task: str, pool: list[str], steps: int, in_flight: int, seconds: flo
         producer = Celery("producer", set_as_current=False)
         producer.conf.update(broker_settings(server.url), task_default_queue="model")
         celery = [sys.executable, "-m", "celery", "-A", "bench.pool_compare", "worker", *QUIET]
-        worker = subprocess.Popen(
-            dying_with_parent([*celery, *pool, "-c", str(in_flight)]), stdout=subprocess.DEVNULL
-        )
+        worker = subprocess.Popen(dying_with_parent([*celery, *pool, "-c", str(in_flight)]), stdout=subprocess.DEVNULL)
         try:
             producer.send_task(task, (0,))
             eventually(done.exists, within=30)

@@ -131,6 +131,4 @@ class Child:
 
     def _log_tail(self) -> str:
         lines = self.output.splitlines()[-25:]
-        return (
-            "; the end of its log, " + str(self.log_path) + ":\n" + "\n".join(f"    {line}" for line in lines)
-        )
+        return "; the end of its log, " + str(self.log_path) + ":\n" + "\n".join(f"    {line}" for line in lines)

@@ -49,6 +49,5 @@ class Ports:
         port = asdict(self).get(name)
         if port is not None and not port_is_free(port):
             raise StackError(
-                f"port {port} for {name} is in use: stop what listens there, "
-                f"or set {VARIABLES[name]} to another port"
+                f"port {port} for {name} is in use: stop what listens there, or set {VARIABLES[name]} to another port"
             )

@@ -85,9 +85,7 @@ class Stack:
         self._lock: IO[str] | None = None
 
     @classmethod
-    def from_environment(
-        cls, environment: Mapping[str, str], procfile: Path, report: Callable[[str], None]
-    ) -> Stack:
+    def from_environment(cls, environment: Mapping[str, str], procfile: Path, report: Callable[[str], None]) -> Stack:
         """The stack that PALAVER_DATA_DIR, PALAVER_REDIS_URL, PALAVER_PROVIDERS and the ports ask for."""
         providers = environment.get("PALAVER_PROVIDERS")
         return cls(

@@ -68,9 +68,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.attempts, int):
-            raise ConfigurationError(
-                f"must be a whole number, not {self.attempts!r:.40}", pointer="/attempts"
-            )
+            raise ConfigurationError(f"must be a whole number, not {self.attempts!r:.40}", pointer="/attempts")
         _within("attempts", self.attempts, 1, MAX_ATTEMPTS)
         _within("first", self.first, 0, MAX_SECONDS)
         _within("factor", self.factor, 1, 100)
@@ -164,9 +162,7 @@ class RetryPolicy:
         rules = _table(table.get("rules", {}), tuple(ErrorClass), pointer="/rules")
         seconds = table.get("max_elapsed", 1800)
         _within("max_elapsed", seconds, 0, MAX_SECONDS)
-        return cls(
-            {ErrorClass(name): _rule(name, rule) for name, rule in rules.items()}, timedelta(seconds=seconds)
-        )
+        return cls({ErrorClass(name): _rule(name, rule) for name, rule in rules.items()}, timedelta(seconds=seconds))
 
     def dump(self) -> dict[str, Any]:
         """The policy as ``parse`` takes it."""
@@ -225,9 +221,7 @@ A rate limit is mostly one of a minute: 8 attempts, whose back-offs of up to 1, 
 all on average and two at most. A failing provider is back soon or not for long: 5 attempts, at most 7.5 s of
 back-off. A store that fails over or loads from disk takes tens of seconds: 10 attempts, at most 122 s."""
 
-TOOL_CALL: Final = RetryPolicy(
-    {ErrorClass.TOOL_ERROR: Rule(attempts=3, first=1), ErrorClass.STORAGE: _STORE_RULE}
-)
+TOOL_CALL: Final = RetryPolicy({ErrorClass.TOOL_ERROR: Rule(attempts=3, first=1), ErrorClass.STORAGE: _STORE_RULE})
 """For calls of a tool.
 
 Of the tool errors only those raised as ``RetryableToolError`` are retryable: 3 attempts, then the model is

@@ -16,9 +16,7 @@ _T = TypeVar("_T")
 
 _CODE_FIELDS: Final = ("code", "reason", "type", "__type", "status")
 _TEXT_FIELDS: Final = ("message", "detail", "error", "error_description", "msg", "raw", "title")
-_NESTED_FIELDS: Final = (
-    *("error", "innererror", "inner_error", "detail", "details", "errors", "metadata", "message"),
-)
+_NESTED_FIELDS: Final = (*("error", "innererror", "inner_error", "detail", "details", "errors", "metadata", "message"),)
 _MAX_DEPTH: Final = 5
 _PARAM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]]{0,79}")
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")

@@ -42,9 +42,7 @@ def _ours(code: str) -> Finding:
 
 _CONNECTION: Final = _vague(_C.CONNECTION, "connection")
 _TIMEOUT: Final = _vague(_C.TIMEOUT, "timeout")
-_CONNECT_TIMEOUT: Final = Finding(
-    _C.TIMEOUT, "connect_timeout", "No connection came about in time.", vague=True
-)
+_CONNECT_TIMEOUT: Final = Finding(_C.TIMEOUT, "connect_timeout", "No connection came about in time.", vague=True)
 _READ_TIMEOUT: Final = Finding(_C.TIMEOUT, "read_timeout", "The answer stopped coming in time.")
 _REFUSED: Final = Finding(_C.CONNECTION, "connect_refused", "The connection was refused.")
 _RESET: Final = Finding(_C.CONNECTION, "connection_reset", "The connection was reset.")
@@ -57,9 +55,7 @@ _DISCONNECTED: Final = Finding(_C.CONNECTION, "server_disconnected", "The server
 _TRUNCATED: Final = Finding(_C.CONNECTION, "stream_truncated", "The answer broke off before its end.")
 _PROXY: Final = Finding(_C.CONNECTION, "proxy", "The proxy failed.", user_action="settings")
 _BAD_RESPONSE: Final = Finding(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
-_BAD_ADDRESS: Final = Finding(
-    _C.INVALID_REQUEST, "invalid_url", "The address cannot be used.", user_action="settings"
-)
+_BAD_ADDRESS: Final = Finding(_C.INVALID_REQUEST, "invalid_url", "The address cannot be used.", user_action="settings")
 _REDIRECTS: Final = Finding(
     _C.INVALID_REQUEST, "too_many_redirects", "The address redirects elsewhere.", user_action="settings"
 )
@@ -226,9 +222,7 @@ FINDINGS: Final[Mapping[str, Mapping[str, Finding]]] = {
     },
 }
 
-_EXHAUSTED: Final = Finding(
-    _C.CONNECTION, "out_of_sockets", "This machine has no sockets left.", user_action="wait"
-)
+_EXHAUSTED: Final = Finding(_C.CONNECTION, "out_of_sockets", "This machine has no sockets left.", user_action="wait")
 _UNREACHABLE: Final = Finding(_C.CONNECTION, "unreachable", "The host cannot be reached.")
 _ERRNOS: Final[Mapping[int, Finding]] = {
     errno.ECONNREFUSED: _REFUSED,
@@ -252,9 +246,7 @@ _REDIS_WORDS: Final[Mapping[str, Finding]] = {
     "TRYAGAIN": _STORE_MOVING,
 }
 """The first word of a server's error."""
-_REDIS_WORD: Final = re.compile(
-    rf"(?:^|-)({'|'.join(_REDIS_WORDS)})\b"
-)  # a Lua script passes errors on as -WORD
+_REDIS_WORD: Final = re.compile(rf"(?:^|-)({'|'.join(_REDIS_WORDS)})\b")  # a Lua script passes errors on as -WORD
 
 
 def find(error: BaseException) -> Finding | None:
@@ -262,9 +254,7 @@ def find(error: BaseException) -> Finding | None:
 
     Causes are not followed.
     """
-    judged = (
-        FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__
-    )
+    judged = (FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__)
     found = next((finding for finding in judged if finding), None)
     if isinstance(error, OSError) and error.errno is not None and (found is None or found.vague):
         return _ERRNOS.get(error.errno, found)

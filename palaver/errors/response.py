@@ -78,9 +78,7 @@ _TELLING_CODES: Final[Mapping[str, ErrorClass]] = {
     ),
     **_codes(_C.TIMEOUT, "deadline_exceeded modeltimeoutexception request_timeout timeout_error"),
     # Groq: the model wrote a call that does not parse; another try writes another one.
-    **_codes(
-        _C.PROVIDER_ERROR, "api_error internal_error internal_server_error server_error tool_use_failed"
-    ),
+    **_codes(_C.PROVIDER_ERROR, "api_error internal_error internal_server_error server_error tool_use_failed"),
     **_codes(_C.INVALID_REQUEST, "invalid_request_error invalid_argument"),
 }
 """These decide where the status does not: in a 2xx (an error inside a stream) and in a 400."""

@@ -91,13 +91,9 @@ FACTS: Final[Mapping[ErrorClass, ClassFacts]] = MappingProxyType(
         _C.QUOTA_EXHAUSTED: ClassFacts(
             "model", False, False, "settings", "The quota, credit or budget at the provider is used up."
         ),
-        _C.AUTHENTICATION: ClassFacts(
-            "model", False, False, "settings", "The provider does not accept the key."
-        ),
+        _C.AUTHENTICATION: ClassFacts("model", False, False, "settings", "The provider does not accept the key."),
         _C.PERMISSION: ClassFacts("model", False, False, "settings", "The provider does not allow this."),
-        _C.NOT_FOUND: ClassFacts(
-            "model", False, False, "settings", "The provider has no such model or address."
-        ),
+        _C.NOT_FOUND: ClassFacts("model", False, False, "settings", "The provider has no such model or address."),
         _C.INVALID_REQUEST: ClassFacts(
             "model", False, False, "fix_input", "The provider refused the request as invalid."
         ),

@@ -87,9 +87,7 @@ class RedisServer:
     unless given. `deadline`: seconds that starting, loading the data included, and stopping may take.
     """
 
-    def __init__(
-        self, *, port: int | None = None, data_dir: Path | None = None, deadline: float = 30
-    ) -> None:
+    def __init__(self, *, port: int | None = None, data_dir: Path | None = None, deadline: float = 30) -> None:
         self._port = port
         self._given_dir = data_dir
         self._data_dir = data_dir

@@ -1,10 +1,10 @@
 """Tools: Python functions that a model may ask for.
 
-    from palaver import tool
+from palaver import tool
 
-    @tool(idempotent=True, timeout=10)
-    def weather(city: str, days: int = 1) -> str:
-        \"\"\"The weather forecast for a city.\"\"\"
+@tool(idempotent=True, timeout=10)
+def weather(city: str, days: int = 1) -> str:
+    \"\"\"The weather forecast for a city.\"\"\"
 """
 
 from __future__ import annotations

@@ -85,17 +85,13 @@ def test_an_exception_has_its_class_and_code(error: Exception, error_class: str,
     assert (failure.error_class, failure.code) == (error_class, code)
 
 
-@pytest.mark.parametrize(
-    "error", [errors.ResponseTooLarge(), redis.exceptions.AuthenticationError(), KeyError()]
-)
+@pytest.mark.parametrize("error", [errors.ResponseTooLarge(), redis.exceptions.AuthenticationError(), KeyError()])
 def test_what_another_attempt_cannot_mend_is_not_retryable(error: Exception) -> None:
     assert not classify(error).retryable
 
 
 def test_every_exception_of_ours_is_judged_or_let_through() -> None:
-    kinds = [
-        thing for thing in vars(errors).values() if inspect.isclass(thing) and issubclass(thing, PalaverError)
-    ]
+    kinds = [thing for thing in vars(errors).values() if inspect.isclass(thing) and issubclass(thing, PalaverError)]
     assert len(kinds) > 20
     for kind in kinds:
         error = kind.__new__(kind)  # a subclass that does not call our constructor is judged, too
@@ -208,9 +204,7 @@ def test_an_exception_without_words_says_its_docstring() -> None:
 
 def test_the_judge_imports_no_library_it_judges() -> None:
     script = "import sys, palaver.errors; print(*({'redis', 'aiohttp', 'kombu'} & set(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == ""
 
 

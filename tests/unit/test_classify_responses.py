@@ -168,16 +168,12 @@ def test_the_failure_says_where_to_look_and_shows_nothing_else() -> None:
 def test_the_answer_inside_an_exception_of_httpx_is_judged() -> None:
     request = httpx.Request("POST", "http://127.0.0.1/v1")
     response = httpx.Response(429, headers={"retry-after": "7", "x-request-id": "r9"}, request=request)
-    failure = classify(
-        httpx.HTTPStatusError("", request=request, response=response), source="model", provider="p"
-    )
+    failure = classify(httpx.HTTPStatusError("", request=request, response=response), source="model", provider="p")
     assert (failure.error_class, failure.retry_after) == ("rate_limited", 7)
     assert failure.provider is not None
     assert failure.provider.request_id == "r9"
     unread = httpx.Response(503, stream=httpx.ByteStream(b"x"), request=request)
-    assert (
-        classify(httpx.HTTPStatusError("", request=request, response=unread)).error_class == "provider_error"
-    )
+    assert classify(httpx.HTTPStatusError("", request=request, response=unread)).error_class == "provider_error"
 
 
 @pytest.mark.parametrize(
@@ -194,10 +190,7 @@ def test_the_answer_inside_an_exception_of_httpx_is_judged() -> None:
         ({"retry-after-ms": "250"}, 0.25),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
         ({"retry-after-ms": "junk", "retry-after": "9"}, 9.0),
-        *(
-            ({"Retry-After": junk}, None)
-            for junk in ("", "soon", "nan", "inf", "1_0", "٣", "9" * 99, "0x10", "1 2")
-        ),
+        *(({"Retry-After": junk}, None) for junk in ("", "soon", "nan", "inf", "1_0", "٣", "9" * 99, "0x10", "1 2")),
         ({"Retry-After": "Mon, 99 Foo 2026 99:99:99 GMT"}, None),
         ({}, None),
     ],
@@ -269,9 +262,7 @@ def test_what_looks_like_a_key_is_not_shown(secret: str) -> None:
     assert "[redacted]" in shown
 
 
-@pytest.mark.parametrize(
-    "text", ["KeyError: 'order_id'", "no file /a/very/long/path/of/many/parts/to/a/file.txt"]
-)
+@pytest.mark.parametrize("text", ["KeyError: 'order_id'", "no file /a/very/long/path/of/many/parts/to/a/file.txt"])
 def test_what_a_model_needs_to_know_is_kept(text: str) -> None:
     assert safe_text(text) == text
 

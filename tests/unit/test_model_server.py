@@ -30,9 +30,7 @@ PICKY = {
         "name": "picky_tool",
         "parameters": {
             "type": "object",
-            "$defs": {
-                "place": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
-            },
+            "$defs": {"place": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}},
             "properties": {
                 "unit": {"enum": ["metre", "foot"]},
                 "count": {"type": "integer", "minimum": 5},
@@ -163,9 +161,7 @@ def test_tool_calls_one_after_the_other_then_the_answer(client: Client) -> None:
     assert widths(said) == [1, 1, 1, 0]
     calls = [message["tool_calls"][0] for message in said[:3]]
     assert [call["id"] for call in calls] == ["call_1_1_1", "call_1_2_1", "call_1_3_1"]
-    assert [call["function"]["arguments"] for call in calls] == [
-        f'{{"expression":"1 + {i}"}}' for i in (1, 2, 3)
-    ]
+    assert [call["function"]["arguments"] for call in calls] == [f'{{"expression":"1 + {i}"}}' for i in (1, 2, 3)]
     assert said[-1]["content"] == "done: 3 tool results, the last one: result of call_1_3_1"
 
 
@@ -277,9 +273,7 @@ def hello(model: str) -> dict[str, Any]:
     return {"model": model, "stream": True, "messages": [{"role": "user", "content": "hello"}]}
 
 
-@pytest.mark.parametrize(
-    "model", ["nope", "tool", "tool-x", "say-2@1", "rate-0", "429-1-2-3", "huge", "", "echo+"]
-)
+@pytest.mark.parametrize("model", ["nope", "tool", "tool-x", "say-2@1", "rate-0", "429-1-2-3", "huge", "", "echo+"])
 def test_unknown_models_list_what_is_known(client: Client, model: str) -> None:
     response = client.post(model)
     assert response.status_code == (404 if model else 400)

@@ -16,9 +16,7 @@ PLAIN = {"role": "assistant", "content": "fine"}
 
 
 def asks(*ids: str) -> dict[str, Any]:
-    calls = [
-        {"id": i, "type": "function", "function": {"name": "calculator", "arguments": "{}"}} for i in ids
-    ]
+    calls = [{"id": i, "type": "function", "function": {"name": "calculator", "arguments": "{}"}} for i in ids]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 

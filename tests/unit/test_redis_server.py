@@ -128,9 +128,7 @@ def test_without_any_server_program_the_error_says_what_to_install(monkeypatch: 
         find_server()
 
 
-def test_without_a_packaged_server_the_one_on_path_is_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_a_packaged_server_the_one_on_path_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "valkey-server"
     program.touch(mode=0o755)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -146,9 +146,7 @@ def test_a_delay_is_never_too_short_nor_too_long(
     assert elapsed + verdict.delay <= 86_400
 
 
-@given(
-    st.dictionaries(st.sampled_from(list(ErrorClass)), rules), st.timedeltas(timedelta(), timedelta(days=1))
-)
+@given(st.dictionaries(st.sampled_from(list(ErrorClass)), rules), st.timedeltas(timedelta(), timedelta(days=1)))
 def test_a_policy_survives_json(chosen: dict[ErrorClass, Rule], elapsed: timedelta) -> None:
     built = RetryPolicy(chosen, elapsed)
     assert RetryPolicy.parse(json.loads(json.dumps(built.dump()))) == built

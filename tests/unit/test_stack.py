@@ -212,9 +212,7 @@ def test_a_count_for_a_line_that_is_not_there_is_refused(tmp_path: Path, procfil
         Stack(tmp_path / "data", procfile=procfile, processes={"wroker": 2})
 
 
-def test_a_given_redis_is_used_in_place_of_an_embedded_one(
-    stack: Stack, tmp_path: Path, procfile: Path
-) -> None:
+def test_a_given_redis_is_used_in_place_of_an_embedded_one(stack: Stack, tmp_path: Path, procfile: Path) -> None:
     with Stack(tmp_path / "other", procfile=procfile, redis_url=stack.redis_url) as other:
         assert other.pids("redis") == []
         assert said(other).seen["PALAVER_REDIS_URL"] == stack.redis_url

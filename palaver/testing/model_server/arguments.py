@@ -34,9 +34,7 @@ def made(schema: dict[str, Any], ordinal: int) -> str:
     return orjson.dumps(_object(schema, schema, ordinal, 0, every=not schema.get("required"))).decode()
 
 
-def _object(
-    root: dict[str, Any], schema: dict[str, Any], ordinal: int, depth: int, *, every: bool
-) -> dict[str, Any]:
+def _object(root: dict[str, Any], schema: dict[str, Any], ordinal: int, depth: int, *, every: bool) -> dict[str, Any]:
     properties: dict[str, Any] = schema.get("properties") or {}
     names = list(properties) if every else list(schema.get("required") or [])
     return {name: _value(root, properties.get(name, {}), ordinal, depth + 1) for name in names}

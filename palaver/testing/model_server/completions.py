@@ -56,14 +56,10 @@ class Completions:
             return await self._play(judged, parse(judged.model), record, sending)
         except UnknownModel as error:
             outcome = "refused:unknown_model"
-            return await sending.whole(
-                404, wire.error(str(error), "invalid_request_error", "model_not_found")
-            )
+            return await sending.whole(404, wire.error(str(error), "invalid_request_error", "model_not_found"))
         except InvalidRequest as error:
             outcome = "refused:invalid_request"
-            return await sending.whole(
-                400, wire.error(str(error), "invalid_request_error", None, error.param)
-            )
+            return await sending.whole(400, wire.error(str(error), "invalid_request_error", None, error.param))
         except (asyncio.CancelledError, ConnectionResetError):
             if record.ended_at is None:
                 outcome = self._left(record)
@@ -71,9 +67,7 @@ class Completions:
         finally:
             self._ledger.close(record, outcome)
 
-    def _enter(
-        self, request: web.BaseRequest, judged: Chat | InvalidRequest, at: float, at_monotonic: float
-    ) -> Record:
+    def _enter(self, request: web.BaseRequest, judged: Chat | InvalidRequest, at: float, at_monotonic: float) -> Record:
         chat = judged if isinstance(judged, Chat) else None
         history = chat.history if chat else History()
         headers = request.headers
@@ -169,9 +163,7 @@ async def _plain(chat: Chat, script: Script, reply: Reply, sending: Sending) -> 
     return await sending.stream(events, script.rate)
 
 
-async def _beginning(
-    fault: Fault, chat: Chat, script: Script, reply: Reply, sending: Sending
-) -> web.StreamResponse:
+async def _beginning(fault: Fault, chat: Chat, script: Script, reply: Reply, sending: Sending) -> web.StreamResponse:
     """The first K events, or half of the document, left open; then the error if the fault sends one."""
     if chat.stream:
         events = wire.events(reply, script, include_usage=chat.include_usage)

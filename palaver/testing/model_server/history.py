@@ -203,7 +203,7 @@ def _breakpoints(message: dict[str, Any], where: str) -> int:
     blocks = [part for part in content if "cache_control" in part] if isinstance(content, list) else []
     for block in blocks:
         if block["cache_control"] != {"type": "ephemeral"}:
-            raise InvalidRequest("'cache_control' must be {\"type\": \"ephemeral\"}.", where)
+            raise InvalidRequest('\'cache_control\' must be {"type": "ephemeral"}.', where)
         if block["type"] == "text" and not block["text"]:
             raise InvalidRequest("cache_control cannot be set for empty text blocks.", where)
     return len(blocks)

@@ -156,9 +156,7 @@ class ModelServer:
             return _json(400, wire.error(str(error), "invalid_request_error", None))
         foreign = sorted(query.keys() - FILTERS)
         if foreign or limit < 1:
-            message = (
-                f"Filters: after, limit (1 or more), {', '.join(sorted(FILTERS))}; got {', '.join(foreign)}."
-            )
+            message = f"Filters: after, limit (1 or more), {', '.join(sorted(FILTERS))}; got {', '.join(foreign)}."
             return _json(400, wire.error(message, "invalid_request_error", None))
         entries = self.ledger(after=after, limit=limit + 1, **query)
         page = entries[:limit]
