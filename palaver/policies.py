@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from palaver.errors import ConfigurationError
 from palaver.retry import RetryPolicy
+from palaver.toml_file import read_toml
 
 
 def load_policies(path: Path | None) -> Mapping[str, RetryPolicy]:
@@ -18,12 +18,7 @@ def load_policies(path: Path | None) -> Mapping[str, RetryPolicy]:
     """
     if path is None:
         return {}
-    try:
-        tables = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise ConfigurationError(f"PALAVER_RETRY_POLICIES: cannot read {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"PALAVER_RETRY_POLICIES: {path} is not TOML: {error}") from None
+    tables = read_toml(path, "PALAVER_RETRY_POLICIES")
     try:
         return {name: RetryPolicy.parse(table) for name, table in tables.items()}
     except ConfigurationError as error:

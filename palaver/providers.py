@@ -14,7 +14,6 @@ endpoint are two entries, each with limits and cool-downs of its own.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from palaver.errors import ConfigurationError
+from palaver.toml_file import read_toml
 
 
 class Timeouts(BaseModel):
@@ -105,12 +105,9 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
     """
     if path is None:
         return {}
+    tables = read_toml(path, "PALAVER_PROVIDERS")
     try:
-        return _File.model_validate(tomllib.loads(path.read_text())).providers
-    except OSError as error:
-        raise ConfigurationError(f"PALAVER_PROVIDERS: cannot read {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"PALAVER_PROVIDERS: {path} is not TOML: {error}") from None
+        return _File.model_validate(tables).providers
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise ConfigurationError(f"PALAVER_PROVIDERS: {path}: {wrong}") from None
