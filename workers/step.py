@@ -54,15 +54,9 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
         async def attempt(runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
             conversation = runtime.conversations.get(conversation_id)
             with runtime.hold(run_id, name) as held:
+                known = conversation.position if "/" not in name else None
                 try:
-                    lease = await runtime.store.steps.claim(
-                        run_id,
-                        conversation_id,
-                        name,
-                        worker=runtime.worker_id,
-                        nonce=secrets.token_hex(8),
-                        known=conversation.position if "/" not in name else None,
-                    )
+                    lease = await _claim(runtime, run_id, conversation_id, name, known)
                 except Exception as error:
                     if not _away(error):
                         raise
@@ -93,6 +87,22 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
         return attempt
 
     return decorate
+
+
+async def _claim(runtime: Runtime, run_id: str, conversation_id: str, name: str, known: int | None) -> Lease | Stray:
+    """Claim, and ask again if the answer is lost: it may have been a lease, and nobody else would know that the work on
+    it has not begun. Raises what Redis does when half of that lease has gone by."""
+    nonce, clock = secrets.token_hex(8), asyncio.get_running_loop().time
+    deadline = clock() + runtime.settings.lease_seconds / 2
+    while True:
+        try:
+            return await runtime.store.steps.claim(
+                run_id, conversation_id, name, worker=runtime.worker_id, nonce=nonce, known=known
+            )
+        except Exception as error:
+            if not _away(error) or clock() > deadline:
+                raise
+            await asyncio.sleep(0.1)
 
 
 async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) -> Verdict | Wait | None:

@@ -41,10 +41,10 @@ def test_a_lost_answer_changes_nothing(way: LossyWay, lossy_cluster: Cluster) ->
 
 
 @pytest.mark.chaos
-def test_thousands_of_lost_answers_change_nothing(way: LossyWay, lossy_cluster: Cluster) -> None:
+def test_hundreds_of_lost_answers_change_nothing(way: LossyWay, lossy_cluster: Cluster) -> None:
     for _ in range(10):
         lose_answers(way, lossy_cluster, runs=100)
-    assert way.lost > 1000
+    assert way.lost > 300
 
 
 def lose_answers(way: LossyWay, cluster: Cluster, runs: int) -> None:
