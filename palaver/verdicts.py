@@ -17,6 +17,12 @@ class ToolOutcome:
     message: Message
     failure: Failure | None = None
 
+    @classmethod
+    def failed(cls, call: ToolCall, failure: Failure) -> ToolOutcome:
+        """A failure as the answer to ``call``: what the model is told of it."""
+        message = Message(role="tool", call_id=call.id, name=call.name, content=failure.message, is_error=True)
+        return cls(message, failure)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:

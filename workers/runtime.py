@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from palaver.deliveries import Publisher
 from palaver.errors import ErrorClass, classify
-from palaver.leases import Delivery, Queue
+from palaver.leases import Delivery, Queue, Settled
 from palaver.providers import load_providers
 from palaver.settings import Settings
 from palaver.store import Store
@@ -103,6 +103,12 @@ class Runtime:
         """Send deliveries, soon and without waiting; the ready index repairs what is lost on the way."""
         self.publisher.publish_soon(deliveries)
 
+    async def follow_up(self, settled: Settled) -> None:
+        """Do what a change in the store brought: publish what is due now, wake the conversation's next run."""
+        self.publish(settled.deliveries)
+        if settled.upcoming:
+            await self.wake(settled.upcoming)
+
     async def wake(self, run_id: str) -> None:
         """Begin the conversation's next run now rather than with the next sweep."""
         for settled in await self.store.due.attend([Attention(run_id, "start")]):
@@ -115,7 +121,7 @@ async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
         try:
             await chore()
         except Exception as error:
-            log.warning("%s: %s; again in a second", chore, type(error).__name__, exc_info=not _away(error))
+            log.warning("%s: %s; again in a second", chore, type(error).__name__, exc_info=not away(error))
         await asyncio.sleep(1.0)
 
 
@@ -129,5 +135,6 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
         _, left = await asyncio.wait(left, timeout=0.1)
 
 
-def _away(error: Exception) -> bool:
+def away(error: Exception) -> bool:
+    """Whether Redis or the broker is away, or refuses for a while."""
     return classify(error).error_class is ErrorClass.STORAGE

@@ -20,13 +20,12 @@ from celery.exceptions import Retry
 from palaver.errors import ErrorClass, Failure, StaleLease, classify
 from palaver.leases import Lease, Settled, Stray
 from palaver.lifecycle import StopReason, WaitReason
-from palaver.models import Message, ToolCall
 from palaver.retry import RetryPolicy
 from palaver.store.providers import Wait
 from palaver.verdicts import Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
 from workers.gate import NotAdmitted
 from workers.held import Held, Why
-from workers.runtime import Runtime
+from workers.runtime import Runtime, away
 from workers.work import Work
 
 log = logging.getLogger(__name__)
@@ -58,7 +57,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                 try:
                     lease = await _claim(runtime, run_id, conversation_id, name, known)
                 except Exception as error:
-                    if not _away(error):
+                    if not away(error):
                         raise
                     return f"not claimed, left to the sweeper: {type(error).__name__}"
                 if isinstance(lease, Stray):
@@ -79,9 +78,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                     settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
                 except StaleLease:
                     return "stale: somebody else goes on"
-            runtime.publish(settled.deliveries)
-            if settled.upcoming:
-                await runtime.wake(settled.upcoming)
+            await runtime.follow_up(settled)
             return _for_flower(verdict, settled)
 
         return attempt
@@ -100,7 +97,7 @@ async def _claim(runtime: Runtime, run_id: str, conversation_id: str, name: str,
                 run_id, conversation_id, name, worker=runtime.worker_id, nonce=nonce, known=known
             )
         except Exception as error:
-            if not _away(error) or clock() > deadline:
+            if not away(error) or clock() > deadline:
                 raise
             await asyncio.sleep(0.1)
 
@@ -141,16 +138,10 @@ def _judge(failure: Failure, lease: Lease, retry: RetryPolicy) -> Verdict:
         return judged
     if lease.call is not None:
         if failure.recoverable:
-            return Continue(outcomes=(told_to_the_model(lease.call, judged.failure),))
+            return Continue(outcomes=(ToolOutcome.failed(lease.call, judged.failure),))
     elif lease.falls_back and retry.falls_back(failure):
         return RetryAfter(0.0, judged.failure, fallback=True)
     return judged
-
-
-def told_to_the_model(call: ToolCall, failure: Failure) -> ToolOutcome:
-    """A recoverable failure as the answer to a call."""
-    message = Message(role="tool", call_id=call.id, name=call.name, content=failure.message, is_error=True)
-    return ToolOutcome(message, failure)
 
 
 async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool) -> Settled:
@@ -179,18 +170,12 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
             await asyncio.sleep(0.5)
 
 
-def _away(error: Exception) -> bool:
-    return classify(error).error_class is ErrorClass.STORAGE
-
-
 async def _let_go(runtime: Runtime, lease: Lease, held: Held) -> str:
     """Draining: hand the lease back so that somebody else goes on at once. Lost: there is nothing to hand back."""
     if held.why is Why.LOST:
         return "lost"
     settled = await runtime.store.steps.hand_back(lease, begun=held.begun)
-    runtime.publish(settled.deliveries)
-    if settled.upcoming:
-        await runtime.wake(settled.upcoming)
+    await runtime.follow_up(settled)
     return "handed back"
 
 
@@ -198,8 +183,7 @@ async def _postpone(runtime: Runtime, lease: Lease, wait: Wait) -> str:
     """Give the lease up until the provider has room. Raises what Flower shows as a RETRY."""
     reason = WaitReason.PROVIDER_COOLDOWN
     settled = await runtime.store.steps.postpone(lease, wait.seconds, reason, code=wait.code)
-    if settled.upcoming:
-        await runtime.wake(settled.upcoming)
+    await runtime.follow_up(settled)
     if settled.status != "running":
         return settled.status
     raise Retry(message=reason, exc=StepFailed(f"{reason}: {wait.code}"), when=round(wait.seconds, 1))

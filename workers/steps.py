@@ -8,7 +8,7 @@ from palaver.models import Message, ToolCall
 from palaver.retry import MODEL_CALL, TOOL_CALL
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
 from workers.condensing import ask_within_window
-from workers.step import step, told_to_the_model
+from workers.step import step
 from workers.toolbox import answer, call_async, failure_of
 from workers.work import Work
 
@@ -44,7 +44,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
             else:
                 open_calls.append(OpenCall(call, tool.idempotent))
         except ToolFailure as error:
-            outcomes.append(told_to_the_model(call, failure_of(error)))
+            outcomes.append(ToolOutcome.failed(call, failure_of(error)))
     return outcomes, open_calls
 
 

@@ -10,7 +10,7 @@ import orjson
 from palaver.errors import Failure
 from palaver.ids import safe_call_id
 from palaver.leases import Lease
-from palaver.models import Message, ToolCall
+from palaver.models import Message
 from palaver.store.connection import Value
 from palaver.stuck import Nudge
 from palaver.verdicts import Aside, Condensed, Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
@@ -38,7 +38,7 @@ def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
             kind, failure = "give_up", _error(verdict.failure, lease)
             stop, status = verdict.stop_reason, verdict.stop_reason.status
         case GiveUp():
-            outcomes = (ToolOutcome(_told(lease.call, verdict.failure), verdict.failure),)
+            outcomes = (ToolOutcome.failed(lease.call, verdict.failure),)
             kind = "continue"
             if not verdict.failure.recoverable:
                 kind, failure = "give_up", _error(verdict.failure, lease)
@@ -105,10 +105,6 @@ def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
     if outcome.failure is not None:
         data["error"] = outcome.failure.to_error(step=data["step"], attempt=lease.try_number)
     return data
-
-
-def _told(call: ToolCall, failure: Failure) -> Message:
-    return Message(role="tool", call_id=call.id, name=call.name, content=failure.message, is_error=True)
 
 
 def _error(failure: Failure, lease: Lease) -> bytes:
