@@ -2,6 +2,7 @@
 
 A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: what is lost, the
 sweeper delivers again. The messages are Celery's protocol 2, built here, so that the API needs no Celery.
+What publishers and workers must agree on is here too: queues, and how a broker is spoken to.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import json
 import logging
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from queue import Empty, SimpleQueue
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
+from palaver.errors import ConfigurationError
 from palaver.leases import Delivery
 
 try:
@@ -24,6 +27,7 @@ try:
     from kombu.entity import Exchange, Queue
     from kombu.messaging import Producer
     from kombu.transport import redis
+    from kombu.utils.url import parse_url
 except ImportError as error:
     raise ImportError("publishing needs the server extra: pip install palaver[server]") from error
 
@@ -71,21 +75,55 @@ def transport_options(url: str) -> dict[str, Any]:
     }
 
 
-class _Channel(redis.Channel):
-    """A channel that keeps one client: kombu makes one for each command, half the cost of a publish."""
+def tls_options(url: str) -> dict[str, Any]:
+    """How a rediss:// broker is trusted, for publishers and workers alike: the ``ssl_…`` options of its URL.
 
+    Its certificate is verified unless they say otherwise; kombu's own default is not to. Empty for other brokers.
+
+    Raises:
+        ConfigurationError: the URL has an option that the store may understand, but kombu does not.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("redis", "rediss"):
+        return {}
+    for name, _ in parse_qsl(parts.query):
+        if parts.scheme == "redis" or not name.startswith("ssl_"):
+            raise ConfigurationError(f"a {parts.scheme}:// broker takes no `{name}`; only ssl_… with rediss://")
+    if parts.scheme == "redis":
+        return {}
+    try:
+        given: dict[str, Any] = parse_url(url).get("ssl", {})
+    except KeyError as error:
+        raise ConfigurationError(f"`ssl_cert_reqs` is none, optional or required, not {error}") from None
+    return {"ssl_cert_reqs": ssl.CERT_REQUIRED} | given
+
+
+class Channel(redis.Channel):
+    """A channel that never puts back what was delivered, and keeps one client for its commands.
+
+    A lost connection would otherwise queue steps that still run a second time, or, without a record of them,
+    dump their payloads to a file. A client for each command, as kombu makes them, is half the cost of a publish.
+    It leans on `Channel.do_restore` and `Channel.conn_or_acquire` of kombu 5.7, held by tests/process/test_pool.py.
+    """
+
+    do_restore = False
     _commands: Any = None
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        """The given client or this channel's own."""
+        """The given client or this channel's own, safe to share: each command takes a pooled connection."""
         if client is None:
-            self._commands = client = self._commands or self._create_client()  # type: ignore[no-untyped-call]
+            # A fork and a close drop the pool, and with it the client.
+            if self._commands is None or self._commands.connection_pool is not self.pool:
+                self._commands = self._create_client()  # type: ignore[no-untyped-call]
+            client = self._commands
         yield client
 
 
-class _Transport(redis.Transport):
-    Channel = _Channel
+class Transport(redis.Transport):
+    """kombu's Redis transport with the channel above."""
+
+    Channel = Channel
 
 
 class Publisher:
@@ -94,7 +132,9 @@ class Publisher:
     def __init__(self, url: str) -> None:
         self._url = url
         self._options = transport_options(url)
-        self._transport = _Transport if self._options else None
+        # A transport that is named is not asked what its scheme means: TLS has to be named as well.
+        self._transport = Transport if self._options else None
+        self._tls = tls_options(url)
         self._local = threading.local()
         self._soon: SimpleQueue[Sequence[Delivery] | None] = SimpleQueue()
         self._starting = threading.Lock()
@@ -178,6 +218,7 @@ class Publisher:
             local.connection = Connection(  # type: ignore[no-untyped-call]
                 self._url,
                 transport=self._transport,
+                ssl=self._tls or False,
                 transport_options=self._options | _AT_ONCE,
                 connect_timeout=_CONNECT_TIMEOUT,
             )

@@ -116,7 +116,9 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             self._call_loop(_cancel_all)
             self._leave_loop()
             if isinstance(error, Exception):
-                raise RuntimeError(f"the lifespan of the worker did not start: {error!r}") from error
+                # Not its repr: redis-py's leaves the reason out.
+                told = f"{type(error).__name__}: {error}"
+                raise RuntimeError(f"the lifespan of the worker did not start: {told}") from error
             raise
 
     def register_with_event_loop(self, hub: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -16,18 +17,20 @@ class LossyWay:
     """Forwards to `port`. `losing` is the chance that an answer is lost, and its connection with it; 0 at first.
 
     The chance is taken for each piece that comes back, which is mostly one answer or one pipeline of answers.
+    With `tls` clients have to speak TLS.
     """
 
-    def __init__(self, port: int, chance: random.Random) -> None:
+    def __init__(self, port: int, chance: random.Random, tls: ssl.SSLContext | None = None) -> None:
         self._upstream = port
         self._chance = chance
+        self._tls = tls
         self.losing = 0.0
         self.lost = 0
         self.port = 0
 
     async def _serve(self, started: Future[asyncio.Event]) -> None:
         stop = asyncio.Event()
-        server = await asyncio.start_server(self._connect, HOST, 0)
+        server = await asyncio.start_server(self._connect, HOST, 0, ssl=self._tls)
         self.port = server.sockets[0].getsockname()[1]
         self._loop = asyncio.get_running_loop()
         started.set_result(stop)
@@ -48,8 +51,8 @@ class LossyWay:
             finally:
                 for way in ways:
                     way.cancel()
-                writer.close()
-                commands.close()
+                writer.transport.abort()
+                commands.transport.abort()
 
     async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, loses: bool) -> None:
         with contextlib.suppress(OSError, asyncio.CancelledError):

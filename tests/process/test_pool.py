@@ -277,7 +277,7 @@ def test_what_waits_for_a_place_goes_back_when_the_worker_stops(bench: Bench) ->
 def test_a_lifespan_that_fails_to_start_ends_the_worker(bench: Bench) -> None:
     with bench.worker("-c", "1", ready=False, lifespan="fails") as worker:
         assert ended(worker, within=30) == 1
-    assert "the lifespan of the worker did not start: ConnectionError('no store')" in bench.tail()
+    assert "the lifespan of the worker did not start: ConnectionError: no store" in bench.tail()
 
 
 def test_a_worker_can_be_stopped_while_its_lifespan_starts(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from kombu.connection import Connection
 from kombu.transport.memory import Transport
 
-from palaver.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, transport_options
+from palaver.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, tls_options, transport_options
+from palaver.errors import ConfigurationError
 from palaver.leases import Delivery
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
@@ -107,3 +109,28 @@ def test_redis_gets_its_options_and_other_brokers_keep_theirs() -> None:
         assert (options["ack_emulation"], options["priority_steps"]) == (False, [0])
         assert options["socket_timeout"] == 5
     assert transport_options("amqp://localhost") == {}
+
+
+def test_rediss_verifies_unless_its_url_says_otherwise() -> None:
+    assert tls_options("rediss://localhost/0") == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+    assert tls_options("rediss://localhost/0?ssl_ca_certs=/etc/own%20ca.pem&ssl_check_hostname=false") == {
+        "ssl_cert_reqs": ssl.CERT_REQUIRED,
+        "ssl_ca_certs": "/etc/own ca.pem",
+        "ssl_check_hostname": False,
+    }
+    assert tls_options("rediss://localhost/0?ssl_cert_reqs=none") == {"ssl_cert_reqs": ssl.CERT_NONE}
+    assert tls_options("redis://localhost/0") == tls_options("amqps://localhost//?heartbeat=30") == {}
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://localhost/0?protocol=3", "`protocol`"),
+        ("redis://localhost/0?ssl_ca_certs=/ca.pem", "`ssl_ca_certs`; only ssl_… with rediss://"),
+        ("rediss://localhost/0?socket_timeout=1", "`socket_timeout`"),
+        ("rediss://localhost/0?ssl_cert_reqs=perhaps", "'perhaps'"),
+    ],
+)
+def test_what_a_broker_does_not_understand_is_told_at_start(url: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        Publisher(url)
