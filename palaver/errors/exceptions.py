@@ -231,11 +231,11 @@ class Conflict(PalaverError):
 class RunFailed(PalaverError):
     """The run failed.
 
-    ``error`` is the run's error object.
+    ``error`` is the run's error object; its class and message are in the exception's, with the run's id.
     """
 
     def __init__(self, error: Mapping[str, Any], run_id: str | None = None) -> None:
-        message = error.get("message")
-        super().__init__(message if isinstance(message, str) else None)
+        told = [f"run {run_id} failed" if run_id else None, error.get("class"), error.get("message")]
+        super().__init__(": ".join(part for part in told if isinstance(part, str)))
         self.error: Mapping[str, Any] = dict(error)
         self.run_id = run_id

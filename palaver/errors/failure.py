@@ -69,7 +69,7 @@ ErrorObject = TypedDict(
         "source": Source,
         "retryable": bool,
         "recoverable": bool,
-        "step": int | str | None,
+        "step": str | None,
         "attempt": int | None,
         "provider": ProviderObject | None,
         "user_action": UserAction,
@@ -154,11 +154,12 @@ class Failure:
     def noting(self, note: str, *, user_action: UserAction | None = None) -> Failure:
         """This failure with a sentence added to its message; the message gives way if both do not fit."""
         note = safe_text(note)
-        room = max(MAX_MESSAGE - len(note) - 1, 1)
-        message = f"{safe_text(self.message, room)} {note}"
-        return replace(self, message=message, user_action=user_action or self.user_action)
+        room = max(MAX_MESSAGE - len(note) - 2, 1)
+        message = safe_text(self.message, room)
+        end = " " if message.endswith((".", "!", "?", ")", "…")) else ". "
+        return replace(self, message=message + end + note, user_action=user_action or self.user_action)
 
-    def to_error(self, *, step: int | str | None, attempt: int | None) -> ErrorObject:
+    def to_error(self, *, step: str | None, attempt: int | None) -> ErrorObject:
         """The failure on the wire. ``step`` is a model step's number or a tool step's ``seq/call_id``."""
         return {
             "class": self.error_class.value,

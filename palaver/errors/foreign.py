@@ -254,6 +254,8 @@ def find(error: BaseException) -> Finding | None:
 
     Causes are not followed.
     """
+    if isinstance(error, UnicodeError) and "idna" in text_of(error):
+        return _BAD_ADDRESS  # No host can have this name.
     judged = (FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__)
     found = next((finding for finding in judged if finding), None)
     if isinstance(error, OSError) and error.errno is not None and (found is None or found.vague):

@@ -47,8 +47,8 @@ _DECISIVE_CODES: Final[Mapping[str, ErrorClass]] = {
     **_codes(
         _C.CONTEXT_WINDOW,
         "context_length_exceeded context_window_exceeded contextwindowexceedederror exceed_context_size_error"
-        " model_context_window_exceeded prompt_too_long request_too_large string_above_max_length"
-        " tokens_limit_reached",
+        " model_context_window_exceeded model_max_prompt_tokens_exceeded prompt_too_long request_too_large"
+        " string_above_max_length tokens_limit_reached",
     ),
     **_codes(
         _C.CONTENT_FILTER,
@@ -95,8 +95,11 @@ _CONTEXT: Final = _wording(
     r"(?:prompt|input|request|message)s? (?:is|are) too (?:long|large)",
     r"too long to fit",
     r"too many (?:input |prompt )?tokens",
-    r"reduce the (?:length|size|number)",
-    r"input tokens? (?:count )?.{0,40}exceed",
+    r"request too large for",
+    r"reduce (?:the (?:length|size|number)|your (?:message|prompt|input))",
+    r"(?:input|prompt) tokens? (?:count )?.{0,40}exceed",
+    r"(?:input|prompt) exceeds (?:the )?max",
+    r"inputs?\W{1,3}.{0,40}must (?:be <=|have less than) \d",
     r"exceeded model token limit",
     r"token limit exceeded",
     r"must be less than max_seq_len",
@@ -120,7 +123,7 @@ _QUOTA: Final = _wording(
     r"insufficient (?:account )?(?:balance|credit|fund|quota)",
     r"out of credit",
     r"spend(?:ing)? limit",
-    r"\bbilling\b",
+    r"(?<!/)\bbilling\b",  # not the link to a page, which a limit of a minute shows as well
 )
 _KEY: Final = _wording(r"api key not valid", r"(?:incorrect|invalid) (?:x-)?api[ -]key")
 

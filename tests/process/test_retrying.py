@@ -77,7 +77,8 @@ def test_a_tool_that_asks_for_it_is_tried_again(cluster: Cluster) -> None:
 
 def test_a_provider_that_is_down_is_asked_until_it_is_back(cluster: Cluster) -> None:
     cluster.kill("model_server")
-    run_id = cluster.submit("echo")
+    patient = {"rules": {"connection": {"attempts": 100, "first": 0.2, "max_delay": 0.5}}}
+    run_id = cluster.submit("echo", agent={"retry": patient})
     eventually(lambda: cluster.run(run_id).waiting)
     cluster.start("model_server")
     assert cluster.ended(run_id).status == "completed"

@@ -43,6 +43,7 @@ from palaver.errors import ErrorClass, Failure, PalaverError, classify, vocabula
         (asyncio.IncompleteReadError(b"", 1), "connection", "stream_truncated"),
         (json.JSONDecodeError("x", "", 0), "internal", "json"),
         (UnicodeDecodeError("utf-8", b"", 0, 1, "x"), "internal", "encoding"),
+        (UnicodeError("encoding with 'idna' codec failed"), "invalid_request", "invalid_url"),
         (RecursionError(), "internal", "recursion"),
         (MemoryError(), "internal", "out_of_memory"),
         (KeyError("x"), "internal", "internal"),

@@ -68,6 +68,7 @@ def test_a_status_alone(status: int, error_class: str) -> None:
         (429, openai(message="You exceeded your current quota, please check"), "quota_exhausted", None),
         (429, openai(message="Check your billing details"), "quota_exhausted", None),
         (429, openai(message="too many tokens per minute, slow down"), "rate_limited", None),
+        (429, openai(message="More at https://x.example/account/billing"), "rate_limited", None),
         (429, openai(message="must be reduced in order to run successfully"), "context_window", None),
         (429, b"slow down", "rate_limited", "http_429"),
         (400, openai("context_length_exceeded"), "context_window", "fake.context_length_exceeded"),
@@ -82,6 +83,13 @@ def test_a_status_alone(status: int, error_class: str) -> None:
         (400, b"length of prompt_tokens must be less than max_seq_len", "context_window", "http_400"),
         (413, anthropic("request_too_large"), "context_window", "fake.request_too_large"),
         (413, openai(message="the prompt is too long"), "context_window", None),
+        (413, openai(message="Request too large for model `x`, reduce your message size"), "context_window", None),
+        (422, openai(message="`inputs` must have less than 1024 tokens. Given: 5000"), "context_window", None),
+        (422, openai(message="`inputs` tokens + `max_new_tokens` must be <= 4097"), "context_window", None),
+        (422, openai(message="`max_new_tokens` must be <= 512"), "invalid_request", None),
+        (400, openai(message="prompt token count of 9 exceeds the limit of 8"), "context_window", None),
+        (400, openai(message="Prompt exceeds max length"), "context_window", None),
+        (400, openai(message="the number of inputs exceeds 2048"), "invalid_request", None),
         (413, b"<html>413 Request Entity Too Large</html>", "invalid_request", "http_413"),
         (500, openai(message="litellm: maximum context length is 5", kind="x"), "context_window", None),
         (400, openai("content_policy_violation"), "content_filter", "fake.content_policy_violation"),
@@ -159,10 +167,10 @@ def test_the_failure_says_where_to_look_and_shows_nothing_else() -> None:
     failure = answer(400, body)
     where = "(HTTP 400, code http_400, parameter messages[3].content)"
     assert failure.message == f"The provider refused the request as invalid. {where}"
-    error = failure.to_error(step=3, attempt=2)
+    error = failure.to_error(step="3", attempt=2)
     assert "CANARY" not in json.dumps(error)
     assert error["provider"] == {"name": "fake", "model": "m", "http_status": 400, "request_id": "req_1"}
-    assert (error["class"], error["step"], error["attempt"]) == ("invalid_request", 3, 2)
+    assert (error["class"], error["step"], error["attempt"]) == ("invalid_request", "3", 2)
 
 
 def test_the_answer_inside_an_exception_of_httpx_is_judged() -> None:

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError, TruncatedStream, classify
-from palaver.models import ToolCall
+from palaver.errors import (
+    EmptyCompletion,
+    MalformedResponse,
+    ProviderError,
+    ProviderHTTPError,
+    TruncatedStream,
+    classify,
+)
+from palaver.models import ToolCall, Usage
 from workers.completion import Completion, Reply
 
 
@@ -57,6 +64,39 @@ def test_any_truncation_is_noticed(cut: int) -> None:
         read(stream[: cut % whole])
 
 
+def usage_of(*pieces: bytes) -> Usage:
+    return read(*pieces, DONE)[0].usage
+
+
+def test_cached_tokens_are_among_the_input() -> None:
+    said = {"prompt_tokens": 12, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
+    assert usage_of(ANSWER, chunk({}, "stop"), chunk(usage=said)) == Usage(
+        input_tokens=12, cached_tokens=8, output_tokens=5, model_calls=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens"),
+    [
+        ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}, (5, 5, 0)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": None}, (5, 0, 0)),
+        ({"prompt_tokens": -5, "completion_tokens": 1e300}, (0, 0, 1_000_000_000)),
+        ({"prompt_tokens": "12", "completion_tokens": 3.0}, (12, 0, 3)),
+    ],
+)
+def test_a_nonsensical_count_does_not_spoil_the_sum(said: dict[str, Any], tokens: tuple[int, ...]) -> None:
+    usage = usage_of(ANSWER, chunk({}, "stop"), chunk(usage=said))
+    assert (usage.input_tokens, usage.cached_tokens, usage.output_tokens) == tokens
+
+
+def test_a_whole_answer_without_a_count_says_so() -> None:
+    for more, uncounted in ((b"", True), (USAGE, False)):
+        completion = Completion()
+        completion.feed(ANSWER + chunk({}, "stop") + more + DONE)
+        completion.reply()
+        assert completion.uncounted is uncounted
+
+
 def test_windows_line_ends_and_no_blank_after_the_colon() -> None:
     stream = (ANSWER + chunk({}, "stop") + DONE).replace(b"\n", b"\r\n").replace(b"data: ", b"data:")
     assert read(stream)[0].content == "Zwölf 🦊 Füchse"
@@ -79,7 +119,7 @@ def test_an_answer_in_one_piece() -> None:
     assert reply.usage.output_tokens == 4
 
 
-@pytest.mark.parametrize("ids", [("", ""), ("same", "same"), ("a b", "é"), ("x" * 65, None)])
+@pytest.mark.parametrize("ids", [("", ""), ("same", "same"), ("a b", "é"), ("x" * 65, None), ("call_1",) * 2])
 def test_call_ids_are_made_usable_and_unique(ids: tuple[Any, Any]) -> None:
     parts = [{"index": i, "id": each, "function": {"name": "f", "arguments": "{}"}} for i, each in enumerate(ids)]
     reply, _ = read(chunk({"tool_calls": parts}), chunk({}, "tool_calls"), DONE)
@@ -109,6 +149,73 @@ def test_an_error_inside_a_stream_is_an_error() -> None:
 def test_what_is_no_chunk_is_malformed(stream: bytes) -> None:
     with pytest.raises(MalformedResponse):
         read(stream)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": {"x": 1}}}]},
+        {"tool_calls": [{"index": 0, "id": 7, "function": {"name": "f", "arguments": "{}"}}]},
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": ["f"], "arguments": "{}"}}]},
+        {"refusal": 7},
+    ],
+)
+def test_what_is_no_text_where_text_belongs_is_malformed(message: dict[str, Any]) -> None:
+    with pytest.raises(MalformedResponse):
+        read(chunk(message))
+    body = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    with pytest.raises(MalformedResponse):
+        Completion().read(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    "stream", [b'{"choices": []}', b"<html>", b"\x1f\x8b\x08 gzip", b"choices=1\n\n", b'{"choices": []}\n', b"\xff\n"]
+)
+def test_something_else_than_a_stream_is_malformed_and_not_truncated(stream: bytes) -> None:
+    with pytest.raises(MalformedResponse):
+        read(stream)
+
+
+def test_lines_that_are_no_data_are_left_out() -> None:
+    lines = b": hello\nretry: 5\nid: 7\nevent: message\nunknown: field\n"
+    assert read(lines + ANSWER + lines + chunk({}, "stop") + DONE)[0].content == "Zwölf 🦊 Füchse"
+    with pytest.raises(TruncatedStream):
+        read(b": hello\n\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'event: error\ndata: {"message": "x", "type": "overloaded_error"}\n\n',
+        b'error: {"message": "x", "type": "overloaded_error"}\n\n',
+        b'data: {"error": {"code": 529}}\n\n',
+    ],
+)
+def test_an_error_is_told_in_several_ways(error: bytes) -> None:
+    with pytest.raises(ProviderHTTPError) as raised:
+        read(ANSWER, error)
+    assert raised.value.status == 200
+    assert classify(raised.value, source="model").error_class == "rate_limited"
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        *(("stop", "stop"), ("because", "because"), ("length", "length"), ("max_tokens", "length")),
+        *(("model_length", "length"), ("content_filter", "content_filter"), ("SAFETY", "content_filter")),
+        *(("refusal", "content_filter"), ("sensitive", "content_filter")),
+    ],
+)
+def test_providers_have_several_words_for_an_end(said: str, means: str) -> None:
+    assert read(ANSWER, chunk({}, said), DONE)[0].finish_reason == means
+
+
+def test_an_answer_that_says_it_failed_or_lacks_its_calls_is_no_answer() -> None:
+    for said in ("error", "network_error", "insufficient_system_resource"):
+        with pytest.raises(ProviderError, match="broke off"):
+            read(ANSWER, chunk({}, said), DONE)
+    with pytest.raises(MalformedResponse, match="has none"):
+        read(ANSWER, chunk({}, "tool_calls"), DONE)
 
 
 def test_nothing_at_all_is_empty_or_truncated() -> None:

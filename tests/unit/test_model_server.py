@@ -269,8 +269,8 @@ def test_pace_is_kept(client: Client, stream: bool) -> None:
     assert entry.first_byte_at - entry.started_at >= (0.1 if stream else 0.3)
 
 
-def hello(model: str) -> dict[str, Any]:
-    return {"model": model, "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+def hello(model: str, text: str = "hello") -> dict[str, Any]:
+    return {"model": model, "stream": True, "messages": [{"role": "user", "content": text}]}
 
 
 @pytest.mark.parametrize("model", ["nope", "tool", "tool-x", "say-2@1", "rate-0", "429-1-2-3", "huge", "", "echo+"])

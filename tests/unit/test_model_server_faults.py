@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import httpx
 import orjson
@@ -127,3 +129,57 @@ def test_streams_that_end_early(client: Client) -> None:
         response.read()
     entries = ledger_of(client.server)
     assert [entry.chunks_sent for entry in entries] == [4, 2, 4]
+
+
+def raw(value: Any) -> str:
+    return f"before [[raw {json.dumps(value)}]] after"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_raw_answer_is_what_the_message_gives(client: Client, stream: bool) -> None:
+    given = {"status": 503, "headers": {"retry-after-ms": "20"}, "body": {"error": "busy"}}
+    response = client.post("raw-1+say-2", raw(given), stream=stream)
+    assert (response.status_code, response.json()) == (503, {"error": "busy"})
+    assert (response.headers["retry-after-ms"], response.headers["content-type"]) == ("20", "application/json")
+    assert client.post("raw-1+say-2", raw(given), stream=stream).status_code == 200
+    assert client.post("raw", raw({"status": 204})).content == b""
+    told = client.post("raw", raw({"headers": {"content-type": "text/plain"}, "body": "Zwölf"}))
+    assert (told.status_code, told.text) == (200, "Zwölf")
+    assert told.headers.get_list("content-type") == ["text/plain"]
+    first = ledger_of(client.server)[0]
+    assert (first.status, first.outcome, response.headers["x-request-id"]) == (503, "fault:raw", f"req-{first.n}")
+
+
+def test_raw_bytes_are_put_on_the_wire_as_they_are(client: Client) -> None:
+    head = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\n"
+    assert client.post("raw", raw({"wire": head + "\u00ff\u0000a"})).content == b"\xff\x00a"
+    with pytest.raises(httpx.RemoteProtocolError, match="without sending a response"):
+        client.post("raw", raw({"wire": ""}))
+    with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+        client.post("raw", raw({"wire": head + "a"}))
+    with pytest.raises(httpx.ReadError):
+        client.post("raw", raw({"wire": head + "a", "then": "reset"}))
+    body = hello("raw", raw({"wire": head + "a", "then": "hang"}))
+    with pytest.raises(httpx.ReadTimeout):
+        client.http.post("/chat/completions", json=body, timeout=0.2)
+    entries = ledger_of(client.server)
+    assert [entry.outcome for entry in entries] == ["fault:raw"] * 5
+    assert [entry.closed_by_client_at is not None for entry in entries] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "nothing",
+        "[[raw",
+        "[[raw 5]]",
+        *map(raw, ({"stauts": 500}, {"status": 100}, {"status": "500"}, {"wire": "\u0100"}, {"wire": "", "body": ""})),
+        raw({"wire": "", "then": "explode"}),
+        raw({"body": "\ud800"}),
+    ],
+)
+def test_raw_that_cannot_be_sent_is_refused(client: Client, message: str) -> None:
+    response = client.post("raw", message)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "messages")
+    assert "raw" in response.json()["error"]["message"]
+    assert ledger_of(client.server)[0].outcome == "refused:invalid_request"

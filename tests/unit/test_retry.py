@@ -107,6 +107,11 @@ def test_a_note_is_never_cut_off() -> None:
     assert noted.message.endswith("… Gave up.")
 
 
+@pytest.mark.parametrize("said", ["It stalled", "It stalled."])
+def test_a_note_is_a_sentence_of_its_own(said: str) -> None:
+    assert Failure.of(ErrorClass.TIMEOUT, said).noting("Gave up.").message == "It stalled. Gave up."
+
+
 @pytest.mark.parametrize("error_class", ErrorClass)
 def test_a_failure_that_ends_a_run_has_one_stop_reason(error_class: ErrorClass) -> None:
     special = {"content_filter", "budget", "max_steps", "deadline", "stuck"}

@@ -53,6 +53,7 @@ badjson, html       200 with broken JSON; 200 with an HTML page
 empty               200 without choices
 badargs[-N]         tool arguments that are not JSON
 unknowntool[-N]     calls a tool that does not exist
+raw[-N]             what the last user message gives as `[[raw {…}]]`, see below
 huge-BYTES          an answer of so many bytes
 ==================  ========================================================================================
 
@@ -61,6 +62,12 @@ header) meet it. Left out or `*` (as in `cut-*-5`), every try does. Several faul
 `429-1+500-2` is 429, 500, 500, fine. For badargs and unknowntool, N counts model calls of the turn: these
 are answered, not retried. K counts SSE events, of which the first holds the role only; without streaming,
 half of the document is sent.
+
+`[[raw {"status": 503, "headers": {"Retry-After": "2"}, "body": {"error": "busy"}}]]` makes any answer: 200,
+no more headers and an empty body where it says nothing. A body that is no string is sent as JSON; the
+content type is JSON's unless the headers say otherwise. `[[raw {"wire": "HTTP/1.1 200 OK\\r\\n", "then":
+"reset"}]]` puts bytes on the wire in place of an HTTP answer, one for each character (up to U+00FF); then the
+connection is closed ("close", which is the default), reset, or left open ("hang").
 
 Tool arguments are made from the tool's JSON schema: strings "1 + i", integers i, numbers 0.01 * i, for the
 i-th call of the turn; `[[args {"path": "/tmp"}]]` in the last user message gives them instead, to every

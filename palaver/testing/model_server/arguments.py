@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import orjson
 
-from palaver.testing.model_server.history import InvalidRequest
+from palaver.testing.model_server.marks import told
 
-MARK = "[[args"
 MAX_DEPTH = 8
 """A schema may refer to itself; below this depth a value is left empty."""
 
 
 def given(last_user: str) -> str | None:
     """What the user wrote as `[[args {...}]]`, as JSON text. Raises InvalidRequest if it is no object."""
-    at = last_user.find(MARK)
-    if at < 0:
-        return None
-    text = last_user[at + len(MARK) :].lstrip()
-    try:
-        value, end = json.JSONDecoder().raw_decode(text)
-    except json.JSONDecodeError as error:
-        raise InvalidRequest(f"[[args …]] is not JSON: {error}", "messages") from None
-    if not isinstance(value, dict) or not text[end:].lstrip().startswith("]]"):
-        raise InvalidRequest("[[args …]] must hold one JSON object.", "messages")
-    return orjson.dumps(value).decode()
+    value = told(last_user, "args")
+    return None if value is None else orjson.dumps(value).decode()
 
 
 def made(schema: dict[str, Any], ordinal: int) -> str:

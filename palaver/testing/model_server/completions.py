@@ -8,7 +8,7 @@ from itertools import islice
 
 from aiohttp import web
 
-from palaver.testing.model_server import wire
+from palaver.testing.model_server import raw, wire
 from palaver.testing.model_server.grammar import Fault, Script, UnknownModel, parse
 from palaver.testing.model_server.history import Chat, History, InvalidRequest, read
 from palaver.testing.model_server.ledger import Ledger, Record
@@ -93,7 +93,7 @@ class Completions:
         if self.stopping:
             return "stopped"
         record.closed_by_client_at = time.time()
-        return f"fault:{record.fault}" if record.fault in ("hang", "stall") else "disconnected"
+        return f"fault:{record.fault}" if record.fault in ("hang", "stall", "raw") else "disconnected"
 
     async def _play(self, chat: Chat, script: Script, record: Record, sending: Sending) -> web.StreamResponse:
         """Send what the script says. Raises InvalidRequest when it cannot be played on this request."""
@@ -129,6 +129,8 @@ class Completions:
         match fault.name:
             case "html":
                 return await sending.whole(200, HTML, content_type="text/html")
+            case "raw":
+                return await self._raw(raw.given(chat.history.last_user), record, sending)
             case "badjson":
                 if chat.stream:
                     return await sending.stream(wire.broken_events(reply), None)
@@ -148,6 +150,16 @@ class Completions:
                 await response.write_eof()
                 return response
         return await _plain(chat, script, reply, sending)
+
+    async def _raw(self, answer: raw.Answer | raw.Wire, record: Record, sending: Sending) -> web.StreamResponse:
+        """Send what the request brought."""
+        if isinstance(answer, raw.Answer):
+            return await sending.whole(answer.status, answer.body, headers=answer.headers)
+        sending.write(answer.data)
+        if answer.then != "hang":
+            self._ledger.close(record, "fault:raw")
+            sending.drop() if answer.then == "close" else sending.reset()
+        return await sending.silence()
 
 
 async def _plain(chat: Chat, script: Script, reply: Reply, sending: Sending) -> web.StreamResponse:

@@ -33,6 +33,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "empty": ("N",),
     "badargs": ("N",),
     "unknowntool": ("N",),
+    "raw": ("N",),
     "huge": ("BYTES",),
 }
 """Every fault but the plain statuses, with the names of its arguments."""

@@ -7,8 +7,10 @@ import socket
 import struct
 import time
 from collections.abc import Iterable
+from typing import NoReturn
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from palaver.testing.model_server.ledger import Record
 from palaver.testing.model_server.wire import DONE, Event
@@ -35,9 +37,9 @@ class Sending:
         events: int = 0,
     ) -> web.StreamResponse:
         """Answer in one write; `events` of them are in the body when it is a stream."""
-        response = web.Response(
-            status=status, body=body, content_type=content_type, headers=self._headers | (headers or {})
-        )
+        named = CIMultiDict(self._headers | {"Content-Type": content_type})
+        named.update(headers or {})
+        response = web.Response(status=status, body=body, headers=named)
         if content_type == SSE:
             response.enable_chunked_encoding()
         await response.prepare(self._request)
@@ -78,9 +80,16 @@ class Sending:
         await response.write(body)
         return response
 
-    async def silence(self) -> None:
+    def write(self, data: bytes) -> None:
+        """Put bytes on the wire that need not be HTTP."""
+        if self._request.transport is not None:
+            self._request.transport.write(data)
+            self._record.first_byte_at = time.time()
+
+    async def silence(self) -> NoReturn:
         """Say nothing more until the client goes away, which cancels this."""
         await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody sets that future")
 
     def drop(self) -> None:
         """Close the connection after what was written: to the client, a body without its end."""

@@ -1,0 +1,87 @@
+"""Answers with status 200 that are no completion, and errors that hide in them."""
+
+from __future__ import annotations
+
+from tests.process.faults.row import STREAM, WHOLE, fails, retried, stops
+from tests.process.faults.saying import (
+    DONE,
+    FINE,
+    HEAD,
+    SSE,
+    calling,
+    chunk,
+    completion,
+    events,
+    http,
+    page,
+    reported,
+    wire,
+)
+
+BAD = ("provider_error", "bad_model_response", 200)
+EMPTY = ("provider_error", "empty_completion", 200)
+DOCUMENT = {"choices": [{"message": FINE, "finish_reason": "stop"}]}
+GZIP = "\x1f\x8b\x08 is not what it says"
+NO_TEXT = '"choices": [{"message": {"content": "\xff\xfe"}}]}'
+CALCULATOR = ("calculator",)
+
+MALFORMED = (
+    retried("bad-json", "badjson", *BAD),
+    retried("html", "html", *BAD),
+    retried("html-as-stream", page(200, SSE), *BAD),
+    retried("json-as-stream", http(200, DOCUMENT, content_type=SSE), *BAD),
+    retried("stream-as-json", events(chunk(FINE, "stop"), DONE, content_type="application/json"), *BAD),
+    retried("stream-as-text", events(chunk(FINE, "stop"), DONE, content_type="text/plain"), *BAD),
+    retried("gzip", http(200, GZIP, content_encoding="gzip"), *BAD),
+    retried("gzip-as-stream", http(200, GZIP, content_encoding="gzip", content_type=SSE), *BAD),
+    retried("not-a-stream", http(200, "choices=1&content=fine", content_type=SSE), *BAD),
+    retried("invalid-utf-8", wire(*HEAD, "Content-Type: text/event-stream", "", 'data: {"id": "\xff\xfe"}', "", ""),
+            *BAD, request="req-wire", forms=STREAM),
+    retried("invalid-utf-8", wire(*HEAD, "Content-Type: application/json", "", '{"id": "\xff\xfe"}'),
+            *BAD, request="req-wire", forms=WHOLE),
+    retried("a-list", events([1, 2], DONE), *BAD, forms=STREAM),
+    retried("a-list", http(200, [1, 2]), *BAD, forms=WHOLE),
+    retried("content-is-a-number", completion({"content": 7}), *BAD),
+    retried("arguments-are-an-object", completion(calling({"id": "c", "function": {"name": "calculator",
+            "arguments": {"expression": "1 + 1"}}}), "tool_calls"), *BAD, tools=CALCULATOR),
+    retried("call-id-is-a-number", completion(calling({"id": 7}), "tool_calls"), *BAD, tools=CALCULATOR),
+    retried("finish-is-an-object", completion(FINE, {"reason": "stop"}), *BAD),
+    retried("finish-without-calls", completion(FINE, "tool_calls"), *BAD, tools=CALCULATOR),
+    retried("finish-error", completion(FINE, "error"), "provider_error", "provider_error", 200),
+    # Another try would most likely bring the same flood, and each costs its full length.
+    fails("huge", "huge-60000", "provider_error", "response_too_large", 200, provider={"max_response_bytes": 20_000},
+          user_action="settings"),
+)  # fmt: skip
+
+NOTHING = (
+    retried("empty-body", http(200), *BAD),
+    # A stream says when it ends. One without a byte did not: it was cut off before the first.
+    retried("empty-stream", http(200, content_type=SSE), "connection", "stream_truncated", 200),
+    retried("only-done", events(DONE), *EMPTY, forms=STREAM),
+    retried("no-choices", "empty", *EMPTY),
+    retried("null-choices", http(200, {"choices": None}), *EMPTY, forms=WHOLE),
+    retried("null-message", completion(None), *EMPTY, forms=STREAM),
+    retried("null-message", completion(None), *BAD, forms=WHOLE),
+    retried("null-content", completion({"role": "assistant", "content": None}), *EMPTY),
+    retried("204", http(204), "provider_error", "http_204", 204),
+    retried("101", wire("HTTP/1.1 101 Switching", "", ""), "provider_error", "http_101", 101, request=None),
+    retried("103-then-nothing", wire("HTTP/1.1 103 Early Hints", "", ""), "connection", "server_disconnected"),
+)
+
+IN_A_200 = (
+    retried("error-in-stream", "say-20+rate-100+errorchunk-*-15", "provider_error", ".server_error", 200, forms=STREAM,
+            withdrawn=True),
+    retried("error-in-stream", "errorchunk", "provider_error", ".server_error", 200, forms=WHOLE),
+    retried("event-error", events('event: error\ndata: {"message": "Try later", "type": "overloaded"}\n\n'),
+            "provider_error", ".overloaded", 200, forms=STREAM),
+    retried("200-limit", reported({"type": "rate_limit_error"}), "rate_limited", ".rate_limit_error", 200),
+    retried("200-overloaded", reported({"type": "overloaded_error"}), "rate_limited", ".overloaded_error", 200),
+    retried("200-with-429", reported({"code": 429, "message": "No."}), "rate_limited", "http_200", 200),
+    retried("200-with-503", reported({"code": 503, "message": "No."}), "provider_error", "http_200", 200),
+    retried("200-in-words", reported("upstream failed"), "provider_error", "http_200", 200),
+    fails("200-key", reported({"code": "invalid_api_key"}), "authentication", ".invalid_api_key", 200),
+    fails("200-quota", reported({"code": "insufficient_quota"}), "quota_exhausted", ".insufficient_quota", 200),
+    fails("200-context", reported({"code": "context_length_exceeded"}), "context_window", ".context_length_exceeded",
+          200),
+    stops("200-policy", reported({"code": "content_filter"}), "content_filter"),
+)  # fmt: skip

@@ -1,0 +1,96 @@
+"""Faults after which the run goes on or ends without an error."""
+
+from __future__ import annotations
+
+from tests.process.faults.bodies import IN_A_200, MALFORMED, NOTHING
+from tests.process.faults.broken import CONNECTIONS, TIMEOUTS
+from tests.process.faults.row import STREAM, WHOLE, Row, completes, recovers, stops, words
+from tests.process.faults.saying import DONE, FINE, calling, chunk, completion, events, http, refusal
+from tests.process.faults.statuses import LIMITS, STATUSES
+
+CALCULATOR = ("calculator",)
+TURN = {"script": "raw@1+say-5", "tools": CALCULATOR, "tries": 2, "output": words(5)}
+"""Calls of the calculator as the row tells, then an answer."""
+
+STOPS = (
+    stops("policy", "policy", "content_filter"),
+    stops("moderation", refusal(403, "Your input was flagged."), "content_filter"),
+    stops("filter", "say-9+filter", "content_filter", output="w1 w2 w3"),
+    stops("filter-at-once", completion({"content": ""}, "content_filter"), "content_filter"),
+    stops("refusal", completion(FINE, "refusal"), "content_filter", output="Fine."),
+    stops("length", "say-9", "max_tokens", output="w1 w2", agent={"max_output_tokens": 2}),
+    stops("length-in-a-call", completion(calling({"id": "c"}), "length"), "max_tokens", tools=CALCULATOR),
+)
+
+ODD = (
+    completes("unknown-finish", completion(FINE, "because"), output="Fine."),
+    completes("no-usage", completion(FINE), output="Fine."),
+    completes("json-as-text", http(200, {"choices": [{"message": FINE}]}, content_type="text/plain"), output="Fine.",
+              forms=WHOLE),
+    completes("no-done", events(chunk(FINE, "stop")), output="Fine.", forms=STREAM),
+    completes("only-done-behind-the-text", events(chunk(FINE), DONE), output="Fine.", forms=STREAM),
+)  # fmt: skip
+
+CALLS = (
+    completes("call-without-id", completion(calling({}), "tool_calls"), **TURN),
+    completes("same-id-twice", completion(calling({"id": "c"}, {"id": "c"}), "tool_calls"), **TURN),
+    # What the second call might be renamed to is taken, too.
+    completes("same-id-thrice", completion(calling(*[{"id": "call_1"}] * 3), "tool_calls"), **TURN),
+    completes("id-that-is-no-name", completion(calling({"id": "a/b c"}), "tool_calls"), **TURN),
+    completes("calls-with-finish-stop", completion(calling({"id": "c"}), "stop"), **TURN),
+    completes("bad-arguments", "tool-1+badargs-1+say-5", told_to_model="invalid_tool_call", tools=CALCULATOR, tries=2,
+              output=words(5)),
+    completes("unknown-tool", "tool-1+unknowntool-1+say-5", told_to_model="invalid_tool_call", tools=CALCULATOR,
+              tries=2, output=words(5)),
+)  # fmt: skip
+
+FAULTS = (*CONNECTIONS, *TIMEOUTS, *MALFORMED, *NOTHING, *IN_A_200, *STATUSES, *LIMITS)
+
+
+def _of(name: str) -> tuple[Row, ...]:
+    return tuple(row for row in FAULTS if row.name == name)
+
+
+RECOVERIES = (
+    *(
+        recovers(row, script)
+        for name, script in {
+            "reset": "reset-2+say-5",
+            "no-answer": "raw-2+say-5",
+            "reset-in-head": "raw-2+say-5",
+            "reset-in-body": "raw-2+say-5",
+            "too-few-bytes": "raw-2+say-5",
+            "short": "short-2+say-5",
+            "hang": "hang-2+say-5",
+            "408": "408-2+say-5",
+            "bad-json": "badjson-2+say-5",
+            "html": "html-2+say-5",
+            "gzip": "raw-2+say-5",
+            "empty-body": "raw-2+say-5",
+            "no-choices": "empty-2+say-5",
+            "204": "raw-2+say-5",
+            "finish-without-calls": "raw-2+say-5",
+            "200-limit": "raw-2+say-5",
+            "409": "409-2+say-5",
+            "500": "500-2+say-5",
+            "502-page": "raw-2+say-5",
+            "503": "503-2-2+say-5",
+            "504": "504-2+say-5",
+            "429": "429-2+say-5",
+            "429-seconds": "429-2-2+say-5",
+            "429-ms": "raw-2+say-5",
+            "529": "529-2+say-5",
+        }.items()
+        for row in _of(name)
+    ),
+    *(
+        recovers(row, script, said=20)
+        for name, script in {
+            "cut": "say-20+rate-100+cut-2-15",
+            "stall": "say-20+rate-100+stall-2-15",
+            "error-in-stream": "say-20+rate-100+errorchunk-2-15",
+        }.items()
+        for row in _of(name)
+    ),
+    *(recovers(row, "tool-1+args-split-3+cut-2-5@1+say-5", tries=4) for row in _of("cut-in-arguments")),
+)
