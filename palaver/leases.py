@@ -50,7 +50,7 @@ class Lease:
     elapsed: float
     """Seconds since the step was first claimed."""
     time_left: float
-    """Seconds to the run's deadline."""
+    """Seconds until the run's time is up."""
     agent: AgentSpec
     """Its ``model`` is the one to ask now, be it a fallback."""
     falls_back: bool
@@ -61,6 +61,12 @@ class Lease:
     """The log position that ``entries`` reaches."""
     entries: tuple[LogMessage, ...]
     """What the log has for the model beyond the position that the worker knew."""
+    calls_left: int | None = None
+    """Tool calls that the run's budget has left; None for any number."""
+    afresh: bool = False
+    """``entries`` begin where the log does: what the worker knew is not right any more."""
+    edited: bool = False
+    """Somebody changed the arguments of ``call``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ This is the only lifecycle table. The store's scripts get it from here; a move t
     c  tool calls wait for an approval or for the client;  d  they were answered
     e  by request, at a safe point;  f  resumed
     j  a cancel was acknowledged while a worker held a step;  k  the worker let go, or its lease ended
-    requires_action and paused also end by b, l and m; nothing leaves a terminal status.
+    requires_action and paused also end by b, h, l and m; nothing leaves a terminal status.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ TRANSITIONS: Final = MappingProxyType(
             {_S.REQUIRES_ACTION, _S.PAUSED, _S.CANCELLING, _S.COMPLETED, _S.INCOMPLETE} | _ENDS_BEFORE_WORK
         ),
         _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.INCOMPLETE} | _ENDS_BEFORE_WORK),
-        _S.PAUSED: frozenset({_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION, _S.CANCELLING} | _ENDS_BEFORE_WORK),
+        _S.PAUSED: frozenset(
+            {_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION, _S.CANCELLING, _S.INCOMPLETE} | _ENDS_BEFORE_WORK
+        ),
         _S.CANCELLING: frozenset({_S.CANCELLED}),
         _S.COMPLETED: frozenset[RunStatus](),
         _S.INCOMPLETE: frozenset[RunStatus](),
@@ -90,7 +92,7 @@ class StopReason(StrEnum):
     MAX_TOKENS = "max_tokens"
     """The answer was cut at the model's output limit."""
     BUDGET = "budget"
-    """The next call would exceed the run's budget."""
+    """Nothing is left of the run's budget for the next call, or its seconds are over."""
     CONTENT_FILTER = "content_filter"
     """The provider withheld the answer."""
     ERROR = "error"

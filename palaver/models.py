@@ -9,22 +9,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from palaver.actions import Approvals, ClientTool, PendingAction
+from palaver.fields import ModelName, Strict, Tag, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 
-ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}$")]
-"""``provider/name``: the provider is an entry of the providers file, the rest is the provider's own name."""
-ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-Tag = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,64}$")]
 MAX_TURNS: Final = 100
 """The longest repetition that a limit may wait for: a worker remembers so many turns of a run."""
-
-
-class Strict(BaseModel):
-    """A request body or a part of one."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class StuckLimits(Strict):
@@ -54,10 +46,15 @@ class AgentSpec(Strict):
     """Who answers: the model, what it is told, and which tools it may ask for."""
 
     model: ModelName
+    name: Tag | None = None
+    """What you call this agent, to find its runs by."""
     instructions: str = Field(default="", max_length=200_000)
     """The system message; empty for none."""
     tools: tuple[ToolName, ...] = Field(default=(), max_length=128)
     """Names of server tools, in the order in which the model sees them."""
+    client_tools: tuple[ClientTool, ...] = Field(default=(), max_length=128)
+    """Tools that the client runs; the model sees them behind the server's."""
+    approvals: Approvals = Approvals()
     max_steps: int = Field(default=100, ge=1, le=10_000)
     """Model calls that one run may make."""
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -78,7 +75,7 @@ class AgentSpec(Strict):
     """How model calls are retried: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place whose rules
     go before the default ones (docs/errors.md). A run keeps what its name meant when it was submitted."""
 
-    @field_validator("tools", "fallbacks", mode="before")
+    @field_validator("tools", "client_tools", "fallbacks", mode="before")
     @classmethod
     def _json_arrays_are_tuples(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
@@ -97,6 +94,10 @@ class AgentSpec(Strict):
     def model_name(self) -> str:
         """The provider's own name of the model."""
         return self.model.partition("/")[2]
+
+
+CancelMode = Literal["graceful", "now", "rollback"]
+OnConflict = Literal["enqueue", "reject", "interrupt", "rollback", "steer"]
 
 
 class ToolCall(BaseModel):
@@ -134,12 +135,16 @@ class Message(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens and calls, counted from what the providers report."""
+    """Tokens and calls, counted from what the providers report, and what they cost."""
 
     input_tokens: int = 0
+    cached_tokens: int = 0
+    """Those of the input tokens that came from the provider's prompt cache."""
     output_tokens: int = 0
     model_calls: int = 0
     tool_calls: int = 0
+    cost_usd: float | None = None
+    """US dollars, by the prices in ``PALAVER_PROVIDERS``; None when the cost of any call is unknown."""
 
 
 class Waiting(BaseModel):
@@ -160,8 +165,12 @@ class Cancel(BaseModel):
     """Who asked a run to stop, and how long it took."""
 
     requested_at: datetime
-    mode: str
+    by: str | None = None
+    """The key that asked, by its name in ``PALAVER_API_KEYS``; None without keys."""
+    mode: CancelMode
     reason: str | None = None
+    acked_ms: int = 0
+    """Milliseconds from the arrival of the request to its acknowledgement, from which on the cancel holds."""
     stopped_ms: int | None = None
     """Milliseconds from the request to the terminal status."""
 
@@ -193,6 +202,14 @@ class Run(BaseModel):
     status: RunStatus
     stop_reason: StopReason | None = None
     waiting: Waiting | None = None
+    pending_actions: tuple[PendingAction, ...] = ()
+    """Calls that wait for a decision or a client's output, in call order."""
+    pausing: bool = False
+    """A pause is asked for; it holds once nothing is under way any more."""
+    withdrawn: bool = False
+    """Rolled back: models are not told of its messages any more."""
+    retried_from: str | None = None
+    """The run that this one goes on with."""
     agent: AgentSpec
     model: str
     """The model that is asked now: the agent's, or one of its fallbacks."""
@@ -254,16 +271,26 @@ class Entry(BaseModel):
     at: datetime
     type: str
     data: dict[str, Any] = {}
+    withdrawn: bool = False
+    """Its run was rolled back: models are not told of it any more."""
 
 
 class Budget(Strict):
-    """What a run may use up. It is checked before each call: a call is not begun once nothing is left, so the last one
-    may go beyond."""
+    """What a run may use up.
+
+    The script that makes the next call ready looks at it, and the model calls of a run come one after another: nothing
+    else takes from the budget in between. A call is not begun once nothing is left, so the last one may go beyond
+    ``tokens`` and ``cost_usd``. The tool calls of a turn are taken from the budget together, before any of them begins.
+    """
 
     tokens: int | None = Field(default=None, ge=1)
     """Input and output tokens of all model calls, as the providers report them."""
+    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """US dollars for all model calls; every model of the agent needs a price. A call of unknown cost ends the run."""
     tool_calls: int | None = Field(default=None, ge=1)
     """A turn that asks for more than are left ends the run; none of its calls is started."""
+    seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
+    """From the run's start to its end, waits included. What is under way then is stopped."""
 
 
 class Submission(Strict):
@@ -275,8 +302,9 @@ class Submission(Strict):
     """The user's words, or messages to add to the conversation (whole turns only)."""
     conversation_id: str | None = None
     """Go on with this conversation; None begins a new one."""
-    on_conflict: Literal["enqueue", "reject"] = "enqueue"
-    """When the conversation is busy: wait behind its runs, or be refused."""
+    on_conflict: OnConflict = "enqueue"
+    """When the conversation is busy: wait behind its runs (refused while one waits for a person or a client), be
+    refused, cancel them (and with ``rollback`` withdraw what they said), or put the input into the active one."""
     start_after: datetime | None = None
     start_by: datetime | None = None
     """Expire if nobody has begun by then."""
@@ -292,3 +320,25 @@ class Submission(Strict):
     @classmethod
     def _json_arrays_are_tuples(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
+
+
+class Retry(Strict):
+    """The body of ``POST /v1/runs/{id}/retry``: how to go on with a run that has ended, or from where to fork it.
+
+    What is not given is as it was in that run.
+    """
+
+    from_step: int | None = Field(default=None, ge=1)
+    """Fork: a new conversation with everything before this model step, and a run in it that makes the step anew."""
+    input: str | None = Field(default=None, min_length=1, max_length=400_000)
+    """With ``from_step``: the user's words at the end of the new conversation."""
+    agent: AgentSpec | None = None
+    budget: Budget | None = None
+    deadline: datetime | None = None
+    """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Retry:
+        if self.input is not None and self.from_step is None:
+            raise ValueError("input goes with from_step: without it, the run goes on where it stopped")
+        return self

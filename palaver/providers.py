@@ -7,8 +7,14 @@
     requests_per_minute = 600
     tokens_per_minute = 200000
 
+    [providers.fake.prices."tool-20"]   # US dollars per million tokens
+    input = 0.15
+    cached_input = 0.075
+    output = 0.6
+
 All workers share the limits; there is none that is left out. An entry is an endpoint with a key: two keys of one
-endpoint are two entries, each with limits and cool-downs of its own.
+endpoint are two entries, each with limits and cool-downs of its own. The price ``"*"`` is that of all models without
+one of their own.
 """
 
 from __future__ import annotations
@@ -17,12 +23,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from palaver.errors import ConfigurationError
+from palaver.models import Usage
 from palaver.toml_file import read_toml
+
+_DEAREST: Final = 1_000_000
+"""US dollars per million tokens: beyond it somebody has mistaken the unit."""
 
 
 class Timeouts(BaseModel):
@@ -50,6 +60,24 @@ class Limits:
         return bool(self.max_in_flight or self.requests_per_minute or self.tokens_per_minute)
 
 
+class Price(BaseModel):
+    """What a model costs, in US dollars per million tokens."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    input: float = Field(ge=0, le=_DEAREST)
+    output: float = Field(ge=0, le=_DEAREST)
+    """Of the answer, reasoning included."""
+    cached_input: float | None = Field(default=None, ge=0, le=_DEAREST)
+    """Of input tokens that came from the provider's cache; None: as ``input``."""
+
+    def cost(self, usage: Usage) -> float:
+        """US dollars for what ``usage`` counts."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        fresh = usage.input_tokens - usage.cached_tokens
+        return (fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / 1_000_000
+
+
 class Provider(BaseModel):
     """An OpenAI-compatible endpoint."""
 
@@ -68,6 +96,13 @@ class Provider(BaseModel):
     """Calls that begin in a minute; up to a tenth more in bursts."""
     tokens_per_minute: int | None = Field(default=None, ge=1, le=10_000_000_000)
     """Of prompts and answers; estimated when a call begins and corrected by what the provider reports."""
+
+    prices: dict[str, Price] = {}
+    """By the provider's own name of the model; ``*`` stands for all others."""
+
+    def price(self, model_name: str) -> Price | None:
+        """What the model costs; None if nobody said."""
+        return self.prices.get(model_name) or self.prices.get("*")
 
     @property
     def limits(self) -> Limits:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -12,11 +14,24 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from palaver.errors import ConfigurationError
 from palaver.ids import MAX_SHARDS
 
+_KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A bearer key. What its bearer does is recorded under its name, if it has one."""
+
+    secret: SecretStr
+    name: str | None = None
+
 
 class Settings(BaseSettings):
     """Durations are seconds."""
 
-    model_config = SettingsConfigDict(env_prefix="PALAVER_", frozen=True, env_ignore_empty=True)
+    # hide_input_in_errors: what does not fit may be a key.
+    model_config = SettingsConfigDict(
+        env_prefix="PALAVER_", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
+    )
 
     redis_url: str | None = None
     """Where the truth is kept. Unset: an error, but for the dev commands, which bring a server of their own."""
@@ -30,8 +45,8 @@ class Settings(BaseSettings):
     """The TOML file of named retry policies."""
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     """Python modules with the users' tools, comma separated."""
-    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
-    """Bearer keys that the API takes, comma separated; none: open, for loopback only."""
+    api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
     """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
     retention: float = Field(default=7 * 86400.0, ge=60)
@@ -51,10 +66,15 @@ class Settings(BaseSettings):
     delta_interval: float = Field(default=0.03, ge=0.005)
     """Token deltas are gathered for this long before they are written; more while a worker is busy."""
 
-    @field_validator("tools", "api_keys", mode="before")
+    @field_validator("tools", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        return _parts(value) if isinstance(value, str) else value
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _keys_with_names(cls, value: object) -> object:
+        return _api_keys(value) if isinstance(value, str) else value
 
     @property
     def store_url(self) -> str:
@@ -79,6 +99,29 @@ class Settings(BaseSettings):
     def beat(self) -> float:
         """Leases are renewed this often: three tries before one is lost."""
         return self.lease_seconds / 3
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _api_keys(text: str) -> tuple[ApiKey, ...]:
+    """The keys in ``text``. Messages say which entry is meant and never quote it: the key may be anywhere in it."""
+    found: dict[str, ApiKey] = {}
+    for number, entry in enumerate(_parts(text), 1):
+        name, _, key = entry.partition("=")
+        if not key.strip("="):
+            # Nothing behind it but more of them: the end of a key in base64.
+            name, key = "", entry
+        elif not _KEY_NAME.fullmatch(name):
+            rule = "letters, digits, _ . and -, at most 32, no spaces"
+            raise ValueError(f"entry {number} must be a key or name=key, and before its first = is no name ({rule})")
+        made = ApiKey(SecretStr(key), name or None)
+        if found.setdefault(key, made) != made:
+            raise ValueError(f"entry {number} gives a second name to a key that is there before")
+    if text.strip() and not found:
+        raise ValueError("holds no key; unset it to leave the API open")
+    return tuple(found.values())
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from palaver.actions import ActionType
 from palaver.errors.failure import Failure
 from palaver.lifecycle import StopReason
 from palaver.models import Message, ToolCall, Usage
@@ -26,10 +27,14 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call that becomes a tool step."""
+    """A call that becomes a tool step, now or once somebody has decided on it or answered it."""
 
     call: ToolCall
     idempotent: bool
+    awaits: ActionType | None = None
+    """What it waits for first; None if it may begin."""
+    timeout: float = 0.0
+    """Seconds that it waits at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class _Job:
     tool: Tool
     arguments: dict[str, Any]
     done: Future[Any]
+    stopped: bool = False
+    """Told to stop, perhaps before it began."""
 
 
 class Child:
@@ -120,6 +122,8 @@ class Child:
             signal.setitimer(signal.ITIMER_REAL, job.tool.timeout + GRACE + _FROZEN)
             self._in_tool = True
             try:
+                if job.stopped:
+                    raise Interrupted
                 with failing(job.tool):
                     result = job.tool.function(**job.arguments)
             finally:
@@ -154,20 +158,24 @@ class Child:
             async with asyncio.timeout(tool.timeout):
                 return await asyncio.shield(done)
         except TimeoutError:
-            await self._end_tool(done)
+            await self._end_tool(job, done)
             raise timed_out(tool) from None
         except asyncio.CancelledError:
-            await self._end_tool(done)
+            await self._end_tool(job, done)
             if done.done() and done.exception() is None:
                 # It finished after all: its result is the truth, and settling it is allowed under a cancel.
                 return done.result()
             raise
 
-    async def _end_tool(self, done: asyncio.Future[Any]) -> None:
+    async def _end_tool(self, job: _Job, done: asyncio.Future[Any]) -> None:
         """Interrupt the function; if it does not heed it, this process ends once its call is settled."""
+        job.stopped = True
         signal.pthread_kill(self._main, signal.SIGUSR2)
         await asyncio.wait([done], timeout=GRACE)
         self._doomed = not done.done()
+        if not self._doomed:
+            # Unless somebody looks at what it raised, asyncio logs it as an error.
+            done.exception()
 
 
 _child: Child | None = None

@@ -23,13 +23,14 @@ from workers.work import Work
 log = logging.getLogger(__name__)
 
 _CALLS: Final = 10
-"""For one summary: an older part of 500 times the model's window is still brought down."""
+"""For one summary. Each refusal halves what is asked with: 500 times the model's window is still brought down."""
 _MIN_OUTPUT: Final = 1024
 """Tokens that the summary may have where the agent limits its answers to less."""
 _SHARE: Final = 4
 _LEAST: Final = 400
 _MOST: Final = 16_000
 """Characters: a summary may have a fourth of what it stands for, within these bounds."""
+_LEFT_OUT: Final = "[… left out …]"
 
 _INSTRUCTIONS: Final = """\
 You keep the memory of a conversation between a user and an assistant that works with tools. You are given its older \
@@ -98,21 +99,23 @@ async def _summary(work: Work, older: list[str]) -> str:
     """
     agent = _summariser(work.lease.agent)
     limit = min(max(sum(map(len, older)) // _SHARE, _LEAST), _MOST)
-    chunks, summary = [older], ""
-    for left in range(_CALLS - 1, -1, -1):
+    pieces, summary, left = [older], "", _CALLS
+    while pieces:
+        left -= 1
         try:
-            question = Message(role="user", content=_question(summary, chunks[0]))
+            question = Message(role="user", content=_question(summary, pieces[0]))
             reply = await work.ask(agent, [wire(question)], purpose="condense")
         except ProviderError as error:
             if not left or _judged(work, error).error_class is not ErrorClass.CONTEXT_WINDOW:
                 raise
-            chunks[:1] = _halves(chunks[0])
+            room = sum(map(len, pieces[0])) // 2
+            pieces = _pieces([text for piece in pieces for text in piece], room, left)
             continue
         summary = _clipped(reply.content.strip(), limit)
-        del chunks[0]
-        if not chunks or not summary:
-            return summary
-    return ""
+        if not summary:
+            break
+        del pieces[0]
+    return summary
 
 
 def _summariser(agent: AgentSpec) -> AgentSpec:
@@ -136,17 +139,24 @@ def _told(text: bytes) -> str:
     return "\n".join([*lines, *(f"Assistant calls {call}" for call in calls)])
 
 
-def _halves(older: list[str]) -> list[list[str]]:
-    """Two parts of about the same length; of a single message, its beginning and its end."""
-    if len(older) == 1:
-        keep = max(len(older[0]) // 4, 1)
-        return [[f"{older[0][:keep]}\n[… left out …]\n{older[0][-keep:]}"]]
-    half, so_far = sum(map(len, older)) // 2, 0
-    for i, text in enumerate(older[:-1], 1):
-        so_far += len(text)
-        if so_far >= half:
-            return [older[:i], older[i:]]
-    return [older[:-1], older[-1:]]
+def _pieces(older: Sequence[str], room: int, most: int) -> list[list[str]]:
+    """``older`` in pieces of about ``room`` characters. A message that is longer keeps its beginning and its end, and
+    so does the whole if there were more pieces than ``most``."""
+    pieces: list[list[str]] = []
+    free = 0
+    for text in older:
+        if len(text) > room:
+            half = max(room // 2, 1)
+            text = f"{text[:half]}\n{_LEFT_OUT}\n{text[-half:]}"
+        if not pieces or len(text) > free:
+            pieces.append([])
+            free = room
+        pieces[-1].append(text)
+        free -= len(text)
+    if len(pieces) > most:
+        end = len(pieces) - (most + 1) // 2
+        pieces = [*pieces[: most // 2], [_LEFT_OUT, *pieces[end]], *pieces[end + 1 :]]
+    return pieces
 
 
 def _clipped(summary: str, limit: int) -> str:

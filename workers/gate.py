@@ -67,8 +67,8 @@ class Gate:
     ) -> AbstractAsyncContextManager[None]:
         """Around the calls of one attempt: entered when the first may begin, and left when the last has ended.
 
-        A second call is rare, and one that gave its place back might wait for another one for ever. ``used`` tells
-        what the calls took.
+        A second call is rare, and one that gave its place back might wait for another one for ever: it never waits,
+        and those who come later wait for it as well. ``used`` tells what the calls took.
 
         Raises, on entering:
             NotAdmitted: it may not.
@@ -101,7 +101,7 @@ class Gate:
             self._in_flight[provider].discard(call)
             usage = used()
             taken = usage.input_tokens + usage.output_tokens or guess
-            await self._release(provider, call, limits, tokens, taken)
+            await self._release(provider, call, tokens, taken, usage.model_calls)
 
     def asks_until(self, provider: str) -> float:
         """When the present cool-down will be forgotten, by the loop's clock; a new one makes it later."""
@@ -149,9 +149,10 @@ class Gate:
         until = asyncio.get_running_loop().time() + seconds
         self._ask_until[provider] = max(until, self._ask_until.get(provider, until))
 
-    async def _release(self, provider: str, call: str, limits: Limits, tokens: int, used: int) -> None:
+    async def _release(self, provider: str, call: str, tokens: int, used: int, calls: int) -> None:
+        limits = self._limits[provider]
         try:
-            woken = await self._store.providers.release(provider, call, limits, tokens=tokens, used=used)
+            woken = await self._store.providers.release(provider, call, limits, tokens=tokens, used=used, calls=calls)
             await self._wake(provider, woken)
         except Exception as error:
             # The answer that was paid for matters more than the place, which comes free by itself.

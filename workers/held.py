@@ -13,6 +13,8 @@ class Why(Enum):
     """The run is being cancelled: settle what there is."""
     LOST = auto()
     """The lease is not this worker's any more: leave it."""
+    PAUSED = auto()
+    """The run is to be paused now: hand the lease back."""
     DRAIN = auto()
     """The worker stops: hand the lease back."""
 
@@ -45,8 +47,11 @@ class Held:
         self._task = None
 
     def interrupt(self, why: Why) -> None:
-        """Stop the function, now or as soon as it begins; a second time does nothing."""
+        """Stop the function, now or as soon as it begins; a second time does nothing, but that a cancel takes over from
+        a pause or a drain: it keeps what there is."""
         if self.why is None:
             self.why = why
             if self._task is not None:
                 self._task.cancel()
+        elif why is Why.CANCELLED and self.why is not Why.LOST:
+            self.why = why

@@ -44,8 +44,8 @@ class Keeper:
         """Let runs go as they are cancelled: milliseconds, where ``beat`` would need seconds."""
         listener = self._runtime.store.fleet.cancels(self._runtime.worker_id)
         try:
-            async for run_id in listener.listen():
-                self._runtime.let_go(run_id, Why.CANCELLED)
+            async for run in listener.listen():
+                self._runtime.let_go(run.run_id, Why.PAUSED if run.pausing else Why.CANCELLED)
         finally:
             await listener.close()
 
@@ -65,6 +65,11 @@ class Keeper:
 
 
 def _heed(held: Held, answer: Renewal) -> None:
-    # GONE is also the answer for a step that was settled a moment ago: then there is nothing to interrupt.
-    if answer is not Renewal.PROLONGED:
-        held.interrupt(Why.CANCELLED if answer is Renewal.CANCELLING else Why.LOST)
+    match answer:
+        case Renewal.CANCELLING:
+            held.interrupt(Why.CANCELLED)
+        case Renewal.PAUSING:
+            held.interrupt(Why.PAUSED)
+        case Renewal.GONE:
+            # Also the answer for a step that was settled a moment ago: then there is nothing to interrupt.
+            held.interrupt(Why.LOST)

@@ -8,8 +8,8 @@ model call has no use for: the transport is called directly, 0.17 ms a call wher
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -25,15 +25,19 @@ from palaver.errors import (
     ProviderHTTPError,
     ResponseTooLarge,
     TotalTimeout,
+    TruncatedStream,
 )
+from palaver.errors.headers import request_id as request_id_of
 from palaver.models import AgentSpec
-from palaver.providers import Provider
+from palaver.providers import Price, Provider
 from palaver.tools import Registry
 from workers.breakpoints import marked, system_message
 from workers.completion import Completion, Reply
 
 _ERROR_BYTES = 64 * 1024
 """Of an error's body that are read: enough for every provider's error object."""
+_ERROR_WAIT = 2.0
+"""Seconds for the rest of an error's body."""
 _IDLE_SLACK = 0.05
 """A stalled stream is noticed up to this share of its idle timeout late, never early."""
 
@@ -65,6 +69,11 @@ class ModelPort:
     def takes_cache_control(self, name: str) -> bool:
         """Whether prompts to the provider of this name get cache breakpoints."""
         return name in self._providers and self._providers[name].cache_control
+
+    def price(self, agent: AgentSpec) -> Price | None:
+        """What the agent's model costs; None if nobody said."""
+        provider = self._providers.get(agent.provider)
+        return None if provider is None else provider.price(agent.model_name)
 
     async def complete(
         self,
@@ -125,6 +134,7 @@ class ModelPort:
             extensions={"timeout": httpx.Timeout(None, connect=timeouts.connect).as_dict()},
         )
         begun = False
+        response: httpx.Response | None = None
         limit = asyncio.timeout_at(min(end, loop.time() + timeouts.first_token))
         try:
             async with limit, _answering(await self._connected().handle_async_request(request)) as (response, stream):
@@ -152,31 +162,54 @@ class ModelPort:
         except TimeoutError:
             if not limit.expired():
                 raise
+            late: ProviderError = IdleTimeout(f"the model's stream stalled for {timeouts.idle:g} s")
             if loop.time() >= end:
-                raise TotalTimeout(f"the model call took longer than {min(timeouts.total, time_left):g} s") from None
-            if not begun:
-                message = f"the model did not begin to answer within {timeouts.first_token:g} s"
-                raise FirstTokenTimeout(message) from None
-            raise IdleTimeout(f"the model's stream stalled for {timeouts.idle:g} s") from None
+                late = TotalTimeout(f"the model call took longer than {min(timeouts.total, time_left):g} s")
+            elif not begun:
+                late = FirstTokenTimeout(f"the model did not begin to answer within {timeouts.first_token:g} s")
+            raise _of(response, late) from None
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _answering(response: httpx.Response) -> AsyncIterator[tuple[httpx.Response, AsyncIterable[bytes]]]:
-    """The response with its bytes as they come; leaving closes the stream, and with it the provider's work."""
+    """The response with its bytes as they come; leaving closes the stream, and with it the provider's work.
+
+    Raises:
+        ProviderError: what was raised inside, with the response's status and number.
+    """
     try:
         assert isinstance(response.stream, httpx.AsyncByteStream)  # an async transport's
         yield response, response.stream
+    except ProviderError as error:
+        _of(response, error)
+        raise
+    except httpx.HTTPError as error:
+        raise _of(response, TruncatedStream("the connection broke in the middle of the answer")) from error
     finally:
         await response.aclose()
 
 
+def _of(response: httpx.Response | None, error: ProviderError) -> ProviderError:
+    """``error`` with what leads to the response in the provider's logs."""
+    if response is not None:
+        error.status, error.request_id = response.status_code, request_id_of(response.headers)
+    return error
+
+
 async def _beginning(stream: AsyncIterable[bytes]) -> bytes:
+    """What there is of an error's body. If the rest does not come, the status must do."""
     found = bytearray()
-    async for data in stream:
-        found += data
-        if len(found) >= _ERROR_BYTES:
-            break
+    with contextlib.suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(_ERROR_WAIT):
+            async for data in stream:
+                found += data
+                if len(found) >= _ERROR_BYTES:
+                    break
     return bytes(found[:_ERROR_BYTES])
+
+
+def _offered(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
 def request_body(agent: AgentSpec, messages: list[bytes], registry: Registry, *, cache_control: bool = False) -> bytes:
@@ -188,13 +221,10 @@ def request_body(agent: AgentSpec, messages: list[bytes], registry: Registry, *,
         options["temperature"] = agent.temperature
     if agent.max_output_tokens is not None:
         options["max_tokens"] = agent.max_output_tokens
-    if agent.tools:
+    if agent.tools or agent.client_tools:
         options["tools"] = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
-            }
-            for tool in (registry[name] for name in agent.tools)
+            *(_offered(tool.name, tool.description, tool.schema) for tool in (registry[name] for name in agent.tools)),
+            *(_offered(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
         ]
         if agent.parallel_tool_calls is not None:
             options["parallel_tool_calls"] = agent.parallel_tool_calls

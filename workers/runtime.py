@@ -94,9 +94,9 @@ class Runtime:
             self.held.remove(held)
 
     def let_go(self, run_id: str, why: Why) -> None:
-        """Interrupt every step of a run that is in hand here."""
+        """Interrupt every step of a run that is in hand here; a pause only its model call."""
         for held in tuple(self.held):
-            if held.run_id == run_id:
+            if held.run_id == run_id and not (why is Why.PAUSED and "/" in held.step):
                 held.interrupt(why)
 
     def publish(self, deliveries: Sequence[Delivery]) -> None:
@@ -121,7 +121,8 @@ async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
         try:
             await chore()
         except Exception as error:
-            log.warning("%s: %s; again in a second", chore, type(error).__name__, exc_info=not away(error))
+            name = getattr(chore, "__qualname__", chore)
+            log.warning("%s: %s: %s; again in a second", name, type(error).__name__, error, exc_info=not away(error))
         await asyncio.sleep(1.0)
 
 

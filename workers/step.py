@@ -23,6 +23,7 @@ from palaver.lifecycle import StopReason, WaitReason
 from palaver.retry import RetryPolicy
 from palaver.store.providers import Wait
 from palaver.verdicts import Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
+from workers.conversations import Conversation
 from workers.gate import NotAdmitted
 from workers.held import Held, Why
 from workers.runtime import Runtime, away
@@ -63,13 +64,15 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                 if isinstance(lease, Stray):
                     return f"stray: {lease.why}"
                 if lease.call is None:
+                    if lease.afresh:
+                        conversation = Conversation()
                     conversation.extend(lease.entries, lease.position)
                     runtime.conversations.keep(conversation_id, conversation)
                 work = Work(lease, runtime, conversation)
                 verdict = await _work(function, work, held, retry)
                 try:
                     if verdict is None:
-                        return await _let_go(runtime, lease, held)
+                        return await _let_go(runtime, work, held)
                     if isinstance(verdict, Wait):
                         return await _postpone(runtime, lease, verdict)
                     verdict = work.accounted(verdict)
@@ -170,11 +173,11 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
             await asyncio.sleep(0.5)
 
 
-async def _let_go(runtime: Runtime, lease: Lease, held: Held) -> str:
-    """Draining: hand the lease back so that somebody else goes on at once. Lost: there is nothing to hand back."""
+async def _let_go(runtime: Runtime, work: Work, held: Held) -> str:
+    """Draining or pausing: hand the lease back so that somebody else goes on. Lost: there is nothing to hand back."""
     if held.why is Why.LOST:
         return "lost"
-    settled = await runtime.store.steps.hand_back(lease, begun=held.begun)
+    settled = await runtime.store.steps.hand_back(work.lease, begun=held.begun, usage=work.usage)
     await runtime.follow_up(settled)
     return "handed back"
 

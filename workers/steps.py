@@ -33,13 +33,26 @@ async def call_model(work: Work) -> Verdict:
 
 
 async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:
-    """Answer what can be answered here, inline tools and calls that do not fit; the rest become tool steps."""
+    """Answer what can be answered here, inline tools and calls that do not fit; the rest become tool steps, some of
+    which wait for an approval or for the client.
+
+    Calls that are more than the budget has left all become steps: the store starts none of them.
+    """
     outcomes: list[ToolOutcome] = []
     open_calls: list[OpenCall] = []
+    left = work.lease.calls_left
+    if left is not None and len(calls) > left:
+        return outcomes, [OpenCall(call, idempotent=False) for call in calls]
     for call in calls:
         try:
+            if (client_tool := work.client_tool(call)) is not None:
+                open_calls.append(OpenCall(call, False, awaits="client_tool", timeout=client_tool.timeout))
+                continue
             tool, arguments = work.tool(call)
-            if tool.inline:
+            approvals = work.lease.agent.approvals
+            if approvals.ask(tool.name, risky=tool.risky):
+                open_calls.append(OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout))
+            elif tool.inline:
                 outcomes.append(answer(call, await call_async(tool, arguments)))
             else:
                 open_calls.append(OpenCall(call, tool.idempotent))
@@ -54,4 +67,5 @@ async def call_tool(work: Work) -> Verdict:
     call = work.lease.call
     assert call is not None  # only tool steps are delivered here
     tool, arguments = work.tool(call)
-    return Continue(outcomes=(answer(call, await work.runtime.run_tool(tool, arguments)),))
+    result = answer(call, await work.runtime.run_tool(tool, arguments), edited=work.lease.edited)
+    return Continue(outcomes=(result,))

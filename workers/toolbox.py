@@ -15,9 +15,10 @@ from palaver.tools.declaration import render
 from palaver.verdicts import ToolOutcome
 
 
-def answer(call: ToolCall, result: object) -> ToolOutcome:
-    """The result as the answer to ``call``."""
-    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=render(result)))
+def answer(call: ToolCall, result: object, *, edited: bool = False) -> ToolOutcome:
+    """The result as the answer to ``call``; if its arguments were ``edited``, the model is told what they were."""
+    note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
+    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=note + render(result)))
 
 
 def failure_of(error: Exception) -> Failure:

@@ -9,12 +9,15 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
+from palaver.actions import ClientTool
 from palaver.errors import Source, UnknownTool
 from palaver.leases import Lease
 from palaver.models import AgentSpec, Message, ToolCall, Usage
+from palaver.providers import Price
 from palaver.store.providers import Wait
 from palaver.stuck import Nudge, Stuck, judge
 from palaver.tools import Tool
+from palaver.tools.declaration import check_object
 from palaver.verdicts import Aside, Condensed, GiveUp, RetryAfter, Verdict
 from workers.completion import Completion, Reply
 from workers.conversations import Conversation, OlderPart, wire
@@ -33,7 +36,7 @@ class Work:
         self._conversation = conversation
         self._begun = time.monotonic()
         self._asked_until = 0.0
-        self._completions: list[Completion] = []
+        self._completions: list[tuple[Completion, Price | None]] = []
         self._condensed: list[Condensed] = []
         self._nudge: Nudge | None = None
         self._text: list[str] = []
@@ -67,6 +70,18 @@ class Work:
         self._nudge = judged
         return None
 
+    def client_tool(self, call: ToolCall) -> ClientTool | None:
+        """The client's tool that ``call`` asks for; None if it asks for another one.
+
+        Raises:
+            InvalidToolCall: the arguments are no JSON object; whether they fit, the client knows.
+        """
+        for tool in self.lease.agent.client_tools:
+            if tool.name == call.name:
+                check_object(call)
+                return tool
+        return None
+
     def tool(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
         """The tool that ``call`` asks for, and its arguments.
 
@@ -74,8 +89,9 @@ class Work:
             UnknownTool: the agent has no such tool.
             InvalidToolCall: the arguments do not fit it.
         """
-        if call.name not in self.lease.agent.tools:
-            offered = ", ".join(self.lease.agent.tools) or "none"
+        agent = self.lease.agent
+        if call.name not in agent.tools:
+            offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools))) or "none"
             raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
         tool = self.runtime.registry[call.name]
         return tool, tool.parse(call.arguments)
@@ -102,7 +118,7 @@ class Work:
         """
         lease, runtime, completion = self.lease, self.runtime, Completion()
         self._stop_if_cooling(agent.provider)
-        self._completions.append(completion)
+        self._completions.append((completion, runtime.model.price(agent)))
         cached = not purpose and runtime.model.takes_cache_control(agent.provider)
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
         return await runtime.model.complete(
@@ -129,12 +145,23 @@ class Work:
     @property
     def usage(self) -> Usage:
         """What the provider has reported so far, of all calls; also of one that is cut off."""
-        calls = [completion.usage for completion in self._completions]
+        calls = [completion.usage for completion, _ in self._completions]
         return Usage(
             input_tokens=sum(call.input_tokens for call in calls),
+            cached_tokens=sum(call.cached_tokens for call in calls),
             output_tokens=sum(call.output_tokens for call in calls),
             model_calls=len(calls),
+            cost_usd=self._cost(),
         )
+
+    def _cost(self) -> float | None:
+        """US dollars for all calls; None if one has no price, or its answer came without a count."""
+        total = 0.0
+        for completion, price in self._completions:
+            if price is None or completion.uncounted:
+                return None
+            total += price.cost(completion.usage)
+        return total
 
     @property
     def partial(self) -> Message | None:

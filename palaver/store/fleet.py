@@ -21,33 +21,46 @@ class WorkerReport:
     draining: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """A run that a worker must let go: cancelled, or, if ``pausing``, to be handed back."""
+
+    run_id: str
+    pausing: bool
+
+
 class CancelListener:
-    """The runs that this worker must let go, as they are cancelled. Lossy: renewing a lease says it too."""
+    """The runs that this worker must let go, as they are. Lossy: renewing a lease says it too."""
 
     def __init__(self, pubsub: PubSub, channel: str) -> None:
         self._pubsub = pubsub
         self._channel = channel
 
-    async def listen(self) -> AsyncIterator[str]:
-        """Run ids, for ever. Raises what Redis raises; start again then."""
+    async def listen(self) -> AsyncIterator[Interruption]:
+        """Runs, for ever. Raises what Redis raises; start again then."""
         await self._pubsub.subscribe(self._channel)
         while True:
             message = await self._pubsub.get_message(timeout=10.0)
             if message is not None:
-                yield str(message["data"], "ascii")
+                yield _interruption(message["data"])
 
-    async def pending(self) -> list[str]:
-        """Run ids that have arrived, without waiting."""
+    async def pending(self) -> list[Interruption]:
+        """Those that have arrived, without waiting."""
         if not self._pubsub.subscribed:
             await self._pubsub.subscribe(self._channel)
         found = []
         while (message := await self._pubsub.get_message(timeout=0)) is not None:
-            found.append(str(message["data"], "ascii"))
+            found.append(_interruption(message["data"]))
         return found
 
     async def close(self) -> None:
         """Hear no more."""
         await self._pubsub.aclose()
+
+
+def _interruption(told: bytes) -> Interruption:
+    run_id = told.decode()
+    return Interruption(run_id.removeprefix("pause "), run_id.startswith("pause "))
 
 
 class Fleet:

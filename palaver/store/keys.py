@@ -20,8 +20,10 @@ what they say has lost its meaning. There are none for a provider without limits
 {palaver:provider:<name>}:gate     hash   its cool-down, and how far its rates are used
 {palaver:provider:<name>}:calls    zset   calls in flight, by the time until which their place lasts
 {palaver:provider:<name>}:waiting  zset   calls that wait, by the time that they were told
-{palaver:provider:<name>}:places   hash   what each of them waits for
+{palaver:provider:<name>}:places   hash   the place of each of them in the queue, and what it asks for
 {palaver:provider:<name>}:line     zset   those that wait for the end of another call, in order
+{palaver:provider:<name>}:queue    zset   all that wait and are not late, in order
+{palaver:provider:<name>}:sums     hash   tokens that they ask for, summed up for 32 places at once
 palaver:providers           pub/sub channel: providers that cool down
 """
 
@@ -33,6 +35,11 @@ WORKERS = "palaver:workers"
 PROVIDERS = "palaver:providers"
 PERMANENT = ("due", "ready:model", "ready:tools", "runs")
 """The keys of a shard that have no TTL, by design."""
+
+
+def prefix(shard: str) -> str:
+    """What the keys of a shard begin with."""
+    return f"{{p{shard}}}:"
 
 
 def worker(worker_id: str) -> str:
@@ -108,4 +115,4 @@ def of_run(run_id: str, conversation_id: str) -> tuple[str, ...]:
 def of_provider(name: str) -> tuple[str, ...]:
     """The KEYS of every script about one provider, in the order of ``_gate.lua``."""
     tag = f"{{palaver:provider:{name}}}"
-    return tuple(f"{tag}:{kind}" for kind in ("gate", "calls", "waiting", "places", "line"))
+    return tuple(f"{tag}:{kind}" for kind in ("gate", "calls", "waiting", "places", "line", "queue", "sums"))

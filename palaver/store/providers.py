@@ -1,7 +1,8 @@
 """The gate in front of each provider, shared by all workers: cool-downs, calls in flight, rates.
 
-A call that may not begin gets a time of its own to ask again; it holds no place and nobody polls for it. After
-a cool-down the calls begin one by one and then ever faster (``lua/_gate.lua`` has the numbers). Rates are
+A call that may not begin gets a time of its own to ask again; it holds no place in flight and nobody polls for
+it. Those who wait keep their order until they begin, however often the provider cools down (``lua/_queue.lua``).
+After a cool-down the calls begin one by one and then ever faster (``lua/_ramp.lua`` has the numbers). Rates are
 counted by GCRA, in ``lua/admit.lua``.
 """
 
@@ -15,7 +16,7 @@ from typing import Any, Final
 from palaver.providers import Limits
 from palaver.settings import Settings
 from palaver.store import keys, records
-from palaver.store.connection import Connection, Fields, now_ms
+from palaver.store.connection import Connection, Fields, Value, now_ms
 from palaver.store.scripts import Scripts
 
 _IDLE: Final = 10.0
@@ -78,22 +79,20 @@ class Providers:
         A caller that waits must ask with the same ``call`` again. One that is admitted and has a limit must
         ``release`` its place, and ``hold`` it until then.
         """
-        most, requests, per_minute = (
-            "" if limit is None else limit
-            for limit in (limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)
-        )
         reply = await self._scripts.run(
-            "admit", keys.of_provider(provider), (call, self._lease_ms, most, requests, per_minute, tokens)
+            "admit", keys.of_provider(provider), (call, self._lease_ms, *_in_script(limits), tokens)
         )
         if reply[0] == b"admitted":
             return Admitted(_calls(reply[1]))
         return Wait(reply[1].decode(), reply[2] / 1000, _calls(reply[3]))
 
-    async def release(self, provider: str, call: str, limits: Limits, *, tokens: int, used: int) -> tuple[str, ...]:
-        """``call``, admitted with ``tokens``, has ended and ``used`` so many. Answers the calls to recall."""
-        most = "" if limits.max_in_flight is None else limits.max_in_flight
-        per_minute = "" if limits.tokens_per_minute is None else limits.tokens_per_minute
-        reply = await self._scripts.run("release", keys.of_provider(provider), (call, most, per_minute, tokens, used))
+    async def release(
+        self, provider: str, call: str, limits: Limits, *, tokens: int, used: int, calls: int = 1
+    ) -> tuple[str, ...]:
+        """``call``, admitted with ``tokens``, has ended and ``used`` so many, in so many ``calls``: those after the
+        first are counted now. Answers the calls to recall."""
+        more = (max(0, calls - 1), used - tokens)
+        reply = await self._scripts.run("release", keys.of_provider(provider), (call, *_in_script(limits), *more))
         return _calls(reply)
 
     async def hold(self, provider: str, calls: Sequence[str]) -> None:
@@ -115,7 +114,7 @@ class Providers:
         listed = list(names)
         pipeline = self._redis.pipeline(transaction=False)
         for name in listed:
-            gate, calls, waiting, _, _ = keys.of_provider(name)
+            gate, calls, waiting, *_ = keys.of_provider(name)
             pipeline.hgetall(gate)
             pipeline.zcount(calls, f"({now}", "+inf")
             pipeline.zcount(waiting, now - _ABSENT_MS, "+inf")
@@ -153,6 +152,11 @@ class Providers:
         opens = await pipeline.execute() if listed else []
         left = {name: (float(at) - now) / 1000 for name, at in zip(listed, opens, strict=True) if at}
         return [Cooling(name, seconds) for name, seconds in left.items() if seconds > 0]
+
+
+def _in_script(limits: Limits) -> tuple[Value, ...]:
+    each = (limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)
+    return tuple("" if limit is None else limit for limit in each)
 
 
 def _calls(reply: Sequence[Any]) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
+from palaver.actions import PendingAction
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import (
@@ -24,6 +26,7 @@ from palaver.models import (
     Waiting,
 )
 from palaver.store.connection import Fields
+from palaver.store.settling import NANODOLLARS
 
 
 def millis(moment: datetime | None) -> str:
@@ -55,6 +58,10 @@ def run(fields: Fields) -> Run:
         status=RunStatus(fields[b"status"].decode()),
         stop_reason=None if stop is None else StopReason(stop.decode()),
         waiting=waiting,
+        pending_actions=tuple(_action(each) for each in _json(fields.get(b"actions")) or ()),
+        pausing=b"pausing" in fields,
+        withdrawn=b"withdrawn" in fields,
+        retried_from=retried.decode() if (retried := fields.get(b"retried_from")) else None,
         agent=agent,
         model=agent.models[int(fields.get(b"model", 0))],
         step=int(fields[b"seq"]),
@@ -62,7 +69,7 @@ def run(fields: Fields) -> Run:
         output=None if output is None else output.decode(),
         error=_json(fields.get(b"error")),
         cancel=_cancel(fields.get(b"cancel"), ended),
-        usage=Usage(**{name: int(fields.get(name.encode(), 0)) for name in Usage.model_fields}),
+        usage=_usage(fields),
         times=RunTimes(
             created_at=_required(fields[b"created_at"]),
             started_at=moment(fields.get(b"started_at")),
@@ -83,6 +90,17 @@ def run(fields: Fields) -> Run:
     )
 
 
+def _usage(fields: Fields) -> Usage:
+    counted = {name: int(fields.get(name.encode(), 0)) for name in Usage.model_fields if name != "cost_usd"}
+    cost = None if b"unpriced" in fields else int(fields.get(b"cost", 0)) / NANODOLLARS
+    return Usage(**counted, cost_usd=cost)
+
+
+def _action(fields: dict[str, Any]) -> PendingAction:
+    kept = {name: fields[name] for name in PendingAction.model_fields}
+    return PendingAction(**{**kept, "expires_at": _required(fields["expires_at"])})
+
+
 def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
     if text is None:
         return None
@@ -90,8 +108,10 @@ def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
     at = asked["requested_at"]
     return Cancel(
         requested_at=_required(at),
+        by=asked["by"],
         mode=asked["mode"],
         reason=asked["reason"],
+        acked_ms=int(asked["acked_ms"]),
         stopped_ms=None if ended is None else max(0, int(ended) - int(at)),
     )
 
@@ -117,20 +137,29 @@ def event(run_id: str, entry_id: bytes, fields: Fields) -> Event:
         seq=_number(entry_id),
         at=_required(fields[b"at"]),
         type=fields[b"type"].decode(),
-        data=orjson.loads(fields[b"data"]),
+        data=_data(fields[b"type"], fields[b"data"]),
     )
 
 
-def entry(entry_id: bytes, fields: Fields) -> Entry:
-    """A log entry; its id is the position in the conversation."""
+def entry(entry_id: bytes, fields: Fields, withdrawn: bytes | None = None) -> Entry:
+    """A log entry; its id is the position in the conversation. ``withdrawn`` is as the conversation has it."""
+    position, run_id = _number(entry_id), fields[b"run"].decode()
     return Entry(
-        position=_number(entry_id),
-        run_id=fields[b"run"].decode(),
+        position=position,
+        withdrawn=is_withdrawn(position, run_id, _json(withdrawn) or ()),
+        run_id=run_id,
         seq=int(fields[b"seq"]),
         at=_required(fields[b"at"]),
         type=fields[b"type"].decode(),
-        data=orjson.loads(fields[b"data"]),
+        data=_data(fields[b"type"], fields[b"data"]),
     )
+
+
+def is_withdrawn(position: int, run_id: str, parts: Sequence[Sequence[Any]]) -> bool:
+    """Whether an entry is in one of the ``parts`` of the log that models are not told of any more, as the conversation
+    has them: first position, last position, a position that does not matter here, the run whose part it is. Others that
+    were queued meanwhile have entries between those."""
+    return any(first <= position <= last and run_id == of for first, last, _, of in parts)
 
 
 def event_of(entry: Entry) -> Event:
@@ -141,7 +170,14 @@ def event_of(entry: Entry) -> Event:
 def published(run_id: str, message: bytes) -> Event:
     """An event from the feed's channel: ``seq millis type data``."""
     seq, at, kind, data = message.split(b" ", 3)
-    return Event(run_id=run_id, seq=int(seq), at=_required(at), type=kind.decode(), data=orjson.loads(data))
+    return Event(run_id=run_id, seq=int(seq), at=_required(at), type=kind.decode(), data=_data(kind, data))
+
+
+def _data(kind: bytes, text: bytes) -> dict[str, Any]:
+    data: dict[str, Any] = orjson.loads(text)
+    if kind == b"action.required":
+        data["action"] = _action(data["action"]).model_dump(mode="json")
+    return data
 
 
 def _required(text: bytes | float) -> datetime:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
 
 import orjson
 
@@ -12,12 +14,32 @@ from palaver.errors import Conflict, IdempotencyMismatch, UnknownConversation, U
 from palaver.ids import is_id, new_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.lifecycle import RunStatus, WaitReason
-from palaver.models import AgentSpec, Conversation, Entry, Message, Run, Submission, Waiting
+from palaver.models import AgentSpec, CancelMode, Conversation, Entry, Message, Run, Submission, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, Value, now_ms
 from palaver.store.scripts import Scripts
 from palaver.store.steps import deliveries, settled
+
+
+def sha256(text: str) -> str:
+    """Hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """A client's key as the store has it; both empty when there is none."""
+
+    digest: str = ""
+    fingerprint: str = ""
+    """Of the request that it is used with."""
+
+
+def idempotency(key: str | None, request: str) -> IdempotencyKey:
+    """``key`` used with ``request``."""
+    return IdempotencyKey() if key is None else IdempotencyKey(sha256(key), sha256(request))
+
 
 _SCAN = 100
 _SCAN_BUDGET = 5_000
@@ -31,6 +53,16 @@ class Submitted:
     run_id: str
     replayed: bool
     deliveries: tuple[Delivery, ...]
+    steered: bool = False
+    """There is no new run: the input went into ``run_id``, which was active."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """What a new conversation begins with: the log of ``conversation_id`` up to position ``through``."""
+
+    conversation_id: str
+    through: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +73,9 @@ class RunFilter:
     conversation_id: str | None = None
     tag: str | None = None
     error_class: str | None = None
+    agent: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
 
     def admits(self, run: Run) -> bool:
         """Whether ``run`` is to be shown."""
@@ -49,6 +84,9 @@ class RunFilter:
             and self.conversation_id in (None, run.conversation_id)
             and (self.tag is None or self.tag in run.tags)
             and (self.error_class is None or (run.error or {}).get("class") == self.error_class)
+            and self.agent in (None, run.agent.name)
+            and (self.created_after is None or run.times.created_at > self.created_after)
+            and (self.created_before is None or run.times.created_at < self.created_before)
         )
 
 
@@ -75,34 +113,49 @@ class Runs:
         Raises:
             UnknownConversation: the conversation is not there (any more).
             IdempotencyMismatch: the key was used with another body.
-            Conflict: ``conversation_busy`` and ``on_conflict`` says reject; ``no_agent`` and none was given.
+            Conflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run waits
+                for somebody, and this one would wait behind it; ``no_agent`` and none was given.
         """
-        fingerprint, digest = "", ""
-        if idempotency_key is not None:
-            # Without defaults: a field that a later version adds must not change what an old body hashes to.
-            body = submission.model_dump_json(exclude_defaults=True)
-            fingerprint = hashlib.sha256(body.encode()).hexdigest()
-            digest = hashlib.sha256(idempotency_key.encode()).hexdigest()
+        # Without defaults: a field that a later version adds must not change what an old body hashes to.
+        key = idempotency(idempotency_key, submission.model_dump_json(exclude_defaults=True))
         conversation_id = submission.conversation_id
         if conversation_id is None:
-            shard = pick_shard(digest or new_id("run", "00"), len(self._shards))
-            target, known = new_id("conv", shard), "new"
-        elif is_id("conv", conversation_id):
-            target, known = conversation_id, "known"
-        else:
+            shard = pick_shard(key.digest or new_id("run", "00"), len(self._shards))
+            return await self.take_on(submission, new_id("conv", shard), "new", key)
+        if not is_id("conv", conversation_id):
             raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
+        return await self.take_on(submission, conversation_id, "known", key)
+
+    async def take_on(
+        self,
+        submission: Submission,
+        target: str,
+        known: Literal["new", "known", "retry", "fork"],
+        key: IdempotencyKey,
+        *,
+        retried_from: str = "",
+        fork: Fork | None = None,
+    ) -> Submitted:
+        """``submit`` to the conversation ``target``; with ``retry`` only right behind the run that it goes on with, and
+        with ``fork`` to one that begins as another one did.
+
+        Raises:
+            Conflict: also ``conversation_moved_on``.
+        """
         shard = shard_of(target)
         run_id = new_id("run", shard)
         given = submission.input
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
+        record = keys.idempotency(shard, key.digest or sha256(run_id))
+        source = (keys.conversation(fork.conversation_id), keys.log(fork.conversation_id)) if fork else ()
         reply = await self._scripts.run(
             "submit",
-            (*keys.of_run(run_id, target), keys.runs(shard), keys.idempotency(shard, digest)),
+            (*keys.of_run(run_id, target), keys.runs(shard), record, *source),
             (
                 run_id,
                 target,
                 known,
-                fingerprint,
+                key.fingerprint,
                 submission.on_conflict,
                 submission.agent.model_dump_json() if submission.agent else "",
                 submission.agent.max_steps if submission.agent else "",
@@ -112,15 +165,23 @@ class Runs:
                 orjson.dumps(submission.metadata),
                 orjson.dumps(submission.tags),
                 submission.budget.model_dump_json(exclude_none=True) if submission.budget else "",
+                retried_from,
+                fork.through if fork else "",
                 *(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
             ),
         )
         match reply[0]:
-            case b"created" | b"replayed":
+            case b"created" | b"steered":
                 found = reply[1].decode()
-                return Submitted(found, reply[0] == b"replayed", deliveries(reply[2], found, target))
+                return Submitted(found, False, deliveries(reply[2], found, target), steered=reply[0] == b"steered")
+            case b"replayed":
+                return Submitted(reply[1].decode(), True, (), steered=bool(reply[2]))
             case b"mismatch":
                 raise IdempotencyMismatch("this Idempotency-Key was used with another body")
+            case b"pending":
+                raise Conflict("pending_action", reply[1].decode(), "the conversation waits for somebody's answer")
+            case b"moved_on":
+                raise Conflict("conversation_moved_on", retried_from, "another run came after this one")
             case b"busy":
                 busy_with = reply[1].decode()
                 raise Conflict("conversation_busy", busy_with, "the conversation is busy with another run")
@@ -129,16 +190,28 @@ class Runs:
             case _:
                 raise UnknownConversation(f"there is no conversation {target}")
 
-    async def cancel(self, run_id: str, *, mode: str = "now", reason: str | None = None) -> Settled:
-        """Acknowledge a cancel; doing it again changes nothing.
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        mode: CancelMode = "now",
+        reason: str | None = None,
+        by: str | None = None,
+        acked_ms: int = 0,
+    ) -> Settled:
+        """Acknowledge a cancel, ``acked_ms`` milliseconds after it was asked for.
+
+        Doing it again changes nothing, unless the mode is stronger: graceful, now, rollback.
 
         Raises:
             UnknownRun: there is no such run.
             Conflict: ``run_ended``, it had ended otherwise; the message names the status.
         """
-        conversation_id = await self._conversation_of(run_id)
+        conversation_id = await self.conversation_of(run_id)
         reply = await self._scripts.run(
-            "cancel", keys.of_run(run_id, conversation_id), (orjson.dumps(mode), orjson.dumps(reason))
+            "cancel",
+            keys.of_run(run_id, conversation_id),
+            (mode, orjson.dumps(by), orjson.dumps(reason), acked_ms),
         )
         match reply[0]:
             case b"ended":
@@ -210,11 +283,25 @@ class Runs:
             run.waiting = Waiting(reason=WaitReason.CONVERSATION_BUSY, run_id=active and active.decode())
         return runs
 
-    async def _conversation_of(self, run_id: str) -> str:
+    async def conversation_of(self, run_id: str) -> str:
+        """The id of the run's conversation.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
         found = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
         if found is None:
             raise UnknownRun(f"there is no run {run_id[:80]!r}")
         return found.decode()
+
+    async def waiting_input(self, run_id: str) -> tuple[Message, ...]:
+        """What a run is to say, or was, as long as its turn has not come, with what the user said into it meanwhile;
+        empty afterwards."""
+        given, steered = await self._redis.hmget(keys.run(run_id), ("input", "steer"))
+        if given is None:
+            return ()
+        texts = orjson.loads(given) + orjson.loads(steered or b"[]")
+        return tuple(Message.model_validate_json(text) for text in texts)
 
     async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
         """An empty conversation; it goes after the retention unless a run uses it."""
@@ -247,5 +334,6 @@ class Runs:
             UnknownConversation: there is none of that id (any more).
         """
         await self.conversation(conversation_id)
+        withdrawn = await self._redis.hget(keys.conversation(conversation_id), "withdrawn")
         found = await self._redis.xrange(keys.log(conversation_id), f"{after + 1}-0", "+", limit)
-        return [records.entry(entry_id, fields) for entry_id, fields in found]
+        return [records.entry(entry_id, fields, withdrawn) for entry_id, fields in found]

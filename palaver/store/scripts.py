@@ -18,21 +18,26 @@ from palaver.lifecycle import TRANSITIONS
 from palaver.settings import Settings
 from palaver.store.connection import Connection, Value
 
+_MOVES: Final = ("_run", "_limits", "_actions", "_rest", "_calls", "_ending", "_turn")
+"""The words of the scripts that move a run."""
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "submit": ("_run", "_turn", "submit"),
-        "claim": ("_run", "claim"),
-        "settle": ("_run", "_turn", "settle"),
-        "hand_back": ("_run", "_turn", "hand_back"),
-        "postpone": ("_run", "_turn", "postpone"),
+        "submit": (*_MOVES, "_input", "_stop", "_others", "_fork", "_create", "submit"),
+        "claim": ("_run", "_limits", "claim"),
+        "settle": (*_MOVES, "_verdict", "settle"),
+        "hand_back": (*_MOVES, "hand_back"),
+        "postpone": (*_MOVES, "postpone"),
         "recall": ("_run", "recall"),
-        "attend": ("_run", "_turn", "attend"),
-        "cancel": ("_run", "_turn", "cancel"),
+        "attend": (*_MOVES, "_overdue", "attend"),
+        "cancel": (*_MOVES, "_stop", "cancel"),
+        "act": (*_MOVES, "_input", "act"),
+        "delete_run": (*_MOVES, "delete_run"),
+        "delete_conversation": ("delete_conversation",),
         "renew": ("renew",),
         "feed": ("feed",),
-        "admit": ("_gate", "admit"),
+        "admit": ("_gate", "_queue", "_ramp", "admit"),
         "release": ("_gate", "release"),
-        "cool": ("_gate", "cool"),
+        "cool": ("_gate", "_queue", "_ramp", "cool"),
         "hold": ("_gate", "hold"),
     }
 )

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from palaver.actions import digest
 from palaver.errors import Failure
 from palaver.ids import safe_call_id
 from palaver.leases import Lease
-from palaver.models import Message
+from palaver.lifecycle import RunStatus
+from palaver.models import Message, Usage
 from palaver.store.connection import Value
 from palaver.stuck import Nudge
 from palaver.verdicts import Aside, Condensed, Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
 
 Args = list[Value]
+NANODOLLARS: Final = 1_000_000_000
+"""In a dollar. Costs are added up as whole numbers: nothing is lost between two calls, however many there are."""
 
 
 def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
@@ -35,14 +40,12 @@ def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
             kind, delay, failure = "retry", int(verdict.delay * 1000), _error(verdict.failure, lease)
             stop = "fallback" if verdict.fallback else ""
         case GiveUp() if lease.call is None:
-            kind, failure = "give_up", _error(verdict.failure, lease)
-            stop, status = verdict.stop_reason, verdict.stop_reason.status
+            kind, (stop, status, failure) = "give_up", _end(verdict, lease)
         case GiveUp():
             outcomes = (ToolOutcome.failed(lease.call, verdict.failure),)
             kind = "continue"
             if not verdict.failure.recoverable:
-                kind, failure = "give_up", _error(verdict.failure, lease)
-                stop, status = verdict.stop_reason, verdict.stop_reason.status
+                kind, (stop, status, failure) = "give_up", _end(verdict, lease)
     finishes = kind == "finish"
     entries: Args = []
     for aside in verdict.asides:
@@ -56,10 +59,18 @@ def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
         entries += ("tool.finished", outcome.message.call_id or "", orjson.dumps(_finished(outcome, lease)))
     return [
         lease.step, lease.fence, kind, stop, status, failure, delay, int(streamed),
-        verdict.usage.input_tokens, verdict.usage.output_tokens, verdict.usage.model_calls,
+        *used(verdict.usage),
         message.content if finishes and message else "", len(outcomes),
-        len(entries) // 3, *entries, *_opened(message, outcomes, calls, finishes),
+        len(entries) // 3, *entries, *_opened(lease, message, outcomes, calls, finishes),
     ]  # fmt: skip
+
+
+def used(usage: Usage) -> Args:
+    """What a step used, for the scripts: see ``_limits.lua``."""
+    cost: Value = 0
+    if usage.model_calls:
+        cost = "" if usage.cost_usd is None else round(usage.cost_usd * NANODOLLARS)
+    return [usage.input_tokens, usage.cached_tokens, usage.output_tokens, usage.model_calls, cost]
 
 
 def _aside(aside: Aside, lease: Lease) -> Args:
@@ -73,7 +84,7 @@ def _aside(aside: Aside, lease: Lease) -> Args:
 
 
 def _opened(
-    message: Message | None, outcomes: Sequence[ToolOutcome], calls: Sequence[OpenCall], finishes: bool
+    lease: Lease, message: Message | None, outcomes: Sequence[ToolOutcome], calls: Sequence[OpenCall], finishes: bool
 ) -> Args:
     """The calls of ``message``, for ``settle.lua``.
 
@@ -91,12 +102,33 @@ def _opened(
         if call.id in steps:
             if not safe_call_id(call.id):
                 raise ValueError("the id of a call cannot be part of a step's name")
-            opened += (call.id, call.name, "tools", int(steps[call.id].idempotent), call.model_dump_json())
+            step = steps[call.id]
+            opened += (call.id, call.name, "tools", int(step.idempotent), call.model_dump_json(), _action(lease, step))
         elif finishes or call.id in answered:
-            opened += (call.id, call.name, "", "", "")
+            opened += (call.id, call.name, "", "", "", "")
         else:
             raise ValueError("a call has neither a step nor an answer")
     return opened
+
+
+def _action(lease: Lease, step: OpenCall) -> bytes:
+    """The action that the call waits for; its id belongs to exactly this call."""
+    if step.awaits is None:
+        return b""
+    call = step.call
+    about = digest(call.name, call.arguments)
+    own = hashlib.sha256(f"{lease.run_id}/{lease.step}/{call.id}/{about}".encode()).hexdigest()
+    return orjson.dumps(
+        {
+            "id": f"act_{own[:24]}",
+            "type": step.awaits,
+            "tool": call.name,
+            "call_id": call.id,
+            "arguments": call.arguments,
+            "digest": about,
+            "timeout": int(step.timeout * 1000),
+        }
+    )
 
 
 def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
@@ -105,6 +137,12 @@ def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
     if outcome.failure is not None:
         data["error"] = outcome.failure.to_error(step=data["step"], attempt=lease.try_number)
     return data
+
+
+def _end(verdict: GiveUp, lease: Lease) -> tuple[str, str, bytes]:
+    """Stop reason, status and error of the run that ends here; only a run that failed has an error."""
+    status = verdict.stop_reason.status
+    return verdict.stop_reason, status, _error(verdict.failure, lease) if status is RunStatus.FAILED else b""
 
 
 def _error(failure: Failure, lease: Lease) -> bytes:

@@ -14,12 +14,13 @@ import orjson
 from palaver.errors import StaleLease
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.lifecycle import WaitReason
-from palaver.models import AgentSpec, Message, ToolCall
+from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.connection import Value
+from palaver.store.records import is_withdrawn
 from palaver.store.scripts import Call, Scripts
-from palaver.store.settling import settle_args
+from palaver.store.settling import settle_args, used
 from palaver.verdicts import Verdict
 
 _MESSAGES: Final = (b"message.created", b"tool.finished", b"conversation.condensed")
@@ -38,6 +39,8 @@ class Renewal(IntEnum):
     PROLONGED = 1
     CANCELLING = 2
     """Let the run go; the lease is not prolonged."""
+    PAUSING = 3
+    """Prolonged; but abort the model call."""
 
 
 class Steps:
@@ -62,9 +65,11 @@ class Steps:
         )
         if reply[0] != b"leased":
             return Stray(reply[1].decode())
-        _, fence, attempt, try_number, elapsed, left, agent, call, tail, model = reply
+        _, fence, attempt, try_number, elapsed, left, agent, call, tail, model, calls_left, since, withdrawn, edited = (
+            reply
+        )
         spec = _agent(agent)
-        entries = tuple(_messages(tail))
+        entries = tuple(_messages(tail, orjson.loads(withdrawn or b"[]")))
         return Lease(
             run_id=run_id,
             conversation_id=conversation_id,
@@ -79,6 +84,9 @@ class Steps:
             call=ToolCall.model_validate_json(call) if call else None,
             position=int(tail[-1][0].partition(b"-")[0]) if tail else known or 0,
             entries=entries,
+            calls_left=None if calls_left < 0 else calls_left,
+            afresh=since != (known or 0),
+            edited=bool(edited),
         )
 
     async def settle(self, lease: Lease, verdict: Verdict, *, streamed: bool = False) -> Settled:
@@ -93,8 +101,8 @@ class Steps:
         )
         return _settled(reply, lease.run_id, lease.conversation_id)
 
-    async def hand_back(self, lease: Lease, *, begun: bool = True) -> Settled:
-        """Give a lease up so that somebody else goes on at once; it counts as no loss.
+    async def hand_back(self, lease: Lease, *, begun: bool = True, usage: Usage | None = None) -> Settled:
+        """Give a lease up so that somebody else goes on, at once or when the run is resumed; it counts as no loss.
 
         ``begun`` says whether the work may have begun. A tool call that had, and that is not declared
         idempotent, is not started again: it is answered as interrupted, and the model decides.
@@ -103,7 +111,9 @@ class Steps:
             StaleLease: it was not held any more.
         """
         names = keys.of_run(lease.run_id, lease.conversation_id)
-        reply = await self._scripts.run("hand_back", names, (lease.step, lease.fence, int(begun)))
+        reply = await self._scripts.run(
+            "hand_back", names, (lease.step, lease.fence, int(begun), *used(usage or Usage()))
+        )
         return _settled(reply, lease.run_id, lease.conversation_id)
 
     async def postpone(self, lease: Lease, seconds: float, reason: WaitReason, *, code: str) -> Settled:
@@ -189,18 +199,23 @@ def deliveries(lines: Sequence[bytes], run_id: str, conversation_id: str) -> tup
     return tuple(found)
 
 
-def _messages(tail: Sequence[Any]) -> list[LogMessage]:
-    """What of the log's ``tail`` is said to a model; an entry is ``type``, ``at``, ``run``, ``seq`` and ``data``."""
+def _messages(tail: Sequence[Any], withdrawn: Sequence[Sequence[Any]]) -> list[LogMessage]:
+    """What of the log's ``tail`` is said to a model; an entry is ``type``, ``at``, ``run``, ``seq`` and ``data``.
+
+    ``withdrawn`` are the parts of the log that are not.
+    """
     found = []
     for entry_id, fields in tail:
-        if fields[1] in _MESSAGES:
+        position = int(entry_id.partition(b"-")[0])
+        run_id = fields[5].decode()
+        if fields[1] in _MESSAGES and not is_withdrawn(position, run_id, withdrawn):
             data = orjson.loads(fields[-1])
             said = data.get("message") or {"role": "user", "content": data["summary"]}
             found.append(
                 LogMessage(
-                    int(entry_id.partition(b"-")[0]),
+                    position,
                     Message.model_construct(**_with_calls(said)),
-                    run_id=fields[5].decode(),
+                    run_id=run_id,
                     nudge=data.get("nudge", False),
                     through=data.get("through", 0),
                     prompt_tokens=data.get("prompt_tokens", 0),

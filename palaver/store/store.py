@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError, TimeoutError
 
 from palaver.settings import Settings
 from palaver.store.connection import Connection
+from palaver.store.control import Control
 from palaver.store.due import Due
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
@@ -31,6 +32,7 @@ class Store:
         scripts = Scripts(connection, settings)
         self._redis = redis
         self.runs = Runs(connection, scripts, settings)
+        self.control = Control(scripts, self.runs)
         self.steps = Steps(scripts, settings)
         self.due = Due(connection, scripts, settings)
         self.feeds = Feeds(connection)

@@ -11,6 +11,7 @@ from typing import Any, Final, overload
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from palaver.errors import ConfigurationError, InvalidToolCall
+from palaver.models import ToolCall
 
 MAX_RESULT_CHARS: Final = 256 * 1024
 """What a model is told of a result; the rest is cut and said to be (FAULTS 3.1: 256 KiB inline)."""
@@ -27,6 +28,8 @@ class Tool:
     """Starting it twice is as good as once; only then is it started again after its worker died."""
     inline: bool
     """Quick and pure: runs inside the model step, in the model worker's loop. Must not block."""
+    risky: bool
+    """Its calls wait for an approval, unless the agent's policy says ``never``."""
     timeout: float
     """Seconds."""
     arguments: type[BaseModel] = field(repr=False)
@@ -57,6 +60,20 @@ class Tool:
         return {name: getattr(parsed, name) for name in type(parsed).model_fields}
 
 
+def check_object(call: ToolCall) -> None:
+    """Check that the arguments of ``call`` are a JSON object.
+
+    Raises:
+        InvalidToolCall: says to the model that they are not.
+    """
+    try:
+        parsed = json.loads(call.arguments.strip() or "{}")
+    except ValueError as error:
+        raise InvalidToolCall(f"the arguments of {call.name} are not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise InvalidToolCall(f"the arguments of {call.name} must be a JSON object")
+
+
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
@@ -66,6 +83,7 @@ def tool(
     description: str | None = None,
     idempotent: bool = False,
     inline: bool = False,
+    risky: bool = False,
     timeout: float = 30.0,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
@@ -76,13 +94,14 @@ def tool(
     description: str | None = None,
     idempotent: bool = False,
     inline: bool = False,
+    risky: bool = False,
     timeout: float = 30.0,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
 
     The name, the description (the docstring) and the JSON schema (the signature) are what the model sees.
     ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model
-    is told that it may or may not have taken effect.
+    is told that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval.
 
     Raises:
         ConfigurationError: when the signature cannot be a schema.
@@ -100,6 +119,7 @@ def tool(
             function=function,
             idempotent=idempotent,
             inline=inline,
+            risky=risky,
             timeout=timeout,
             arguments=arguments,
             schema=schema,

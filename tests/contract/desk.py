@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
+from redis.exceptions import NoScriptError
 
+from palaver.actions import ActionType, Decision, Item, Pause, PendingAction, Resume, Steering, ToolOutput
 from palaver.errors import ErrorClass, Failure
 from palaver.leases import Delivery, Lease, Settled, Stray
 from palaver.lifecycle import StopReason
-from palaver.models import AgentSpec, Event, Message, Run, Submission, ToolCall
+from palaver.models import AgentSpec, Entry, Event, Message, Run, Submission, ToolCall
 from palaver.retry import RetryPolicy
 from palaver.store import Store, keys
+from palaver.store.control import Acted
 from palaver.store.due import Attention
 from palaver.store.runs import Submitted
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome
@@ -23,6 +27,49 @@ RATE_LIMITED = Failure.of(ErrorClass.RATE_LIMITED)
 INTERNAL = Failure.of(ErrorClass.INTERNAL)
 TOOL_ERROR = Failure.of(ErrorClass.TOOL_ERROR, "division by zero")
 NO_RETRIES = RetryPolicy()
+PAUSE, PAUSE_NOW, RESUME = Pause(type="pause"), Pause(type="pause", now=True), Resume(type="resume")
+
+
+def approve(action_id: str = "all", **more: Any) -> Decision:
+    """Let a call begin."""
+    return Decision(type="approval", action_id=action_id, decision="approve", **more)
+
+
+def deny(action_id: str = "all", reason: str | None = None) -> Decision:
+    """Do not let it."""
+    return Decision(type="approval", action_id=action_id, decision="deny", reason=reason)
+
+
+def edit(action_id: str, **arguments: Any) -> Decision:
+    """Let it begin with other arguments."""
+    return Decision(type="approval", action_id=action_id, decision="edit", arguments=arguments)
+
+
+def output(call_id: str, value: Any = "seen", *, is_error: bool = False) -> ToolOutput:
+    """What a client's tool answered."""
+    return ToolOutput(type="tool_output", call_id=call_id, output=value, is_error=is_error)
+
+
+def say(text: str) -> Steering:
+    """The user's words into a run."""
+    return Steering(type="message", content=text)
+
+
+def calls(
+    *ids: str,
+    idempotent: Sequence[str] = (),
+    approval: Sequence[str] = (),
+    client: Sequence[str] = (),
+    timeout: float = 3600.0,
+) -> Continue:
+    """The model's message that asks for tools, all of them tool steps; some wait for an approval or a client's output
+    first."""
+    asked = tuple(ToolCall(id=call_id, name="calculator", arguments='{"x": 1}') for call_id in ids)
+    opened = []
+    for call in asked:
+        awaits: ActionType | None = "approval" if call.id in approval else "client_tool" if call.id in client else None
+        opened.append(OpenCall(call, call.id in idempotent, awaits, timeout if awaits else 0.0))
+    return Continue(Message(role="assistant", content="let me see", tool_calls=asked), calls=tuple(opened))
 
 
 class Desk:
@@ -63,18 +110,38 @@ class Desk:
         assert isinstance(lease, Lease), lease
         return lease
 
-    async def ask(self, lease: Lease, *ids: str, idempotent: Sequence[str] = ()) -> list[Delivery]:
-        """The model asks for tools, all of them tool steps: their deliveries."""
-        calls = tuple(ToolCall(id=call_id, name="calculator", arguments='{"x": 1}') for call_id in ids)
-        message = Message(role="assistant", content="let me see", tool_calls=calls)
-        opened = tuple(OpenCall(call, call.id in idempotent) for call in calls)
-        settled = await self.store.steps.settle(lease, Continue(message, calls=opened))
-        return list(settled.deliveries)
+    async def ask(self, lease: Lease, *ids: str, **how: Any) -> list[Delivery]:
+        """The model asks for tools, as ``calls`` has them: the deliveries of those that begin at once."""
+        return list((await self.store.steps.settle(lease, calls(*ids, **how))).deliveries)
 
-    async def turn(self, *ids: str, idempotent: Sequence[str] = ()) -> tuple[str, list[Delivery]]:
+    async def turn(self, *ids: str, **how: Any) -> tuple[str, list[Delivery]]:
         """A run whose model asked for tools: its id and their deliveries."""
         run_id, lease = await self.begin()
-        return run_id, await self.ask(lease, *ids, idempotent=idempotent)
+        return run_id, await self.ask(lease, *ids, **how)
+
+    async def act(self, run_id: str, *items: Item, **more: Any) -> Acted:
+        """Put something into a run."""
+        return await self.store.control.act(run_id, items, **more)
+
+    async def action(self, run_id: str, call_id: str) -> PendingAction:
+        """The pending action of a call."""
+        return {action.call_id: action for action in (await self.get(run_id)).pending_actions}[call_id]
+
+    @contextlib.contextmanager
+    def answers_get_lost(self) -> Iterator[None]:
+        """The client library runs every script twice with the same arguments, as if the first answer had been lost."""
+        evalsha = self.redis.evalsha
+
+        async def twice(*args: Any) -> Any:
+            with contextlib.suppress(NoScriptError):
+                await evalsha(*args)
+            return await evalsha(*args)
+
+        self.redis.evalsha = twice
+        try:
+            yield
+        finally:
+            self.redis.evalsha = evalsha
 
     async def answer(self, lease: Lease, text: str = "42") -> Settled:
         """The tool answers."""
@@ -124,6 +191,32 @@ class Desk:
 
     async def results(self, run_id: str) -> list[tuple[str, str]]:
         """The call id and the text of each tool result, in the order of the log."""
-        entries = await self.store.runs.entries((await self.get(run_id)).conversation_id, limit=1000)
-        found = [entry.data["message"] for entry in entries if entry.type == "tool.finished"]
+        found = [entry.data["message"] for entry in await self.log(run_id) if entry.type == "tool.finished"]
         return [(message["call_id"], message["content"]) for message in found]
+
+    async def log(self, run_id: str) -> Sequence[Entry]:
+        """The log of the run's conversation."""
+        return await self.store.runs.entries((await self.get(run_id)).conversation_id, limit=1000)
+
+    async def anew(self, lease: Lease) -> Lease:
+        """The same lease of a model step, as it is told to a worker that knows nothing."""
+        step = orjson.loads(await self.redis.hget(keys.steps(lease.run_id), lease.step))
+        delivery = Delivery("model", lease.run_id, lease.conversation_id, lease.step, 1)
+        return await self.claim(delivery, step["worker"], nonce=step["nonce"])
+
+    async def everything(self) -> dict[str, Any]:
+        """What all keys hold."""
+        found: dict[str, Any] = {}
+        for name in await self.redis.keys("*"):
+            match await self.redis.type(name):
+                case b"hash":
+                    found[name] = await self.redis.hgetall(name)
+                case b"stream":
+                    found[name] = await self.redis.xrange(name)
+                case _:
+                    found[name] = await self.redis.zrange(name, 0, -1, withscores=True)
+        return found
+
+    def said(self, lease: Lease) -> list[str]:
+        """What of the conversation a worker is told with this lease."""
+        return [entry.message.content for entry in lease.entries]

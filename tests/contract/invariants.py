@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,8 @@ from palaver.store import keys
 
 OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
 """The statuses that a run can still leave."""
+MESSAGES = ("message.created", "tool.finished", "conversation.condensed")
+"""What models are told of."""
 
 
 @dataclass
@@ -41,11 +44,12 @@ class Shard:
 
 async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
     """Assert the invariants of the store, as far as they can be read off the keys."""
+    moves = getattr(redis, "moves", None)
     for shard in (await read_shards(redis)).values():
         for run_id in shard.runs:
             _check_run(shard, run_id, max_losses)
         for conversation_id in shard.conversations:
-            _check_conversation(shard, conversation_id)
+            _check_conversation(shard, conversation_id, whole=not (moves and moves.deleted))
         _check_indexes(shard)
 
 
@@ -97,8 +101,10 @@ def _check_run(shard: Shard, run_id: str, max_losses: int) -> None:
     if status not in OPEN:
         assert StopReason(run["stop_reason"]).status == status, said + run["stop_reason"]
         assert (status == RunStatus.FAILED) == ("error" in run), said + "an error belongs to failed runs"
-        for forbidden in ("waiting", "input", "open"):
+        for forbidden in ("waiting", "open", "actions", "pausing"):
             assert forbidden not in run, said + f"it still has {forbidden}"
+        assert ("input" in run) == ("entered" not in run), said + "what it was to say is in the log or kept"
+        assert "entered" not in run or "steer" not in run, said + "what was said into it is not in the log"
         assert not steps, said + "it still has steps"
         assert f"run:{run_id}" not in shard.lasting, said + "no TTL"
         assert f"feed:{run_id}" not in shard.lasting, said + "no TTL on its feed"
@@ -106,27 +112,44 @@ def _check_run(shard: Shard, run_id: str, max_losses: int) -> None:
         return
     assert f"run:{run_id}" in shard.lasting, said + "it may expire before it ends"
     assert "ended_at" not in run, said + "it has an end"
-    start_by = float(run["start_by"] or "inf")
-    ends = shard.due.get(f"{run_id}/end")
-    assert ends in (float(run["deadline"]), min(start_by, float(run["deadline"]))), said + f"it ends at {ends}"
+    ends, expected = shard.due.get(f"{run_id}/end"), _looked_at(run)
+    assert ends in expected, said + f"its time is looked at at {ends}, and should be at {expected}"
     _check_steps(shard, run_id, steps, max_losses, said)
     queued = conversation.get("queued", "").split()
     starts = f"{run_id}/start" in shard.due
+    assert ("input" in run) == ("entered" not in run), said + "its input is in the log or kept"
     if steps:
-        assert status in (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING), said + "it has steps"
         assert conversation.get("active") == run_id, said + "it works without having the turn"
-        assert "input" not in run, said + "its input is not in the log"
+        assert "entered" in run, said + "its input is not in the log"
         assert not starts, said + "it would start again"
         assert run_id not in queued, said + "it still queues"
         if status == RunStatus.CANCELLING:
             assert any(step["state"] == "leased" for step in steps.values()), said + "nobody has to let go"
+    elif status == RunStatus.PAUSED and "entered" in run:
+        assert conversation.get("active") == run_id, said + "it has lost its turn"
     else:
-        assert status == RunStatus.QUEUED, said + "nobody works on it"
+        assert status in (RunStatus.QUEUED, RunStatus.PAUSED), said + "nobody works on it"
         assert "input" in run, said + "its input is lost"
         if conversation.get("active") == run_id:
             assert starts, said + "it has the turn and nobody starts it"
         else:
             assert starts != (run_id in queued), said + "it must either be scheduled or queue"
+
+
+def _looked_at(run: dict[str, str]) -> set[float]:
+    """When the due index must have a look at the run's time: at 80 % of what it has, once, and then at the end."""
+    begin, warned = max(float(run["created_at"]), float(run["start_after"] or 0)), run.get("warned", "")
+    clocks = {"deadline": (begin, float(run["deadline"]))}
+    if "started_at" not in run and run["start_by"]:
+        clocks["start_by"] = (float(run["start_by"]), float(run["start_by"]))
+    seconds = orjson.loads(run.get("budget", "{}")).get("seconds")
+    if seconds and "started_at" in run:
+        started = float(run["started_at"])
+        clocks["seconds"] = (started, started + math.ceil(1000 * seconds))
+    early = {at if what in warned else math.ceil(since + 0.8 * (at - since)) for what, (since, at) in clocks.items()}
+    # A run that is being cancelled is not warned any more.
+    late = {at for _, at in clocks.values()} if run["status"] == RunStatus.CANCELLING else early
+    return {min(early), min(late)}
 
 
 def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], max_losses: int, said: str) -> None:
@@ -136,7 +159,7 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         member, what = f"{run_id}/{name}", f"{said}step {name} is {step['state']}: "
         seq, _, call_id = name.partition("/")
         assert seq == run["seq"], what + f"the run is at {run['seq']}"
-        assert (member in shard.due) == (step["state"] in ("leased", "later")), what + "due index"
+        assert (member in shard.due) == (step["state"] in ("leased", "later", "held")), what + "due index"
         assert (member in shard.ready[step["queue"]]) == (step["state"] == "ready"), what + "ready index"
         assert step["losses"] < max_losses, what + "too many losses"
         assert bool(call_id) == ("call" in step) == (step["queue"] == "tools"), what + "kind"
@@ -152,16 +175,41 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
             assert step["state"] in ("leased", "aborted"), what + "it would be begun"
         else:
             assert step["state"] != "aborted", what + "nobody goes on with it"
-        if step["state"] == "later":
+        if step["state"] in ("later", "held"):
             assert shard.due[member] == step["until"], what + "due at another time"
+    _check_rest(run, steps, said)
     fences = [step["fence"] for step in steps.values() if step["state"] == "leased"]
     assert len(fences) == len(set(fences)), said + "two leases with one fence"
-    if steps and run["status"] == RunStatus.RUNNING:
+    if steps and run["status"] != RunStatus.CANCELLING:
         named = [name.partition("/")[2] for name in steps if "/" in name]
         assert sorted(named) == sorted(calls), said + f"open calls {calls}, steps for {named}"
     waiting = orjson.loads(run.get("waiting", "null"))
     if waiting and waiting["reason"] in ("backoff", "provider_cooldown"):
-        assert all(step["state"] in ("later", "ready") for step in steps.values()), said + "it is worked on"
+        assert {step["state"] for step in steps.values()} <= {"later", "ready", "held"}, said + "it is worked on"
+
+
+def _check_rest(run: dict[str, str], steps: dict[str, dict[str, Any]], said: str) -> None:
+    """What a run that waits for somebody waits for, and what one that is paused keeps."""
+    status, states = run["status"], {step["state"] for step in steps.values()}
+    actions = orjson.loads(run.get("actions", "[]"))
+    held = {step["action"] for step in steps.values() if step["state"] == "held"}
+    assert sorted(held) == sorted(action["id"] for action in actions), said + "pending actions"
+    if status == RunStatus.CANCELLING:
+        assert not actions, said + "nobody can resolve what waits"
+        assert "pausing" not in run, said + "it is to pause, too"
+    if status == RunStatus.REQUIRES_ACTION:
+        assert states == {"held"}, said + f"it waits for nobody: {states}"
+        assert orjson.loads(run["waiting"])["reason"] in ("approval", "client_tool"), said + "it does not say so"
+    elif status == RunStatus.PAUSED:
+        assert states <= {"held", "parked"}, said + f"something goes on: {states}"
+        assert "pausing" not in run, said + "it is paused already"
+        assert "waiting" not in run or "entered" not in run, said + "it waits for something else, too"
+    elif "pausing" in run:
+        assert "leased" in states, said + "it could be paused"
+        assert states <= {"leased", "held", "parked"}, said + f"something would begin: {states}"
+    elif status != RunStatus.CANCELLING:
+        assert "parked" not in states, said + "it is not paused"
+        assert states != {"held"}, said + "it waits for an action"
 
 
 def _check_feed(shard: Shard, run_id: str, said: str) -> None:
@@ -170,6 +218,7 @@ def _check_feed(shard: Shard, run_id: str, said: str) -> None:
     seqs = [int(entry["seq"]) for entry in logged]
     assert seqs == sorted(set(seqs)), said + "log entries out of order"
     kinds = [entry["type"] for entry in logged]
+    _check_actions(run, logged, said)
     assert kinds[0] == "run.created", said + "it was not created"
     assert kinds.count("run.finished") == (run["status"] not in OPEN), said + "it must finish once"
     if run["status"] not in OPEN:
@@ -186,7 +235,26 @@ def _check_feed(shard: Shard, run_id: str, said: str) -> None:
             assert shown[int(entry["seq"])] == expected, said + "feed and log differ"
 
 
-def _check_conversation(shard: Shard, conversation_id: str) -> None:
+def _check_actions(run: dict[str, str], logged: list[dict[str, Any]], said: str) -> None:
+    """Each action was resolved once, and before its call had a result; those that are left are the pending ones."""
+    pending: dict[str, str] = {}
+    for entry in logged:
+        data = orjson.loads(entry["data"])
+        if entry["type"] == "action.required":
+            pending[data["action"]["id"]] = data["action"]["call_id"]
+        elif entry["type"] == "action.resolved":
+            assert pending.pop(data["action_id"], None) == data["call_id"], said + f"resolved twice: {data}"
+        elif entry["type"] == "tool.finished":
+            assert data["message"]["call_id"] not in pending.values(), said + f"a result and a pending action: {data}"
+        elif entry["type"] == "run.requires_action":
+            assert sorted(data["pending_actions"]) == sorted(pending), said + f"it waits for {pending}, not {data}"
+    assert sorted(pending) == sorted(action["id"] for action in orjson.loads(run.get("actions", "[]"))), (
+        said + "actions"
+    )
+
+
+def _check_conversation(shard: Shard, conversation_id: str, *, whole: bool) -> None:
+    """``whole``: no run of it was deleted."""
     conversation, log = shard.conversations[conversation_id], shard.logs.get(conversation_id, [])
     unfinished, said = shard.unfinished(conversation_id), f"{conversation_id}: "
     active, queued = conversation.get("active"), conversation.get("queued", "").split()
@@ -197,17 +265,43 @@ def _check_conversation(shard: Shard, conversation_id: str) -> None:
     assert set(queued) <= set(unfinished), said + "a finished run queues"
     assert active not in queued, said + "the active run queues"
     assert active in unfinished if active else not queued, said + "nobody has the turn"
-    positions = [int(entry["id"].partition("-")[0]) for entry in log]
-    assert positions == list(range(1, len(log) + 1)), said + "gaps in the log"
-    assert int(conversation.get("entries", 0)) == len(log), said + "count of entries"
-    ends = [entry for entry in log if entry["type"] == "run.finished"]
-    if ends:
-        outcome = orjson.loads(conversation["last_outcome"])
-        assert outcome["run_id"] == ends[-1]["run"], said + "last outcome"
+    positions, length = [_number(entry) for entry in log], int(conversation.get("entries", 0))
+    if whole:
+        assert positions == list(range(1, length + 1)), said + "gaps in the log"
+    assert positions == sorted({each for each in positions if each <= length}), said + "entries out of order"
+    ends = [entry["run"] for entry in log if entry["type"] == "run.finished" and _own(shard, conversation_id, entry)]
+    outcome = orjson.loads(conversation.get("last_outcome", "null"))
+    if ends and (whole or outcome):
+        assert outcome["run_id"] == ends[-1], said + "last outcome"
+    _check_withdrawn(shard, conversation_id, log, said)
     left = _unanswered(log, said)
     assert (
         left == [call["id"] for call in orjson.loads(shard.runs[active].get("open", "[]"))] if active else not left
     ), said + f"calls without a result: {left}"
+
+
+def _check_withdrawn(shard: Shard, conversation_id: str, log: list[dict[str, Any]], said: str) -> None:
+    """What models are not told of any more are whole runs, those that were rolled back and no others."""
+    parts = orjson.loads(shard.conversations[conversation_id].get("withdrawn", "[]"))
+    messages = [entry for entry in log if entry["type"] in MESSAGES]
+    for first, last, _, run_id in parts:
+        if run_id in shard.runs:
+            of = {entry["run"] for entry in messages if first <= _number(entry) <= last}
+            assert of <= {run_id}, said + f"{of} said something in the part of {run_id}"
+            assert "withdrawn" in shard.runs[run_id], said + f"{run_id} was not rolled back"
+    for entry in messages:
+        if _own(shard, conversation_id, entry):
+            inside = any(first <= _number(entry) <= last and of == entry["run"] for first, last, _, of in parts)
+            assert inside == ("withdrawn" in shard.runs[entry["run"]]), said + f"{entry['run']}: withdrawn in part"
+
+
+def _own(shard: Shard, conversation_id: str, entry: dict[str, Any]) -> bool:
+    """Whether the run of an entry is one of this conversation: a fork has entries of others."""
+    return shard.runs.get(entry["run"], {}).get("conversation") == conversation_id
+
+
+def _number(entry: dict[str, Any]) -> int:
+    return int(entry["id"].partition("-")[0])
 
 
 def _unanswered(log: list[dict[str, Any]], said: str) -> list[str]:

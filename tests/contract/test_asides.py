@@ -75,7 +75,7 @@ async def test_a_stale_fence_adds_none(desk: Desk, verdict: Verdict) -> None:
     with pytest.raises(StaleLease):
         await desk.store.steps.settle(stale, verdict)
     assert await kinds(desk, run_id) == before
-    assert (await desk.get(run_id)).usage == Usage()
+    assert (await desk.get(run_id)).usage == Usage(cost_usd=0.0)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS.values(), ids=VERDICTS.keys())

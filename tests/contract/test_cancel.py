@@ -9,6 +9,7 @@ from palaver.ids import new_id
 from palaver.leases import Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Message, ToolCall
+from palaver.store.fleet import Interruption
 from palaver.store.steps import Renewal
 from palaver.testing import aeventually
 from palaver.verdicts import Continue, Finish, OpenCall
@@ -64,7 +65,7 @@ async def test_the_worker_hears_of_it(desk: Desk) -> None:
     settled = await desk.store.runs.cancel(run_id)
 
     assert settled.status == "cancelling"
-    assert await aeventually(listener.pending) == [run_id]
+    assert await aeventually(listener.pending) == [Interruption(run_id, pausing=False)]
     assert await desk.store.steps.renew("w1", [(run_id, lease.step)]) == [Renewal.CANCELLING]
     await listener.close()
 

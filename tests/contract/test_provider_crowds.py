@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer, _helpers
@@ -54,6 +57,22 @@ class Caller:
     """By so much does it come later than it was told, each time."""
     absent: bool
     """It is cancelled when it has to wait, and never comes again."""
+    refused: tuple[float, ...] = ()
+    """For how long the provider refuses it, and everybody, at the end of its first call, its second, …"""
+
+
+@dataclass
+class Place:
+    """A caller that waits."""
+
+    number: int
+    """In the order of coming; who was refused has come anew."""
+    told: float
+    """When it is to ask again."""
+    rounds: int
+    """Cool-downs that there had been when it came."""
+    before: int
+    """Calls that waited or were in flight when it came: each may be refused once while it waits."""
 
 
 @dataclass
@@ -63,12 +82,26 @@ class Crowd:
     clock: Clock
     limits: Limits
     callers: list[Caller]
-    cool_downs: list[tuple[float, float]]
-    """When the provider refuses, and for how long."""
+    cool_downs: list[tuple[float, float]] = field(default_factory=list)
+    """When the provider refuses something else, and for how long."""
     begun: list[tuple[float, int]] = field(default_factory=list)
     """When each call began, and its tokens."""
-    asked: dict[str, int] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
     most_in_flight: int = 0
+    overtaken: float = 0.0
+    """The longest that a call began before the time that was told to somebody who had waited since before it came."""
+    rounds: int = 0
+    """Cool-downs that refused calls began."""
+    excess: int = 0
+    """How many more of them than ``Place.before`` somebody sat through, at most, who was hardly ever late."""
+    _closed_until: float = 0.0
+    _begun_since: int = 0
+    _came: Iterator[int] = field(default_factory=itertools.count)
+    _waiting: dict[str, Place] = field(default_factory=dict)
+    _in_flight: set[str] = field(default_factory=set)
+    _asks: dict[str, float] = field(default_factory=dict)
+    """When each is going to ask."""
+    _events: list[tuple[float, int, str, str]] = field(default_factory=list)
 
     async def run(self) -> None:
         """All of them come, ask, wait, call and leave."""
@@ -76,54 +109,83 @@ class Crowd:
             FakeAsyncRedis(server=FakeServer()), Settings(redis_url="redis://127.0.0.1:1/0", lease_seconds=LEASE)
         )
         self.clock.now = START
-        closed_until, in_flight, done = 0.0, set[str](), set[str]()
-        events: list[tuple[float, int, str, str]] = []
+        refusals = {str(i): list(caller.refused) for i, caller in enumerate(self.callers)}
         for i, caller in enumerate(self.callers):
-            heapq.heappush(events, (caller.comes, i, "ask", str(i)))
+            self._will_ask(str(i), caller.comes)
         for i, (at, seconds) in enumerate(self.cool_downs):
-            heapq.heappush(events, (at, i, "cool", str(seconds)))
-        while events:
-            at, order, what, name = heapq.heappop(events)
+            heapq.heappush(self._events, (at, i, "cool", str(seconds)))
+        while self._events:
+            at, order, what, name = heapq.heappop(self._events)
             self.clock.now = max(self.clock.now, START + at)
             now = self.clock.now - START
             if what == "cool":
                 await store.providers.cool("p", float(name))
-                closed_until = max(closed_until, now + float(name))
+                self._close(now + float(name))
                 continue
-            caller = self.callers[int(name)]
+            caller, woken = self.callers[int(name)], list[str]()
             if what == "end":
-                in_flight.discard(name)
-                woken = list(
-                    await store.providers.release("p", name, self.limits, tokens=caller.tokens, used=caller.tokens)
-                )
-            elif name in done:
-                continue
-            else:
-                self.asked[name] = self.asked.get(name, 0) + 1
+                self._in_flight.discard(name)
+                tokens = caller.tokens
+                woken += await store.providers.release("p", name, self.limits, tokens=tokens, used=tokens)
+                if refusals[name]:
+                    self.rounds += now >= self._closed_until
+                    seconds = refusals[name].pop(0)
+                    self._wait(name, now, await store.providers.cool("p", seconds, name))
+                    self._close(now + seconds)
+            elif self._asks.get(name) == at:
+                del self._asks[name]
+                self.asked[name] += 1
                 assert self.asked[name] < 1000, f"{caller} asks for ever"
                 answer = await store.providers.admit("p", name, self.limits, caller.tokens)
-                woken = list(answer.woken)
+                woken += answer.woken
                 if isinstance(answer, Wait):
                     assert answer.seconds > 0
-                    if caller.absent:
-                        done.add(name)
-                    else:
-                        heapq.heappush(events, (now + answer.seconds + caller.late, order, "ask", name))
+                    self._wait(name, now, answer.seconds)
                 else:
-                    assert now >= closed_until - 0.002, "a call began during the cool-down"
-                    done.add(name)
-                    in_flight.add(name)
-                    self.begun.append((now, caller.tokens))
-                    self.most_in_flight = max(self.most_in_flight, len(in_flight))
-                    heapq.heappush(events, (now + caller.takes, order, "end", name))
+                    self._begin(name, now)
+                    heapq.heappush(self._events, (now + caller.takes, order, "end", name))
             while woken:
                 call = woken.pop()
-                if call in done:
-                    woken += await store.providers.release("p", call, self.limits, tokens=0, used=0)
+                if call in self._asks:
+                    self._waiting[call].told = now + 0.01
+                    self._will_ask(call, now + 0.01)
                 else:
-                    heapq.heappush(events, (now + 0.01, int(call), "ask", call))
-        wanted = {str(i) for i, caller in enumerate(self.callers) if not caller.absent}
-        assert wanted <= done, f"never admitted: {wanted - done}"
+                    woken += await store.providers.release("p", call, self.limits, tokens=0, used=0)
+        assert not self._waiting, f"never admitted: {self._waiting}"
+
+    def _will_ask(self, name: str, at: float) -> None:
+        self._asks[name] = at
+        heapq.heappush(self._events, (at, int(name), "ask", name))
+
+    def _wait(self, name: str, now: float, seconds: float) -> None:
+        caller = self.callers[int(name)]
+        if caller.absent:
+            return
+        if name not in self._waiting:
+            before = len(self._waiting) + len(self._in_flight)
+            self._waiting[name] = Place(next(self._came), 0.0, self.rounds, before)
+        self._waiting[name].told = now + seconds
+        self._will_ask(name, now + seconds + caller.late)
+
+    def _begin(self, name: str, now: float) -> None:
+        caller, place = self.callers[int(name)], self._waiting.pop(name, None)
+        into = now - self._closed_until
+        assert into >= -0.002, "a call began during the cool-down"
+        self._begun_since += 1
+        if self._closed_until and into < 9:
+            # Who is late may be a second ahead of the ramp.
+            assert self._begun_since <= 10 * (2 ** (into + 1) - 1) + 1, f"{self._begun_since} after {into} s"
+        self.begun.append((now, caller.tokens))
+        self._in_flight.add(name)
+        self.most_in_flight = max(self.most_in_flight, len(self._in_flight))
+        longer = [each for each in self._waiting.values() if place is None or each.number < place.number]
+        self.overtaken = max(self.overtaken, *(each.told - now for each in longer), 0.0)
+        if place and caller.late < 0.1:
+            self.excess = max(self.excess, self.rounds - place.rounds - place.before)
+
+    def _close(self, until: float) -> None:
+        self._closed_until = max(self._closed_until, until)
+        self._begun_since = 0
 
     def busiest_minute(self) -> tuple[int, int]:
         """The most calls that began within 60 s, and the most tokens."""
@@ -132,17 +194,30 @@ class Crowd:
         return max(map(len, windows), default=0), max((sum(t for _, t in each) for each in windows), default=0)
 
 
+_COMES = st.sampled_from([0.0, 0.0, 0.0, 1.0, 7.5, 30.0, 61.0, 90.0])
+_TAKES = st.sampled_from([0.1, 1.0, 5.0, 14.0])
+_TOKENS = st.sampled_from([0, 10, 500, 3000])
+_SECONDS = st.sampled_from([0.5, 1.0, 3.0])
+_REFUSED = st.just(()) | st.lists(_SECONDS, max_size=3).map(tuple)
 _CALLERS = st.lists(
     st.builds(
         Caller,
-        comes=st.sampled_from([0.0, 0.0, 0.0, 1.0, 7.5, 30.0, 61.0, 90.0]),
-        takes=st.sampled_from([0.1, 1.0, 5.0, 14.0]),
-        tokens=st.sampled_from([0, 10, 500, 3000]),
+        comes=_COMES,
+        takes=_TAKES,
+        tokens=_TOKENS,
         late=st.sampled_from([0.0, 0.0, 0.0, 0.2, 3.0, 40.0]),
         absent=st.booleans() | st.just(False) | st.just(False),
+        refused=_REFUSED,
     ),
     min_size=1,
     max_size=60,
+)
+_ON_TIME = st.lists(
+    st.builds(
+        Caller, comes=_COMES, takes=_TAKES, tokens=_TOKENS, late=st.just(0.0), absent=st.just(False), refused=_REFUSED
+    ),
+    min_size=2,
+    max_size=30,
 )
 _LIMITS = st.builds(
     Limits,
@@ -167,6 +242,33 @@ def test_limits_hold_and_nobody_starves(
         assert requests <= limits.requests_per_minute * 1.1 + 1
     if limits.tokens_per_minute:
         assert tokens <= limits.tokens_per_minute * 1.1 + max(caller.tokens for caller in callers)
+    # Who is late or gone may let somebody through in its place.
+    assert crowd.excess <= sum(caller.absent or caller.late > 0 for caller in callers)
+
+
+@given(callers=_ON_TIME, limits=_LIMITS, cool_downs=_COOL_DOWNS)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_who_waits_longer_begins_first_whatever_is_refused(
+    clock: Clock, callers: list[Caller], limits: Limits, cool_downs: list[tuple[float, float]]
+) -> None:
+    crowd = Crowd(clock, limits, callers, cool_downs)
+    asyncio.run(crowd.run())
+    # Nobody knows the tokens of a call that was refused until it asks again: a second's worth may be misjudged.
+    assert crowd.overtaken <= (1.0 if limits.tokens_per_minute else 0.001)
+    assert crowd.excess <= 0
+
+
+@pytest.mark.parametrize("late", [0.0, 0.05])
+def test_nobody_is_sent_back_for_ever_by_a_provider_that_refuses_nearly_all(clock: Clock, late: float) -> None:
+    chance = Random(641820896)
+    callers = [
+        Caller(i * 0.5, chance.uniform(0.1, 1), 0, chance.uniform(0, late), False, (1.0,) * chance.randrange(6))
+        for i in range(50)
+    ]
+    crowd = Crowd(clock, Limits(), callers)
+    asyncio.run(crowd.run())
+    assert crowd.excess <= 0
+    assert crowd.overtaken <= 0.001
 
 
 @given(
@@ -191,6 +293,15 @@ def test_who_comes_on_time_is_admitted_without_waiting_again(
 
 def test_a_crowd_whose_workers_were_away_does_not_begin_all_at_once(clock: Clock) -> None:
     callers = [Caller(0.0, 0.1, 0, 300.0, False) for _ in range(100)]
-    crowd = Crowd(clock, Limits(requests_per_minute=60), callers, [])
+    crowd = Crowd(clock, Limits(requests_per_minute=60), callers)
     asyncio.run(crowd.run())
     assert crowd.busiest_minute()[0] <= 67
+
+
+def test_those_who_never_come_again_are_not_waited_for(clock: Clock) -> None:
+    gone = [Caller(0.01, 1.0, 0, 0.0, True) for _ in range(200)]
+    callers = [Caller(20.5, 1.0, 0, 0.0, False) for _ in range(30)]
+    crowd = Crowd(clock, Limits(), [*gone, *callers], [(0.0, 1.0), (20.0, 3.0)])
+    asyncio.run(crowd.run())
+    begun = [at - 23 for at, _ in crowd.begun]
+    assert [bisect_left(begun, second) for second in (0.001, 1, 2)] == [1, 10, 30]

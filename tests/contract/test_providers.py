@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from palaver.testing import aeventually
 NONE = Limits()
 
 
-async def _waits(store: Store, name: str, calls: range | list[str], limits: Limits = NONE) -> list[float]:
+async def _waits(store: Store, name: str, calls: Iterable[object], limits: Limits = NONE) -> list[float]:
     """What each of ``calls`` is told to wait, in seconds; 0 for who is admitted."""
     told = []
     for call in calls:
@@ -39,12 +40,19 @@ async def test_nobody_begins_while_a_provider_cools_down(store: Store) -> None:
     assert state.waiting == 200
 
 
-async def test_after_a_cool_down_each_has_its_own_turn_in_the_order_of_asking(store: Store) -> None:
+async def _turns(store: Store, redis: Any, calls: Iterable[object], limits: Limits = NONE) -> dict[str, float]:
+    """When each of ``calls``, which have to wait at ``a``, is to ask again, in seconds by Redis's clock."""
+    listed = [str(call) for call in calls]
+    assert min(await _waits(store, "a", listed, limits)) > 0
+    return {call: await redis.zscore(keys.of_provider("a")[2], call) / 1000 for call in listed}
+
+
+async def test_after_a_cool_down_each_has_its_own_turn_in_the_order_of_asking(store: Store, redis: Any) -> None:
     await store.providers.cool("a", 2)
-    told = await _waits(store, "a", range(151))
-    turns = [seconds - told[0] for seconds in told]
+    told = list((await _turns(store, redis, range(151))).values())
+    turns = [at - told[0] for at in told]
     gaps = [after - before for before, after in pairwise(turns)]
-    assert min(gaps) > -0.05
+    assert min(gaps) > 0
     assert max(gaps) < 0.2
     # 10 in the first second, twice as many in each that follows: the 150th about 4 s after the first.
     assert [round(turns[i]) for i in (10, 30, 70, 150)] == [1, 2, 3, 4]
@@ -72,6 +80,38 @@ async def test_a_call_that_is_made_again_has_its_turn_right_away(store: Store) -
     ]
     again = await store.providers.cool("a", 3, "c7")
     assert again == pytest.approx(turns[7], abs=0.3)
+
+
+async def test_a_waiter_keeps_its_place_through_the_next_cool_downs(store: Store, redis: Any) -> None:
+    await store.providers.cool("a", 0.05)
+    await _waits(store, "a", ["first", "second", "third"])
+
+    async def begins() -> bool:
+        return await _waits(store, "a", ["first"]) == [0.0]
+
+    await aeventually(begins, within=1)
+    # Who was refused goes behind those who wait, and before those who come later.
+    await store.providers.cool("a", 5, "first")
+    await store.providers.cool("a", 6)
+    turns = await _turns(store, redis, ["new", "first", "third", "second"])
+    assert sorted(turns, key=turns.__getitem__) == ["second", "third", "first", "new"]
+    await store.providers.cool("a", 7, "first")
+    turns = await _turns(store, redis, ["new", "first", "third", "second"])
+    assert sorted(turns, key=turns.__getitem__) == ["second", "third", "first", "new"]
+
+
+async def test_a_waiter_that_went_through_is_not_waited_for(store: Store, redis: Any) -> None:
+    await store.providers.cool("a", 0.05)
+    await _waits(store, "a", range(20))
+
+    async def first_begins() -> bool:
+        return await _waits(store, "a", ["0"]) == [0.0]
+
+    await aeventually(first_begins, within=1)
+    await store.providers.cool("a", 5)
+    turns = list((await _turns(store, redis, range(1, 20))).values())
+    assert turns[0] == float(await redis.hget(keys.of_provider("a")[0], "until")) / 1000
+    assert turns[10] - turns[0] == pytest.approx(1.0, abs=0.1)
 
 
 async def test_who_comes_at_its_turn_begins(store: Store) -> None:
@@ -120,6 +160,21 @@ async def test_the_end_of_a_call_wakes_the_first_in_line(store: Store) -> None:
     assert await store.providers.release("a", "second", limits, tokens=0, used=0) == ("newcomer",)
 
 
+async def test_who_finds_a_place_that_came_free_is_not_woken_for_it(store: Store) -> None:
+    limits = Limits(max_in_flight=1)
+    await _waits(store, "a", ["now", "first", "second"], limits)
+    await store.providers.cool("a", 0.05)
+    assert await store.providers.release("a", "now", limits, tokens=100, used=100) == ()
+
+    async def begins() -> Admitted | None:
+        answer = await store.providers.admit("a", "first", limits, 100)
+        return answer if isinstance(answer, Admitted) else None
+
+    admitted = await aeventually(begins, within=2)
+    assert admitted == Admitted()
+    assert min(await _waits(store, "a", ["second", "newcomer"], limits)) > 0
+
+
 async def test_a_dead_workers_places_come_free(redis: Any, settings: Settings) -> None:
     brief = Store(redis, settings.model_copy(update={"lease_seconds": 0.2}))
     limits = Limits(max_in_flight=2)
@@ -162,6 +217,35 @@ async def test_a_rate_keeps_the_turn_of_who_waits(store: Store) -> None:
     await aeventually(begins, within=1, every=0.02)
 
 
+async def test_a_rate_keeps_the_order_through_a_cool_down(store: Store, redis: Any) -> None:
+    limits = Limits(requests_per_minute=60)
+    await _waits(store, "a", range(8), limits)
+    await store.providers.cool("a", 10)
+    turns = await _turns(store, redis, ["new", 7, 6, 5], limits)
+    assert sorted(turns, key=turns.__getitem__) == ["5", "6", "7", "new"]
+    assert turns["7"] - turns["5"] < 0.5, "what the rate had room for meanwhile is not lost"
+
+
+async def test_a_wait_for_tokens_counts_those_of_all_who_are_ahead(store: Store) -> None:
+    limits = Limits(tokens_per_minute=6000)
+    told: list[float] = []
+    for tokens in (500, 300, 500, 100):
+        answer = await store.providers.admit("a", f"of {tokens} {len(told)}", limits, tokens)
+        told.append(answer.seconds if isinstance(answer, Wait) else 0.0)
+    # 100 a second, and 5 s worth at once.
+    assert told == [0.0, *(pytest.approx(seconds, abs=0.3) for seconds in (3, 8, 9))]
+
+
+async def test_calls_after_the_first_are_counted_when_they_are_known(store: Store) -> None:
+    limits = Limits(requests_per_minute=60)
+    assert await _waits(store, "a", ["1"], limits) == [0.0]
+    await store.providers.release("a", "1", limits, tokens=100, used=100, calls=8)
+    (state,) = await store.providers.state(["a"])
+    assert state.requests_last_minute == 8
+    (told,) = await _waits(store, "a", ["2"], limits)
+    assert told == pytest.approx(4, abs=0.3)
+
+
 async def test_tokens_are_estimated_and_then_corrected(store: Store) -> None:
     limits = Limits(tokens_per_minute=6000)
     await store.providers.admit("a", "1", limits, 500)
@@ -188,7 +272,7 @@ async def test_all_keys_of_a_provider_go_in_time(store: Store, redis: Any) -> No
     await _waits(store, "a", range(10), limits)
     await store.providers.cool("a", 3000)
     ttls = [await redis.ttl(name) for name in keys.of_provider("a") if await redis.exists(name)]
-    assert len(ttls) == 5
+    assert len(ttls) == 7
     assert min(ttls) > 3000
     assert max(ttls) < 3700
 

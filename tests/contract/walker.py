@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from palaver.errors import Conflict, StaleLease
 from palaver.leases import Delivery, Lease, Settled
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.models import AgentSpec, Message, ToolCall
+from palaver.models import AgentSpec, Budget, Message, ToolCall
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.due import Attention
@@ -73,7 +73,10 @@ class Walker:
         conversation = choose([None, *self.conversations])
         later = datetime.now(UTC) + timedelta(hours=1)
         start_after = choose([None, None, None, later])
-        submitted = await self.desk.submit(conversation_id=conversation, agent=AGENT, start_after=start_after)
+        budget = choose([None, None, Budget(tool_calls=3, seconds=3600)])
+        submitted = await self.desk.submit(
+            conversation_id=conversation, agent=AGENT, start_after=start_after, budget=budget
+        )
         self.runs.append(submitted.run_id)
         self.deliveries += submitted.deliveries
         if conversation is None:

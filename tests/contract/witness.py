@@ -16,6 +16,8 @@ class Moves:
 
     def __init__(self) -> None:
         self.seen: dict[str, list[RunStatus]] = {}
+        self.deleted: set[str] = set()
+        """Runs that are gone before their time."""
 
     def note(self, key: str, status: str) -> None:
         """The run under ``key`` is in ``status`` now."""
@@ -46,6 +48,8 @@ class _Witnessed:
                     status = await super().execute_command("HGET", key, "status")  # type: ignore[misc]
                     if status is not None:
                         self.moves.note(key, status.decode())
+                    elif key in self.moves.seen:
+                        self.moves.deleted.add(key)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
         pipeline = super().pipeline(transaction, shard_hint)  # type: ignore[misc]

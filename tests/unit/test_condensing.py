@@ -203,6 +203,23 @@ async def test_one_message_that_does_not_fit_keeps_its_ends() -> None:
     assert told(model.conversation) == ["user: done", "user: one"]
 
 
+@pytest.mark.parametrize(
+    "lengths",
+    [(7800, 7800), (7000,) * 20, (200,) * 2000, (400_000, 10, 3_000_000)],
+    ids=lambda lengths: f"{len(lengths)} results",
+)
+async def test_whatever_a_turn_is_made_of_ten_calls_bring_it_down(lengths: tuple[int, ...]) -> None:
+    calls = tuple(ToolCall(id=str(i), name="f") for i in range(len(lengths)))
+    results = [result(call.id, "x" * length) for call, length in zip(calls, lengths, strict=True)]
+    turn = [Message(role="assistant", tool_calls=calls), *results]
+    model = Model(of(*entries(user("one"), says("two"), user("three"), *turn)), window=8000)
+    await model.answer()
+    assert model.calls <= 12
+    assert told(model.conversation) == ["user: done", "user: three"]
+    assert "User: one" in model.questions[0]
+    assert "Tool result: " in model.questions[-1]
+
+
 async def test_calls_for_one_summary_are_bounded() -> None:
     model = Model(long(10), window=10)
     with pytest.raises(ProviderHTTPError):

@@ -29,6 +29,7 @@ PROVIDERS = {
     "other": Provider(base_url=URL),
     "narrow": Provider(base_url=URL, max_in_flight=1),
     "counted": Provider(base_url=URL, tokens_per_minute=1000),
+    "paced": Provider(base_url=URL, requests_per_minute=60),
 }
 
 
@@ -200,3 +201,17 @@ async def test_tokens_are_counted_as_the_provider_reports_them(workers: tuple[Wo
     (state,) = await one.desk.store.providers.state(["narrow"])
     # Without a report the estimate stands: four bytes a token.
     assert state.tokens_last_minute == 100
+
+
+async def test_further_calls_of_an_attempt_do_not_wait_and_those_who_come_later_do(
+    workers: tuple[Worker, Worker],
+) -> None:
+    one, two = workers
+    async with one.passing(await one.lease("paced"), Usage(model_calls=10)):
+        pass
+    (state,) = await one.desk.store.providers.state(["paced"])
+    assert state.requests_last_minute == 10
+    refused = await two.refused(await two.lease("paced"))
+    assert refused is not None
+    assert refused.wait.code == "requests_per_minute"
+    assert refused.wait.seconds == pytest.approx(6, abs=0.5)

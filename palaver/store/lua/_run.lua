@@ -2,17 +2,27 @@
 -- EDGES (the lifecycle table), RETENTION, FEED_RETENTION (seconds), RUN_DEADLINE (ms), FEED_CAP, MAX_LOSSES.
 --
 -- KEYS  1 run, 2 its open steps, 3 conversation, 4 its log, 5 the run's feed, 6 due index, 7-8 ready indexes
--- A step is JSON in the steps hash: state ready | leased | later | aborted, queue, attempt, losses, deliveries,
--- first (when it was begun, ms; fresh: by the present lease), base (attempts made with an earlier model), and for a
--- tool call: call (JSON text), idempotent;
--- while leased: fence, worker, nonce; later: until (ms), error_class, postponed (= until: no attempt has failed).
+-- A step is JSON in the steps hash: state ready | leased | later | held | parked | aborted, queue, attempt, losses,
+-- deliveries, first (when it was begun, ms; fresh: by the present lease), base (attempts made with an earlier model),
+-- and for a tool call: call (JSON text), idempotent, edited (somebody changed its arguments);
+-- while leased: fence, worker, nonce; later: until (ms) and error_class, or, if it was postponed and no attempt has
+-- failed: postponed (= until), reason, code; held for a decision or a client's output: action (its id), until, client
+-- (its output is what is waited for); parked, as its run is paused: parked (since when, ms), until if it was later.
 
 local RUN, STEPS, CONV, LOG, FEED, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local READY = { model = KEYS[7], tools = KEYS[8] }
 local time = redis.call('TIME')
 local NOW = time[1] * 1000 + math.floor(time[2] / 1000)
-local ID, STATUS = unpack(redis.call('HMGET', RUN, 'id', 'status'))
+-- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
+-- run and the log does not have yet, a JSON list of messages, each as JSON text.
+local ID, STATUS, PAUSING, ENTERED, STEER
 local deliveries = {}
+
+local function look()
+  ID, STATUS, PAUSING, ENTERED, STEER =
+    unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer'))
+end
+look()
 
 local function member(step) return ID .. '/' .. step end
 
@@ -27,7 +37,7 @@ local function keep_step(name, step) redis.call('HSET', STEPS, name, cjson.encod
 local function unlist(name, step)
   if step.state == 'ready' then
     redis.call('ZREM', READY[step.queue], member(name))
-  elseif step.state == 'leased' or step.state == 'later' then
+  elseif step.state == 'leased' or step.state == 'later' or step.state == 'held' then
     redis.call('ZREM', DUE, member(name))
   end
 end
@@ -63,12 +73,53 @@ local function wait_for(reason, more)
   redis.call('HSET', RUN, 'waiting', cjson.encode(more))
 end
 
+-- What watchers saw of a model's answer will not be kept.
+local function discard_text(name, step)
+  if step.call then return end
+  emit('message.discarded', cjson.encode({ step = name, attempt = try_of(step) }), false)
+end
+
+-- What the user said into the run goes to the log where no turn is open.
+local function say_steered()
+  if not STEER then return end
+  local messages = cjson.decode(STEER)
+  STEER = false
+  redis.call('HDEL', RUN, 'steer')
+  for _, message in ipairs(messages) do emit('message.created', '{"steer":true,"message":' .. message .. '}', true) end
+end
+
+-- The step keeps until its run is resumed.
+local function park(name, step)
+  step.state, step.parked = 'parked', NOW
+  keep_step(name, step)
+end
+
+-- Nobody has the step, and no index does. Answers whether it may go on: not if the run is paused, or about to be.
+local function free(name, step)
+  if step.state ~= 'ready' then unlist(name, step) end
+  step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
+  return not PAUSING and STATUS ~= 'paused'
+end
+
 -- Make a step available to workers, now. The caller publishes `deliveries`; READY repairs a publish that was lost.
 local function deliver(name, step, queue)
-  if step.state ~= 'ready' then unlist(name, step) end
-  step.state, step.fence, step.worker, step.nonce, step.fresh = 'ready', nil, nil, nil, nil
-  step.deliveries = step.deliveries + 1
+  local goes_on = free(name, step)
+  step['until'] = nil
+  if not goes_on then return park(name, step) end
+  if not step.call then say_steered() end
+  step.state, step.deliveries = 'ready', step.deliveries + 1
   keep_step(name, step)
   redis.call('ZADD', READY[step.queue], NOW, member(name))
   deliveries[#deliveries + 1] = (queue or step.queue) .. ' ' .. name .. ' ' .. step.deliveries
+end
+
+-- Make it available at a later time (ms).
+local function put_off(name, step, at, queue)
+  if at <= NOW then return deliver(name, step, queue) end
+  local goes_on = free(name, step)
+  step['until'] = at
+  if not goes_on then return park(name, step) end
+  step.state = 'later'
+  keep_step(name, step)
+  redis.call('ZADD', DUE, at, member(name))
 end

@@ -11,28 +11,6 @@ local function gone()
   return { 'gone' }
 end
 
-local function lost(step)
-  if STATUS == 'cancelling' then
-    set_aside(name, step)
-    return proceed()
-  end
-  local try = try_of(step)
-  emit('step.lost', cjson.encode({ step = name, attempt = try, worker = step.worker }), true)
-  step.losses = step.losses + 1
-  if not step.call then
-    emit('message.discarded', cjson.encode({ step = name, attempt = try }), false)
-  elseif not step.idempotent then
-    return interrupted(name, step, 'Interrupted: the worker that ran this call was lost.')
-  end
-  if step.losses < MAX_LOSSES then
-    deliver(name, step, step.queue .. '.recovered')
-    return ''
-  end
-  set_aside(name, step)
-  return finish('error', 'failed', cjson.encode(problem('worker_lost', 'engine', name, try,
-    'Step ' .. name .. ' lost its worker ' .. step.losses .. ' times; it may be what ends them.')))
-end
-
 if not next(EDGES[STATUS]) then return gone() end
 local at = tonumber(redis.call('ZSCORE', DUE, member(name)))
 local due = at and at <= NOW
@@ -43,20 +21,21 @@ if name == 'start' then
     upcoming = enter()
   end
 elseif name == 'end' then
-  local times = redis.call('HMGET', RUN, 'deadline', 'start_by')
-  local deadline, start_by = tonumber(times[1]), STATUS == 'queued' and tonumber(times[2])
-  if deadline > NOW and (not start_by or start_by > NOW) then
-    redis.call('ZADD', DUE, math.min(deadline, start_by or deadline), member(name))
+  local clock = ending()
+  if clock.at > NOW then
+    keep_time()
   elseif STATUS == 'cancelling' then
     upcoming = finish('cancelled', 'cancelled', '')
   else
-    upcoming = finish('deadline', 'expired', '')
+    upcoming = finish(clock.reason, clock.status, '')
   end
 else
   local step = step_of(name)
   if not step then return gone() end
   if step.state == 'leased' then
-    if due or ARGV[2] == step.worker then upcoming = lost(step) end
+    if due or ARGV[2] == step.worker then upcoming = lost(name, step) end
+  elseif step.state == 'held' then
+    if due then upcoming = expired(name, step) end
   elseif step.state == 'later' then
     -- Who was postponed has waited already and comes first: behind a backlog it would miss its turn again.
     if due then deliver(name, step, step.postponed == step['until'] and step.queue .. '.recovered' or nil) end

@@ -12,12 +12,12 @@ if STATUS == 'cancelling' then
 else
   -- What a policy allows for all attempts is not used up by waiting for the first of them, or the next.
   step.first = not step.fresh and step.first + delay or nil
-  step.state, step.fence, step.worker, step.nonce, step.fresh = 'later', nil, nil, nil, nil
-  step['until'], step.postponed = NOW + delay, NOW + delay
-  keep_step(name, step)
-  redis.call('ZADD', DUE, NOW + delay, member(name))
-  wait_for(ARGV[4], { ['until'] = NOW + delay, code = ARGV[5] })
-  emit('run.waiting', '{"step":"' .. name .. '","reason":"' .. ARGV[4] .. '","code":"' .. ARGV[5] .. '","delay":'
-    .. (delay / 1000) .. '}', false)
+  step.postponed, step.reason, step.code = NOW + delay, ARGV[4], ARGV[5]
+  if not PAUSING then
+    emit('run.waiting', '{"step":"' .. name .. '","reason":"' .. ARGV[4] .. '","code":"' .. ARGV[5] .. '","delay":'
+      .. (delay / 1000) .. '}', false)
+  end
+  put_off(name, step, NOW + delay)
+  rest()
 end
 return { 'postponed', STATUS, deliveries, upcoming }

@@ -1,7 +1,8 @@
 -- Prolong the leases that a worker holds.
 -- KEYS  1 due index, then for each lease: run, open steps
 -- ARGV  worker, lease (ms), then for each lease: run id, step
--- reply for each lease: 1 prolonged, 2 the run is being cancelled (not prolonged), 0 not this worker's any more
+-- reply for each lease: 1 prolonged, 0 not this worker's any more, 2 the run is being cancelled (not prolonged),
+--       3 prolonged, but the model call is to be aborted: the run is to be paused now
 local time = redis.call('TIME')
 local expiry = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2]
 local replies = {}
@@ -10,11 +11,14 @@ for i = 3, #ARGV, 2 do
   local step = text and cjson.decode(text)
   if not step or step.state ~= 'leased' or step.worker ~= ARGV[1] then
     replies[#replies + 1] = 0
-  elseif redis.call('HGET', KEYS[i - 1], 'status') == 'cancelling' then
-    replies[#replies + 1] = 2
   else
-    redis.call('ZADD', KEYS[1], expiry, ARGV[i] .. '/' .. ARGV[i + 1])
-    replies[#replies + 1] = 1
+    local run = redis.call('HMGET', KEYS[i - 1], 'status', 'cancel_mode', 'pausing')
+    if run[1] == 'cancelling' and run[2] ~= 'graceful' then
+      replies[#replies + 1] = 2
+    else
+      redis.call('ZADD', KEYS[1], expiry, ARGV[i] .. '/' .. ARGV[i + 1])
+      replies[#replies + 1] = run[3] == 'now' and not step.call and 3 or 1
+    end
   end
 end
 return replies

@@ -1,0 +1,140 @@
+"""What others decide about a run in hand: approvals, client tools, and what may be put into a run."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
+
+from palaver.fields import Strict, ToolName
+
+ToolPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?\[\]!-]{1,64}$")]
+"""A tool's name, or a glob as in a shell: ``send_*``."""
+ActionType = Literal["approval", "client_tool"]
+ALL: Final = "all"
+"""In the place of an action's id: every approval that the run waits for."""
+_MONTH: Final = 30 * 86_400
+
+
+class Approvals(Strict):
+    """Which calls of server tools wait until somebody has decided."""
+
+    require: Literal["never", "risky", "always"] | tuple[ToolPattern, ...] = "risky"
+    """``risky``: tools that are declared so. Names and globs: these, and the risky ones. ``never``: not even those."""
+    timeout: float = Field(default=86_400, ge=1, le=_MONTH)
+    """Seconds. A call that nobody has decided on by then is denied."""
+
+    @field_validator("require", mode="before")
+    @classmethod
+    def _json_arrays_are_tuples(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    def ask(self, tool: str, *, risky: bool) -> bool:
+        """Whether a call of ``tool`` waits."""
+        if isinstance(self.require, str):
+            return self.require == "always" or (risky and self.require == "risky")
+        return risky or any(fnmatchcase(tool, pattern) for pattern in self.require)
+
+
+class ClientTool(Strict):
+    """A tool that the client runs: its calls wait for outputs that come in by ``/input``."""
+
+    name: ToolName
+    description: str = Field(default="", max_length=10_000)
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    """The JSON schema of the arguments, as the model sees it; the client checks them."""
+    timeout: float = Field(default=3600, ge=1, le=_MONTH)
+    """Seconds. A call without an output by then is told to the model as timed out."""
+
+
+class PendingAction(BaseModel):
+    """A tool call that waits for somebody's decision or for a client's output."""
+
+    id: str
+    type: ActionType
+    tool: str
+    call_id: str
+    arguments: str
+    """JSON text, as the model wrote it."""
+    digest: str
+    """SHA-256 of the tool's name and the arguments, hexadecimal: what a decision is about."""
+    expires_at: datetime
+
+
+def digest(tool: str, arguments: str) -> str:
+    """The ``digest`` of a pending action."""
+    return hashlib.sha256(f"{tool}\n{arguments}".encode()).hexdigest()
+
+
+class Decision(Strict):
+    """A decision on calls that await an approval."""
+
+    type: Literal["approval"]
+    action_id: str = Field(max_length=200)
+    """A pending action's id, or ``all``."""
+    decision: Literal["approve", "deny", "edit"]
+    """``edit`` approves the call with other ``arguments``; the model is told so."""
+    arguments: dict[str, Any] | None = None
+    reason: str | None = Field(default=None, max_length=2000)
+    """With ``deny``: told to the model."""
+    digest: str | None = Field(default=None, max_length=64)
+    """If given, it must be the action's: then the decision is about exactly the call that was looked at."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Decision:
+        if (self.decision == "edit") != (self.arguments is not None):
+            raise ValueError("arguments are for the decision edit, which needs them")
+        if self.action_id == ALL and (self.decision == "edit" or self.digest is not None):
+            raise ValueError("arguments and digest are of one action: name its action_id")
+        if self.reason is not None and self.decision != "deny":
+            raise ValueError("a reason is for the decision deny")
+        return self
+
+
+class ToolOutput(Strict):
+    """What a client's tool answered."""
+
+    type: Literal["tool_output"]
+    call_id: str = Field(max_length=200)
+    """The call's id, or its pending action's."""
+    output: Any = ""
+    """Text as it is; anything else is told to the model as JSON."""
+    is_error: bool = False
+
+
+class Steering(Strict):
+    """A message of the user into the run: its next model call sees it."""
+
+    type: Literal["message"]
+    content: str = Field(min_length=1, max_length=400_000)
+
+
+class Pause(Strict):
+    """Begin nothing more until the run is resumed; what is under way may finish."""
+
+    type: Literal["pause"]
+    now: bool = False
+    """Abort a model call that is under way; resuming makes it again."""
+
+
+class Resume(Strict):
+    """Go on where the run was."""
+
+    type: Literal["resume"]
+
+
+Item = Annotated[Decision | ToolOutput | Steering | Pause | Resume, Field(discriminator="type")]
+
+
+class RunInput(Strict):
+    """The body of ``POST /v1/runs/{id}/input``: all items take effect, or none."""
+
+    items: tuple[Item, ...] = Field(min_length=1, max_length=200)
+
+    @field_validator("items", mode="before")
+    @classmethod
+    def _json_arrays_are_tuples(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value

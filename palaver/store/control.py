@@ -1,0 +1,210 @@
+"""What is done to runs that are there: decisions and outputs, pauses, another try, deletion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any, Final
+
+import orjson
+
+from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
+from palaver.errors import Conflict, IdempotencyMismatch, UnknownRun
+from palaver.ids import new_id, shard_of
+from palaver.leases import Settled
+from palaver.lifecycle import RunStatus
+from palaver.models import Entry, Message, Retry, Run, Submission
+from palaver.store import keys
+from palaver.store.feeds import LAST
+from palaver.store.runs import Fork, Runs, Submitted, idempotency, sha256
+from palaver.store.scripts import Scripts
+from palaver.store.steps import settled
+from palaver.tools.declaration import render
+
+_REFUSED: Final = {
+    "unknown_action": "the run has no such pending action",
+    "action_already_resolved": "this was decided or answered before",
+    "action_expired": "nobody decided or answered in time, and the model was told so",
+    "wrong_action": "an approval takes a decision, a client tool's call an output",
+    "digest_mismatch": "the call is not the one that was looked at",
+    "no_pending_action": "no call of the run awaits an approval",
+    "not_paused": "the run is not paused",
+}
+_MOVED: Final = frozenset({RunStatus.FAILED, RunStatus.INCOMPLETE, RunStatus.EXPIRED})
+_PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What came of a request's items, now or, with ``replayed``, by an earlier request with the same key."""
+
+    settled: Settled
+    replayed: bool
+
+
+class Control:
+    """Changes of runs that clients ask for."""
+
+    def __init__(self, scripts: Scripts, runs: Runs) -> None:
+        self._scripts = scripts
+        self._runs = runs
+
+    async def act(
+        self, run_id: str, items: Sequence[Item], *, by: str | None = None, idempotency_key: str | None = None
+    ) -> Acted:
+        """Put ``items`` into a run, all of them or none; ``by`` is who asks.
+
+        Raises:
+            UnknownRun: there is no such run.
+            IdempotencyMismatch: the key was used with another request.
+            Conflict: ``run_ended``, or what is wrong with an item (``unknown_action``, ``action_already_resolved``,
+                ``action_expired``, ``wrong_action``, ``digest_mismatch``, ``no_pending_action``, ``not_paused``).
+        """
+        conversation_id = await self._runs.conversation_of(run_id)
+        told = orjson.dumps([_told(item) for item in items])
+        key, request = idempotency(idempotency_key, f"{run_id} {told.decode()}"), token_hex(16)
+        record = keys.idempotency(shard_of(run_id), key.digest or sha256(request))
+        reply = await self._scripts.run(
+            "act",
+            (*keys.of_run(run_id, conversation_id), record),
+            (key.fingerprint, request, orjson.dumps(by), told),
+        )
+        match reply[0]:
+            case b"unknown":
+                raise UnknownRun(f"there is no run {run_id}")
+            case b"mismatch":
+                raise IdempotencyMismatch("this Idempotency-Key was used with another request")
+            case b"ended":
+                raise Conflict("run_ended", run_id, f"the run takes nothing in any more: it is {reply[1].decode()}")
+            case b"refused":
+                code = reply[2].decode()
+                where = f"item {reply[1]}: " if len(items) > 1 else ""
+                raise Conflict(code, run_id, where + _REFUSED[code])
+            case _:
+                return Acted(settled(reply, run_id, conversation_id), reply[0] == b"replayed")
+
+    async def retry(self, run_id: str, wanted: Retry, *, idempotency_key: str | None = None) -> Submitted:
+        """Go on where an ended run stopped, with a new run: the work that was done is in the conversation's log.
+
+        With ``from_step`` that is a new conversation, which has everything before that model step of the run.
+
+        Raises:
+            UnknownRun: there is no such run.
+            IdempotencyMismatch: the key was used with another request.
+            Conflict: ``run_active``, ``nothing_to_retry``, ``conversation_moved_on``, ``unknown_step``.
+        """
+        run = await self._runs.get(run_id)
+        if not run.status.terminal:
+            raise Conflict("run_active", run_id, f"the run has not ended: it is {run.status}")
+        key = idempotency(idempotency_key, f"{run_id} {wanted.model_dump_json(exclude_defaults=True)}")
+        again = Submission(
+            agent=wanted.agent or run.agent,
+            input=() if wanted.input is None else (Message(role="user", content=wanted.input),),
+            deadline=wanted.deadline,
+            budget=wanted.budget or run.budget,
+            metadata=run.metadata,
+            tags=run.tags,
+        )
+        if wanted.from_step is not None:
+            through = await self._position_before(run, wanted.from_step)
+            fork = Fork(run.conversation_id, through)
+            target = new_id("conv", shard_of(run_id))
+            return await self._runs.take_on(again, target, "fork", key, retried_from=run_id, fork=fork)
+        if run.status not in _MOVED or run.withdrawn:
+            raise Conflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
+        again = again.model_copy(update={"input": await self._left_to_say(run)})
+        return await self._runs.take_on(again, run.conversation_id, "retry", key, retried_from=run_id)
+
+    async def delete_run(self, run_id: str) -> None:
+        """Delete an ended run, with what it said.
+
+        Raises:
+            UnknownRun: there is no such run.
+            Conflict: ``run_active``.
+        """
+        conversation_id = await self._runs.conversation_of(run_id)
+        names = (*keys.of_run(run_id, conversation_id), keys.runs(shard_of(run_id)))
+        # Unknown by now: it was deleted meanwhile, by this very call if its answer was lost on the way.
+        reply = await self._scripts.run("delete_run", names, ())
+        if reply[0] == b"active":
+            raise Conflict("run_active", run_id, f"the run has not ended: it is {reply[1].decode()}; cancel it first")
+
+    async def delete_conversation(self, conversation_id: str) -> None:
+        """Delete a conversation with all its runs.
+
+        Raises:
+            UnknownConversation: there is none of that id.
+            Conflict: ``conversation_busy``.
+        """
+        await self._runs.conversation(conversation_id)
+        shard = shard_of(conversation_id)
+        names = (keys.conversation(conversation_id), keys.log(conversation_id), keys.runs(shard))
+        # Unknown by now: see delete_run.
+        reply = await self._scripts.run("delete_conversation", names, (keys.prefix(shard),))
+        if reply[0] == b"busy":
+            raise Conflict(
+                "conversation_busy", None, "the conversation has runs that have not ended; cancel them first"
+            )
+
+    async def _left_to_say(self, run: Run) -> tuple[Message, ...]:
+        """What the run was to say when its turn never came; nothing otherwise: it is in the log."""
+        said = await self._runs.waiting_input(run.id)
+        if said:
+            return said
+        newest = None
+        for entry in await self._log(run):
+            if not entry.withdrawn:
+                newest = entry.data.get("message", newest)
+            if entry.run_id == run.id and entry.type == LAST:
+                break
+        if newest is None or (newest["role"] == "assistant" and not newest.get("tool_calls")):
+            raise Conflict("nothing_to_retry", run.id, "the model has answered; send a new message instead")
+        return ()
+
+    async def _position_before(self, run: Run, step: int) -> int:
+        """The log position right before the answer of the run's model step ``step``."""
+        for entry in await self._log(run):
+            said = entry.data.get("message", {})
+            if entry.run_id == run.id and said.get("role") == "assistant" and entry.data.get("step") == str(step):
+                return entry.position - 1
+        raise Conflict("unknown_step", run.id, f"the run has no answer of a model in step {step}")
+
+    async def _log(self, run: Run) -> Sequence[Entry]:
+        entries: list[Entry] = []
+        while page := await self._runs.entries(
+            run.conversation_id, after=entries[-1].position if entries else 0, limit=_PAGE
+        ):
+            entries += page
+        return entries
+
+
+def _told(item: Item) -> dict[str, Any]:
+    """One item for ``act.lua``."""
+    match item:
+        case Decision():
+            told: dict[str, Any] = {"type": item.decision, "action": item.action_id}
+            if item.digest is not None:
+                told["digest"] = item.digest
+            if item.decision == "edit":
+                told["arguments"] = json.dumps(item.arguments, ensure_ascii=False)
+            if item.decision == "deny":
+                told["text"] = "The user denied this tool call." + (f" {item.reason}" if item.reason else "")
+                if item.reason:
+                    told["reason"] = item.reason
+            return told
+        case ToolOutput():
+            return {
+                "type": "output",
+                "action": item.call_id,
+                "content": render(item.output),
+                "is_error": item.is_error,
+            }
+        case Steering():
+            message = Message(role="user", content=item.content).model_dump_json(exclude_defaults=True)
+            return {"type": "message", "message": message}
+        case Pause():
+            return {"type": "pause", "now": item.now}
+        case Resume():
+            return {"type": "resume"}

@@ -1,0 +1,23 @@
+-- Acting on other runs of the conversation: their keys have the same hash tag, so they are at hand. Behind _stop.lua.
+
+local function on_run(id, act)
+  local run, steps, feed = RUN, STEPS, FEED
+  local fields = { ID, STATUS, PAUSING, ENTERED, STEER }
+  local prefix = string.match(RUN, '^{.-}:')
+  RUN, STEPS, FEED = prefix .. 'run:' .. id, prefix .. 'steps:' .. id, prefix .. 'feed:' .. id
+  look()
+  local result = ID and act()
+  RUN, STEPS, FEED = run, steps, feed
+  ID, STATUS, PAUSING, ENTERED, STEER = unpack(fields)
+  return result
+end
+
+-- Cancel the active run and those queued behind it, the last one first: none of them gets a turn by it.
+local function clear_the_way(active, queued, mode)
+  local ids = { active }
+  for id in string.gmatch(queued or '', '%S+') do ids[#ids + 1] = id end
+  local reason = '"interrupted by ' .. ID .. '"'
+  for i = #ids, 1, -1 do
+    on_run(ids[i], function() return next(EDGES[STATUS]) and stop(mode, 'null', reason, 0) end)
+  end
+end

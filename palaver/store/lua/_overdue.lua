@@ -1,0 +1,40 @@
+-- What becomes of a step whose time is over. Behind _turn.lua.
+
+-- Its lease has run out: its worker is gone.
+local function lost(name, step)
+  if STATUS == 'cancelling' then
+    discard_text(name, step)
+    set_aside(name, step)
+    return proceed()
+  end
+  local try = try_of(step)
+  emit('step.lost', cjson.encode({ step = name, attempt = try, worker = step.worker }), true)
+  discard_text(name, step)
+  step.losses = step.losses + 1
+  if step.call and not step.idempotent then
+    return interrupted(name, step, 'Interrupted: the worker that ran this call was lost.')
+  end
+  if step.losses < MAX_LOSSES then
+    deliver(name, step, step.queue .. '.recovered')
+    if PAUSING then rest() end
+    return ''
+  end
+  set_aside(name, step)
+  return finish('error', 'failed', cjson.encode(problem('worker_lost', 'engine', name, try,
+    'Step ' .. name .. ' lost its worker ' .. step.losses .. ' times; it may be what ends them.')))
+end
+
+-- Nobody decided, and no output came: the model is told.
+local function expired(name, step)
+  local action
+  for _, each in ipairs(pending_actions()) do
+    if each.id == step.action then action = each end
+  end
+  resolve(action, 'expired', {})
+  drop_step(name, step)
+  close_call(action.call_id)
+  tool_error({ id = action.call_id, name = action.tool }, nil, step.client and 'tool_timeout' or 'tool_denied',
+    step.client and 'The client gave no output within ' .. action.timeout / 1000 .. ' s.'
+    or 'Nobody decided in time, so the tool call was denied.')
+  return proceed()
+end

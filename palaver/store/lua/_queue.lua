@@ -1,0 +1,63 @@
+-- The queue of those who wait for a provider. Prepended by scripts.py, behind _gate.lua.
+-- A place is JSON: order (1, 2, …: kept from the first wait until the call begins), tokens (that the call may take),
+-- turn (when it may begin) and ends (the end of the cool-down from which that was counted: with another, it is void).
+
+-- Who comes at its turn, or late, begins even if others were late as well, up to a second ahead of the ramp and of the
+-- rates. Who is later than that is not counted by those behind it until it comes.
+local SLACK = 1000
+-- Tokens are summed up for so many places at once.
+local PART = 32
+
+local function place_of(call)
+  local text = redis.call('HGET', PLACES, call)
+  return text and cjson.decode(text) or {}
+end
+
+local function add_tokens(order, tokens)
+  local part = math.floor(order / PART)
+  if redis.call('HINCRBY', SUMS, part, tokens) == 0 then redis.call('HDEL', SUMS, part) end
+end
+
+-- The place of a call, which is not counted any more; a call that has none gets the last one.
+local function step_out(call)
+  local place = place_of(call)
+  if redis.call('ZREM', QUEUE, call) == 1 then add_tokens(place.order, -place.tokens) end
+  place.order, place.tokens = place.order or (gate.orders or 0) + 1, place.tokens or 0
+  return place
+end
+
+-- The call waits for its turn, and comes back at `at`.
+local function step_in(call, place, turn, at)
+  place.turn, place.ends = turn, UNTIL
+  redis.call('HSET', PLACES, call, cjson.encode(place))
+  redis.call('ZADD', WAITING, string.format('%.0f', at), call)
+  redis.call('ZADD', QUEUE, place.order, call)
+  add_tokens(place.order, place.tokens)
+  if place.order > (gate.orders or 0) then keep('orders', place.order) end
+end
+
+local function forget(call)
+  step_out(call)
+  for _, key in ipairs({ WAITING, LINE }) do redis.call('ZREM', key, call) end
+  redis.call('HDEL', PLACES, call)
+end
+
+local function calls_ahead(place)
+  return redis.call('ZCOUNT', QUEUE, '-inf', string.format('(%.0f', place.order))
+end
+
+local function tokens_ahead(place)
+  local part, tokens, sums = math.floor(place.order / PART), 0, redis.call('HGETALL', SUMS)
+  for i = 1, #sums, 2 do
+    if tonumber(sums[i]) < part then tokens = tokens + sums[i + 1] end
+  end
+  for _, call in ipairs(redis.call('ZRANGEBYSCORE', QUEUE, part * PART, string.format('(%.0f', place.order))) do
+    tokens = tokens + place_of(call).tokens
+  end
+  return tokens
+end
+
+local late = redis.call('ZRANGEBYSCORE', WAITING, string.format('(%.0f', gate.looked or 0), NOW - SLACK)
+for _, call in ipairs(late) do step_out(call) end
+if #late > 0 then keep('looked', NOW - SLACK) end
+for _, call in ipairs(redis.call('ZRANGEBYSCORE', WAITING, '-inf', NOW - PATIENCE, 'LIMIT', 0, 100)) do forget(call) end

@@ -1,0 +1,14 @@
+-- The way back after a cool-down. Prepended by scripts.py, behind _queue.lua.
+-- 10 calls may begin in the first second, the very first one at once, and twice as many in each second after: 150 in
+-- 4 s, 10 thousand in 10 s, when the ramp is over and the gate stands open.
+local FIRST_SECOND, RAMP = 10, 10000
+
+-- How far the ramp is used. What could have begun by now and did not is lost.
+local function begun()
+  return math.max(gate.begun or 0, math.floor(FIRST_SECOND * (2 ^ ((NOW - UNTIL) / 1000) - 1)))
+end
+
+-- When the ramp lets the bearer of a place through: behind all who are ahead of it.
+local function turn_of(place)
+  return UNTIL + math.ceil(1000 * math.log(1 + (begun() + calls_ahead(place)) / FIRST_SECOND) / math.log(2))
+end

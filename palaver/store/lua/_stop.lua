@@ -1,0 +1,29 @@
+-- Stopping a run. Behind _turn.lua.
+local RANK = { graceful = 1, now = 2, rollback = 3 }
+
+-- Acknowledge a cancel; `by` and `reason` are JSON text. A stronger mode takes over from a weaker one.
+-- Answers the id of the conversation's next run ('' = none).
+local function stop(mode, by, reason, acked)
+  local earlier = redis.call('HGET', RUN, 'cancel_mode')
+  if earlier and RANK[earlier] >= RANK[mode] then return '' end
+  redis.call('HSET', RUN, 'cancel_mode', mode)
+  local asked = '"mode":"' .. mode .. '","by":' .. by .. ',"reason":' .. reason .. '}'
+  redis.call('HSET', RUN, 'cancel', '{"requested_at":' .. NOW - acked .. ',"acked_ms":' .. acked .. ',' .. asked)
+  emit('run.cancelling', '{' .. asked, true)
+  cancel_actions()
+  local open, busy = redis.call('HGETALL', STEPS), false
+  for i = 1, #open, 2 do
+    local step = cjson.decode(open[i + 1])
+    if step.state == 'leased' then
+      busy = true
+      if mode ~= 'graceful' then redis.call('PUBLISH', 'palaver:cancel:' .. step.worker, ID) end
+    else
+      set_aside(open[i], step)
+    end
+  end
+  PAUSING = false
+  redis.call('HDEL', RUN, 'waiting', 'pausing')
+  if not busy then return finish('cancelled', 'cancelled', '') end
+  if STATUS ~= 'cancelling' then move('cancelling') end
+  return ''
+end

@@ -1,0 +1,77 @@
+"""What limits a run: it ends before the next call, or on time, and keeps everything done so far."""
+
+from __future__ import annotations
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+
+pytestmark = pytest.mark.process
+
+A_TOKEN = 10 / 1_000_000
+"""US dollars, by the price of most models of the provider `priced`."""
+
+
+def test_a_run_stops_before_the_call_that_its_dollars_do_not_cover(cluster: Cluster) -> None:
+    run_id = cluster.submit("priced/tool-20", tools=["calculator"], budget={"cost_usd": 200 * A_TOKEN})
+    run = cluster.ended(run_id)
+    assert (run.status, run.stop_reason, run.error) == ("incomplete", "budget", None)
+    assert 1 < run.usage.model_calls < 20
+    tokens = run.usage.input_tokens + run.usage.output_tokens
+    assert tokens >= 200
+    assert run.usage.cost_usd == pytest.approx(tokens * A_TOKEN, rel=1e-9)
+    (warning,) = [event.data for event in cluster.events(run_id) if event.type == "budget.warning"]
+    assert (warning["what"], warning["limit"]) == ("cost_usd", 200 * A_TOKEN)
+    assert 160 * A_TOKEN <= warning["used"] <= run.usage.cost_usd
+    answered = [event for event in cluster.events(run_id) if event.type == "tool.finished"]
+    assert len(answered) == run.usage.tool_calls == run.usage.model_calls
+
+
+def test_each_call_costs_what_its_model_does_fallbacks_included(cluster: Cluster) -> None:
+    rules = {"provider_error": {"attempts": 1, "then": "fallback_model"}}
+    agent = {"fallbacks": ["priced/tool-2"], "retry": {"rules": rules}}
+    budget = {"cost_usd": 1.0}
+    run = cluster.ended(cluster.submit("priced/503", tools=["calculator"], agent=agent, budget=budget))
+    assert (run.status, run.model) == ("completed", "priced/tool-2")
+    dollars = (run.usage.input_tokens * 3 + run.usage.output_tokens * 30) / 1_000_000
+    assert run.usage.cost_usd == pytest.approx(dollars, rel=1e-9)
+
+
+def test_without_a_price_the_cost_is_unknown_and_cannot_be_limited(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("echo"))
+    assert run.usage.cost_usd is None
+    answer = cluster.http.post("/v1/runs", json=cluster.body("echo", budget={"cost_usd": 1.0}))
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_price")
+
+
+def test_a_turn_that_asks_for_more_inline_tools_than_are_left_starts_none(cluster: Cluster) -> None:
+    run_id = cluster.submit("parallel-2-3", tools=["calculator"], budget={"tool_calls": 5})
+    run = cluster.ended(run_id)
+    assert (run.status, run.stop_reason, run.usage.tool_calls) == ("incomplete", "budget", 4)
+    told = [e.data["message"]["content"] for e in cluster.events(run_id) if e.type == "tool.finished"]
+    assert told[4:] == ["Not started: the run ended (budget)."] * 2
+
+
+def test_the_seconds_of_a_run_end_a_model_call_that_goes_on_and_on(cluster: Cluster) -> None:
+    run_id = cluster.submit("say-400+rate-20", budget={"seconds": 1.5})
+    warning = cluster.saw(run_id, "budget.warning")
+    run = cluster.ended(run_id)
+    assert (run.status, run.stop_reason, run.error) == ("incomplete", "budget", None)
+    assert run.times.started_at is not None
+    assert run.times.ended_at is not None
+    assert 1.5 <= (run.times.ended_at - run.times.started_at).total_seconds() < 2.5
+    assert (warning.data["what"], warning.data["limit"]) == ("seconds", 1.5)
+    assert 1.2 <= (warning.at - run.times.started_at).total_seconds() < 1.5
+    assert cluster.saw(run_id, "message.delta").seq < warning.seq
+    eventually(lambda: cluster.model_calls(run_id)[0].closed_by_client_at, why="the provider still streams")
+
+
+def test_the_seconds_of_a_run_end_a_call_that_hangs_and_a_tool(cluster: Cluster) -> None:
+    hangs = cluster.submit("hang-*", budget={"seconds": 1})
+    works = cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["record"], budget={"seconds": 1})
+    for run_id in (hangs, works):
+        run = cluster.ended(run_id)
+        assert (run.status, run.stop_reason) == ("incomplete", "budget"), cluster.timeline(run_id)
+        assert "run.retrying" not in [event.type for event in cluster.events(run_id)]
+    assert cluster.saw(works, "tool.finished").data["error"]["class"] == "tool_interrupted"
