@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.headers import JSON
+from palaver.models import Run
+
+POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}
+"""Seconds after which looking again may show something new."""
+REPLAYED: Final[Mapping[str, str]] = {"Idempotency-Replayed": "true"}
+"""An earlier request with the same key had the effect; this one had none."""
 
 
 def answer(model: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -18,3 +25,8 @@ def answer(model: BaseModel, status: int = 200, headers: Mapping[str, str] | Non
         {"Cache-Control": "no-store", **(headers or {})},
         media_type=JSON,
     )
+
+
+def answer_asked(run: Run, headers: Mapping[str, str] | None = None) -> Response:
+    """The run that something was asked of: 200 if it has ended by that, 202 if it goes on."""
+    return answer(run, 200, headers) if run.status.terminal else answer(run, 202, {**(headers or {}), **POLL})

@@ -45,14 +45,12 @@ class Backend:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
 
-    async def wake(self, run_id: str) -> None:
-        """Start a run whose turn has come."""
-        for settled in await prompt(self.store.due.attend([Attention(run_id, "start")])):
-            self.publish(settled)
-
-    def publish(self, settled: Settled) -> None:
-        """Send what a change made due."""
+    async def follow_up(self, settled: Settled) -> None:
+        """Send what a change of a run made due, and start the run of its conversation whose turn has come."""
         self.publisher.publish_soon(settled.deliveries)
+        if settled.upcoming is not None:
+            for started in await prompt(self.store.due.attend([Attention(settled.upcoming, "start")])):
+                self.publisher.publish_soon(started.deliveries)
 
 
 def backend(request: Request) -> Backend:

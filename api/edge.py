@@ -1,10 +1,11 @@
-"""The outermost layer: request ids, keys, limits on what precedes the body, and the answer to every error."""
+"""The outermost layer: request ids, arrival, keys, limits on what precedes the body, and the answer to every error."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from typing import Any, Final
+import time
+from typing import Any, Final, cast
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,7 +33,8 @@ class Edge:
             return
         headers = dict(scope["headers"])
         request_id = _request_id(headers.get(b"x-request-id"))
-        scope.setdefault("state", {})["request_id"] = request_id
+        state = scope.setdefault("state", {})
+        state.update(request_id=request_id, arrived=time.monotonic(), by=None)
         began = False
 
         async def send_with_id(message: Message) -> None:
@@ -46,12 +48,22 @@ class Edge:
             _check_limits(scope, headers)
             if scope["path"].startswith("/v1"):
                 keys: Keys = scope["app"].state.keys
-                keys.check(headers.get(b"authorization"))
+                state["by"] = keys.check(headers.get(b"authorization"))
             await self._app(scope, receive, send_with_id)
         except Exception as error:
             answer = respond(error, Request(scope))
             if not began:
                 await answer(scope, receive, send_with_id)
+
+
+def asked_by(request: Request) -> str | None:
+    """The name of the key that the request came with, if it has one."""
+    return cast(str | None, request.scope["state"]["by"])
+
+
+def ms_since_arrival(request: Request) -> int:
+    """Whole milliseconds since the head of the request was here."""
+    return int((time.monotonic() - request.scope["state"]["arrived"]) * 1000)
 
 
 def _request_id(given: bytes | None) -> str:

@@ -42,14 +42,19 @@ PROBLEM: Final[dict[str, Any]] = {
             },
         },
         "request_id": {"type": "string"},
-        "run_id": {"type": "string"},
+        "run_id": {"type": "string", "description": "The run that stands in the way."},
+        "pending_actions": {
+            "type": "array",
+            "description": "What that run waits for, where that helps.",
+            "items": {"$ref": _REF.format(model="PendingAction")},
+        },
     },
 }
 
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Idempotency-Key": {
         "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-        "description": "The same key and body again answer with the first run. Kept as long as the run.",
+        "description": "The same key and body again have no second effect and name the same run. Kept as long as that.",
     },
     "Prefer": {
         "schema": {"type": "string", "examples": ["wait=30", "respond-async"]},

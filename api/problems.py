@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from palaver.actions import PendingAction
 from palaver.errors import (
     Conflict,
     ErrorClass,
@@ -52,7 +53,18 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "not_acceptable": (406, "None of the accepted media types is offered"),
         "request_timeout": (408, "The body did not arrive in time"),
         "run_ended": (409, "The run has already ended"),
+        "run_active": (409, "The run has not ended"),
         "conversation_busy": (409, "The conversation is busy with another run"),
+        "conversation_moved_on": (409, "The conversation has gone on since"),
+        "nothing_to_retry": (409, "The run left nothing to go on with"),
+        "pending_action": (409, "The conversation waits for an answer to its run"),
+        "unknown_action": (409, "The run has no such pending action"),
+        "no_pending_action": (409, "The run waits for no approval"),
+        "action_already_resolved": (409, "The action is already resolved"),
+        "wrong_action": (409, "The action wants another kind of answer"),
+        "digest_mismatch": (409, "The decision is about another call"),
+        "not_paused": (409, "The run is not paused"),
+        "action_expired": (410, "The time for the action is over"),
         "payload_too_large": (413, "The body is too large"),
         "uri_too_long": (414, "The URL is too long"),
         "unsupported_media_type": (415, "The body must be application/json"),
@@ -60,10 +72,15 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "invalid_unicode": (422, "A text holds what is not text"),
         "too_many_items": (422, "The body has too many values"),
         "unknown_provider": (422, "There is no such provider"),
+        "unknown_price": (422, "A model has no price"),
         "unknown_tool": (422, "There is no such tool"),
         "unknown_policy": (422, "There is no such retry policy"),
         "invalid_policy": (422, "The retry policy does not fit"),
         "duplicate_tool": (422, "A tool is named twice"),
+        "invalid_schema": (422, "The parameters of a tool are not a schema"),
+        "invalid_arguments": (422, "The arguments do not fit the tool"),
+        "duplicate_item": (422, "An action is answered twice"),
+        "unknown_step": (422, "The run has no such step"),
         "unknown_conversation": (422, "There is no such conversation"),
         "no_agent": (422, "There is no agent to run"),
         "empty_input": (422, "The input says nothing"),
@@ -76,6 +93,22 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
     }
 )
 """Every code: its status and its title."""
+_ADVICE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "run_active": "Only a run that has ended can be retried or deleted.",
+        "conversation_moved_on": "Retry the newest run, or fork this one with from_step.",
+        "nothing_to_retry": "Or fork the run with from_step.",
+        "pending_action": (
+            "Answer the run's pending_actions with POST /v1/runs/{run_id}/input, cancel it, "
+            "or submit with on_conflict interrupt, rollback or steer."
+        ),
+        "unknown_action": "Its pending_actions are those that can be answered.",
+        "action_already_resolved": "The first answer counts.",
+        "wrong_action": "The type of a pending action says which of the two it is.",
+        "digest_mismatch": "Look at the arguments of the pending action again, then decide with its digest.",
+    }
+)
+"""What to do about a conflict, where the store's message does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +130,7 @@ class Problem(Exception):
         *,
         faults: Sequence[Fault] = (),
         run_id: str | None = None,
+        pending_actions: Sequence[PendingAction] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(code)
@@ -105,7 +139,16 @@ class Problem(Exception):
         self.detail = detail or "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults[:3]) or None
         self.faults = tuple(faults[:_MAX_FAULTS])
         self.run_id = run_id
+        self.pending_actions = pending_actions
         self.headers = dict(headers or {})
+
+    @classmethod
+    def of_conflict(cls, conflict: Conflict, pending_actions: Sequence[PendingAction] | None = None) -> Problem:
+        """A conflict: what is in the way, and what to do about it. It may say what the run waits for."""
+        what = str(conflict).rstrip(".")
+        advice = _ADVICE.get(conflict.code, "").format(run_id=conflict.run_id)
+        detail = f"{what[:1].upper()}{what[1:]}. {advice}".rstrip()
+        return cls(conflict.code, detail, run_id=conflict.run_id, pending_actions=pending_actions)
 
     @classmethod
     def of_faults(cls, faults: Sequence[Fault]) -> Problem:
@@ -130,6 +173,8 @@ class Problem(Exception):
         }
         if self.run_id is not None:
             body["run_id"] = self.run_id
+        if self.pending_actions is not None:
+            body["pending_actions"] = [action.model_dump(mode="json") for action in self.pending_actions]
         return Response(orjson.dumps(body), self.status, self.headers, media_type=MEDIA_TYPE)
 
 
@@ -145,13 +190,13 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         case IdempotencyMismatch():
             return Problem("idempotency_key_reused", "Use a new key for another request.")
         case Conflict():
-            return Problem(error.code, str(error), run_id=error.run_id)
+            return Problem.of_conflict(error)
         case HTTPException(status_code=404):
             return Problem("not_found")
         case HTTPException(status_code=405):
             return Problem("method_not_allowed", headers=error.headers)
     if classify(error).error_class is ErrorClass.STORAGE:
-        _log.warning("the store does not answer: %s (request %s)", type(error).__name__, request_id)
+        _log.warning("the store does not answer: %s: %s (request %s)", type(error).__name__, error, request_id)
         return unavailable()
     _log.error("unforeseen error (request %s)", request_id, exc_info=error)
     return Problem("internal", "The log has the details under this request id.")

@@ -12,6 +12,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.closing import end
 from palaver.errors import ErrorClass, UnknownRun, classify
 from palaver.models import Event
 from palaver.store.feeds import LAST, Feeds
@@ -90,9 +91,7 @@ class EventStream(Response):
         try:
             await asyncio.wait([pump, *others], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (pump, *others):
-                task.cancel()
-            await asyncio.gather(pump, *others, return_exceptions=True)
+            await end(pump, *others)
         await send({"type": "http.response.body", "body": b""})
 
     async def _pump(self, send: Send) -> None:

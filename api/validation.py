@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import Any, TypeVar
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from api.problems import Fault, Problem
 from api.strict_json import Path, pointer
-from palaver.models import AgentSpec, Message, StuckLimits, ToolCall
+from palaver.actions import ToolPattern
+from palaver.fields import ModelName, Tag, ToolName
 
 M = TypeVar("M", bound=BaseModel)
 
-_PARTS: dict[str, type[BaseModel]] = {
-    "agent": AgentSpec,
-    "input": Message,
-    "tool_calls": ToolCall,
-    "stuck": StuckLimits,
-}
-"""The models of the parts of a body, by the field that holds them."""
-_WORDS = (
+_WORDS: Final = (
     ("Value error, ", ""),
+    ("Input should be a valid array", "must be a list"),
     ("Input should be", "must be"),
     ("String should", "must"),
     ("Value should", "must"),
     ("Tuple should", "must"),
     ("Dictionary should", "must"),
+    (" after validation", ""),
     ("Field required", "is required"),
     ("Extra inputs are not permitted", "is not a field here"),
 )
-_PATTERNS = {
-    "model": "must be provider/name, such as fake/tool-20",
-    "tools": "must be a tool's name: letters, digits, _ and -, at most 64",
-    "tags": "must be 1 to 64 characters without spaces",
+_MUST_BE: Final = "must be "
+
+
+def _pattern(name: object) -> str:
+    found: str = get_args(name)[1].pattern
+    return found
+
+
+_PATTERNS: Final[Mapping[str, str]] = {
+    _pattern(ModelName): "must be provider/name, such as fake/tool-20",
+    _pattern(ToolName): "must be a tool's name: letters, digits, _ and -, at most 64",
+    _pattern(ToolPattern): "must be a tool's name, or a glob such as send_*",
+    _pattern(Tag): "must be 1 to 64 characters without spaces",
 }
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint at the known name that looks most like ``name``; empty when none does."""
     close = difflib.get_close_matches(name[:64], list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {str(close[0])!r}?" if close else ""
 
 
 def validate(model: type[M], raw: bytes, value: Any) -> M:
@@ -53,44 +60,84 @@ def validate(model: type[M], raw: bytes, value: Any) -> M:
     try:
         return model.model_validate_json(raw, extra="forbid")
     except ValidationError as error:
-        faults = [_fault(model, value, found) for found in error.errors(include_url=False, include_input=False)]
-        raise Problem.of_faults(_without_doubles(faults)) from None
+        raise Problem.of_faults(faults_of(error, model, value)) from None
+
+
+def faults_of(error: ValidationError, model: type[BaseModel], value: Any) -> list[Fault]:
+    """What is wrong with ``value``, which was to be a ``model``."""
+    found = [_fault(model, value, each) for each in error.errors(include_url=False, include_input=False)]
+    return _without_doubles(found)
 
 
 def _fault(model: type[BaseModel], value: Any, found: Any) -> Fault:
-    path, kind = _path(found["loc"]), found["type"]
-    message = found["msg"]
+    kind, message = found["type"], found["msg"]
+    path = _path(found["loc"], value, missing=kind == "missing")
     for theirs, ours in _WORDS:
         message = message.replace(theirs, ours)
-    name = next((part for part in reversed(path) if isinstance(part, str)), "")
     if kind == "string_pattern_mismatch":
-        message = _PATTERNS.get(name, "is not written as it must be")
+        message = _PATTERNS.get(found["ctx"]["pattern"], "is not written as it must be")
     elif kind == "extra_forbidden":
-        kind, message = "unknown_field", message + did_you_mean(name, _siblings(model, path))
-    elif kind == "model_type":
-        message = "must be an object"
-    elif path == ("input",) and kind != "missing" and not isinstance(value["input"], str | list):
+        kind, message = "unknown_field", message + did_you_mean(str(path[-1]), _names_beside(model, path))
+    elif kind in {"model_type", "model_attributes_type"}:
+        kind, message = "model_type", "must be an object"
+    elif kind.startswith("union_tag_"):
+        kind = "missing" if kind == "union_tag_not_found" else "literal_error"
+        path, message = (*path, "type"), f"must be one of {_tags(model, path)}"
+    elif path == ("input",) and kind.endswith("_type") and not isinstance(value["input"], str | list):
         kind, message = "input_type", "must be a text or a list of messages"
     return Fault(pointer(path), kind, message)
 
 
-def _path(location: Path) -> Path:
-    """The place in the body: pydantic also names the branches of ``input``, and says when it means a key."""
-    if location[:1] == ("input",):
-        location = ("input", *location[2:])
-    return location[:-1] if location[-1:] == ("[key]",) else location
+def _path(location: Path, value: Any, *, missing: bool) -> Path:
+    """The place in the body. Pydantic also names the branches of a union, and says when it means a key."""
+    path: list[str | int] = []
+    for at, part in enumerate(location):
+        if _inside(value, part):
+            value = value[part]
+        elif not (missing and at == len(location) - 1):
+            continue
+        path.append(part)
+    return tuple(path)
 
 
-def _siblings(model: type[BaseModel], path: Path) -> Iterable[str]:
-    parents = [part for part in path[:-1] if isinstance(part, str)]
-    return _PARTS.get(parents[-1], model).model_fields if parents else model.model_fields
+def _inside(value: Any, part: str | int) -> bool:
+    if isinstance(value, dict):
+        return part in value
+    return isinstance(value, list) and isinstance(part, int) and part < len(value)
+
+
+def _names_beside(model: type[BaseModel], path: Path) -> Iterator[str]:
+    """The fields that the object has, or may have, in which ``path`` ends."""
+    for each in _models_at(model, path[:-1]):
+        yield from each.model_fields
+
+
+def _tags(model: type[BaseModel], path: Path) -> str:
+    fields = [each.model_fields["type"] for each in _models_at(model, path)]
+    return ", ".join(tag for field in fields for tag in get_args(field.annotation))
+
+
+def _models_at(model: type[BaseModel], path: Path) -> list[type[BaseModel]]:
+    here = [model]
+    for name in (part for part in path if isinstance(part, str)):
+        types = [each.model_fields[name].annotation for each in here if name in each.model_fields]
+        here = [inner for each in types for inner in _models_in(each)]
+    return here
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)
 
 
 def _without_doubles(faults: list[Fault]) -> list[Fault]:
-    """One fault a place, the most precise: all branches of a union complain, the wrong ones of the type."""
+    """One fault a place: all branches of a union complain, the wrong ones of the type, and all above what is wrong."""
     best: dict[str, Fault] = {}
     for fault in faults:
-        if fault.pointer not in best or best[fault.pointer].code.endswith("_type"):
-            best[fault.pointer] = fault
-    deeper = [place for place in best if place.startswith("/input/")]
-    return [fault for place, fault in best.items() if not (place == "/input" and deeper)]
+        known = best.setdefault(fault.pointer, fault)
+        both = fault.message.startswith(_MUST_BE) and known.message.startswith(_MUST_BE)
+        if both and fault.message != known.message:
+            best[fault.pointer] = replace(known, message=f"{known.message}, or {fault.message.removeprefix(_MUST_BE)}")
+    return [fault for place, fault in best.items() if not any(deeper.startswith(f"{place}/") for deeper in best)]

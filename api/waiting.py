@@ -7,6 +7,7 @@ from contextlib import aclosing
 from enum import StrEnum
 
 from api.backend import Backend, prompt
+from api.closing import end
 from palaver.errors import UnknownRun
 from palaver.lifecycle import RunStatus
 from palaver.models import Run
@@ -20,7 +21,7 @@ class Until(StrEnum):
     ACTION = "action"
     """It has ended, or it waits for somebody: an approval, a client's output, a resume."""
     CHANGE = "change"
-    """Its status, its step or what it waits for is another than when the request came."""
+    """Its status, its step or what it waits for, an action included, is another than when the request came."""
 
     def reached(self, before: Run, now: Run) -> bool:
         """Whether ``now`` is far enough for who saw ``before``."""
@@ -30,13 +31,13 @@ class Until(StrEnum):
             case Until.TERMINAL:
                 return False
             case Until.ACTION:
-                return now.status in {RunStatus.REQUIRES_ACTION, RunStatus.PAUSED}
+                return now.status is RunStatus.PAUSED or bool(now.pending_actions)
             case Until.CHANGE:
                 return _place(now) != _place(before)
 
 
 def _place(run: Run) -> tuple[object, ...]:
-    return run.status, run.step, run.attempt, run.waiting
+    return run.status, run.step, run.attempt, run.waiting, run.pausing, run.pending_actions
 
 
 async def await_run(backend: Backend, run: Run, until: Until, seconds: float) -> Run:
@@ -50,9 +51,7 @@ async def await_run(backend: Backend, run: Run, until: Until, seconds: float) ->
         if reached.done():
             return reached.result()
     finally:
-        for task in (reached, closing):
-            task.cancel()
-        await asyncio.gather(reached, closing, return_exceptions=True)
+        await end(reached, closing)
     return await prompt(backend.store.runs.get(run.id))
 
 

@@ -6,10 +6,12 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from api.routes import conversations, events, health, queues, runs
+from api.routes import bulk, control, conversations, events, health, queues, runs
 
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     runs.router,
+    bulk.router,
+    control.router,
     events.router,
     conversations.router,
     queues.router,

@@ -1,4 +1,4 @@
-"""Conversations: begin, read, and what was said."""
+"""Conversations: begin, read, what was said, delete."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from api.agents import AGENT_PROBLEMS
 from api.answers import answer
 from api.backend import backend, prompt
 from api.bodies import read_optional_body
@@ -15,7 +16,8 @@ from api.door import admit_agent
 from api.headers import JSON, accepted
 from api.openapi import operation
 from api.queries import Number, Query, read_query
-from palaver.models import AgentSpec, Conversation, Entry, Message, Strict
+from palaver.fields import Strict
+from palaver.models import AgentSpec, Conversation, Entry, Message
 
 router = APIRouter(tags=["conversations"])
 
@@ -48,6 +50,10 @@ class ConversationMessage(Message):
     at: datetime
     nudge: bool = False
     """A user message of Palaver's own: the model was told that it repeats itself."""
+    steer: bool = False
+    """A user message that came into a run that was going on."""
+    withdrawn: bool = False
+    """Rolled back with its run: models are not told of it any more."""
 
 
 class MessagePage(BaseModel):
@@ -68,7 +74,7 @@ class MessagePage(BaseModel):
         body_required=False,
         examples={"with an agent": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}}},
         answers={201: ("Begun. `Location` is the conversation.", Conversation)},
-        problems=("unknown_provider", "unknown_tool", "duplicate_tool", "unknown_policy", "invalid_policy"),
+        problems=AGENT_PROBLEMS,
     ),
 )
 async def create_conversation(request: Request) -> Response:
@@ -109,7 +115,7 @@ async def read_conversation(request: Request) -> Response:
     ),
 )
 async def messages(request: Request) -> Response:
-    """Messages and tool results, in the order in which the model sees them."""
+    """Messages and tool results, in the order in which the model sees them; what it is not told any more is marked."""
     accepted(request, JSON)
     query = read_query(request, MessagesQuery)
     runs = backend(request).store.runs
@@ -136,5 +142,24 @@ def _message(entry: Entry) -> ConversationMessage:
         run_id=entry.run_id,
         at=entry.at,
         nudge=entry.data.get("nudge", False),
+        steer=entry.data.get("steer", False),
+        withdrawn=entry.withdrawn,
         **entry.data["message"],
     )
+
+
+@router.delete(
+    "/v1/conversations/{conversation_id}",
+    summary="Delete a conversation",
+    status_code=204,
+    openapi_extra=operation(
+        path=_CONVERSATION,
+        answers={204: ("It is gone, with everything that was said in it and all its runs.", None)},
+        problems=("conversation_not_found", "conversation_busy"),
+    ),
+)
+async def delete_conversation(request: Request) -> Response:
+    """Forget a conversation none of whose runs is going on or queued."""
+    read_query(request, Query)
+    await prompt(backend(request).store.control.delete_conversation(request.path_params["conversation_id"]))
+    return Response(status_code=204)

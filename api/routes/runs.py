@@ -1,58 +1,38 @@
-"""Runs: submit, read, list, cancel."""
+"""Runs: submit, list, read, delete."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
-from api.answers import answer
-from api.backend import backend, prompt
-from api.bodies import read_body, read_optional_body
-from api.door import admit_submission
+from api.agents import AGENT_PROBLEMS
+from api.answers import POLL, REPLAYED, answer
+from api.backend import Backend, backend, prompt
+from api.bodies import read_body
+from api.conflicts import conflict_problem, run_of
+from api.door import admit_cost, admit_submission, limits_cost
 from api.headers import EVENT_STREAM, JSON, MAX_WAIT, accepted, idempotency_key, preferred_wait
+from api.listing import Filters, page_of_runs
 from api.openapi import operation
 from api.problems import Fault, Problem
 from api.queries import Number, Query, read_query
 from api.sse import EventStream, frames
-from api.validation import did_you_mean
 from api.waiting import Until, await_run
-from palaver.errors import Conflict, ErrorClass, UnknownConversation
-from palaver.lifecycle import RunStatus
-from palaver.models import Run, Strict, Submission
-from palaver.store.runs import RunFilter
+from palaver.errors import Conflict, UnknownConversation
+from palaver.models import Run, Submission
+from palaver.store.runs import Submitted
 
 router = APIRouter(tags=["runs"])
 
 _RUN: Final = {"run_id": "The run's id."}
-_POLL: Final = {"Retry-After": "1"}
-"""Seconds after which looking again may show something new."""
 
 
-def _statuses(text: object) -> object:
-    if not isinstance(text, str):
-        return text
-    names = text.split(",")
-    for name in names:
-        if name not in set(RunStatus):
-            hint = did_you_mean(name, RunStatus) or f"; there are: {', '.join(RunStatus)}"
-            raise ValueError(f"must be statuses, comma separated{hint}")
-    return tuple(RunStatus(name) for name in names)
-
-
-class RunsQuery(Query):
+class RunsQuery(Query, Filters):
     """Which runs to list, and how many."""
 
-    status: Annotated[tuple[RunStatus, ...], BeforeValidator(_statuses)] = Field(
-        default=(), description="Only these statuses, comma separated."
-    )
-    conversation_id: str | None = Field(
-        default=None, pattern=r"^conv_[0-9a-z]{28}$", description="Only runs of this conversation."
-    )
-    tag: str | None = Field(default=None, min_length=1, max_length=64, description="Only runs with this tag.")
-    error_class: ErrorClass | None = Field(default=None, description="Only runs that failed with this class.")
     limit: Number = Field(default=50, ge=1, le=200, description="Runs on a page.")
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
 
@@ -75,15 +55,6 @@ class RunList(BaseModel):
     has_more: bool
 
 
-class CancelRequest(Strict):
-    """How to stop a run."""
-
-    mode: Literal["now"] = "now"
-    """``now``: running model calls are closed and tools stopped at once."""
-    reason: str | None = Field(default=None, max_length=500)
-    """Kept on the run."""
-
-
 @router.post(
     "/v1/runs",
     summary="Submit a run",
@@ -94,15 +65,35 @@ class CancelRequest(Strict):
         examples={
             "smallest": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}, "input": "hello"},
             "go on": {"conversation_id": "conv_00" + "0" * 26, "input": "and then?", "tags": ["demo"]},
+            "steer": {"conversation_id": "conv_00" + "0" * 26, "input": "In metres, please.", "on_conflict": "steer"},
+            "ask people and the client": {
+                "agent": {
+                    "model": "fake/tool-20",
+                    "tools": ["calculator"],
+                    "approvals": {"require": ["calc*"], "timeout": 3600},
+                    "client_tools": [
+                        {
+                            "name": "open_file",
+                            "description": "Show a file in the editor.",
+                            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+                        }
+                    ],
+                },
+                "input": "hello",
+            },
         },
         answers={
-            202: ("Taken on. `Location` is the run; `Idempotency-Replayed: true`: it was before.", Run),
+            202: (
+                "Taken on. `Location` is the run; `Idempotency-Replayed: true`: it was before; "
+                "`Palaver-Steered: true`: the run was there, and the input went into it.",
+                Run,
+            ),
             200: ("Ended, or needs an action, within `Prefer: wait`; or the events as a stream.", Run),
         },
         problems=(
-            "invalid_idempotency_key", "idempotency_key_reused", "conversation_busy", "unknown_conversation",
-            "unknown_provider", "unknown_tool", "duplicate_tool", "unknown_policy", "invalid_policy", "no_agent",
-            "empty_input", "invalid_history", "invalid_time",
+            "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action",
+            "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "invalid_history",
+            "invalid_time",
         ),
         streams=True,
     ),
@@ -114,28 +105,43 @@ async def submit(request: Request) -> Response:
     key = idempotency_key(request)
     here = backend(request)
     submission = admit_submission(await read_body(request, Submission), here)
-    try:
-        submitted = await prompt(here.store.runs.submit(submission, idempotency_key=key))
-    except UnknownConversation:
-        fault = Fault("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
-        raise Problem.of_faults([fault]) from None
-    except Conflict as conflict:
-        if conflict.code != "no_agent":
-            raise
-        raise Problem.of_faults([Fault("/agent", "no_agent", "the conversation has none yet")]) from None
+    submitted = await _submitted(submission, key, here)
     here.publisher.publish_soon(submitted.deliveries)
     headers = {"Location": f"/v1/runs/{submitted.run_id}"}
     if submitted.replayed:
-        headers["Idempotency-Replayed"] = "true"
+        headers |= REPLAYED
+    if submitted.steered:
+        headers["Palaver-Steered"] = "true"
+    run = await run_of(submitted, here)
     if kind == EVENT_STREAM:
-        return EventStream(frames(here.store.feeds, submitted.run_id, 0), here.closing, headers)
-    run = await prompt(here.store.runs.get(submitted.run_id))
+        return EventStream(frames(here.store.feeds, run.id, 0), here.closing, headers)
     if wait := preferred_wait(request):
         headers["Preference-Applied"] = f"wait={wait}"
         run = await await_run(here, run, Until.ACTION, wait)
         if Until.ACTION.reached(run, run):
             return answer(run, 200, headers)
-    return answer(run, 202, headers | _POLL)
+    return answer(run, 202, {**headers, **POLL})
+
+
+async def _submitted(submission: Submission, key: str | None, here: Backend) -> Submitted:
+    """What the store made of it.
+
+    Raises:
+        Problem: it did not take it on.
+    """
+    try:
+        if limits_cost(submission.budget) and submission.agent is None and submission.conversation_id is not None:
+            kept = await prompt(here.store.runs.conversation(submission.conversation_id))
+            if kept.agent is not None:
+                admit_cost(kept.agent, here, whose="conversation")
+        return await prompt(here.store.runs.submit(submission, idempotency_key=key))
+    except UnknownConversation:
+        fault = Fault("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
+        raise Problem.of_faults([fault]) from None
+    except Conflict as conflict:
+        if conflict.code == "no_agent":
+            raise Problem.of_faults([Fault("/agent", "no_agent", "the conversation has none yet")]) from None
+        raise await conflict_problem(conflict, here) from None
 
 
 @router.get(
@@ -151,13 +157,7 @@ async def list_runs(request: Request) -> Response:
     """Runs that all filters admit. With filters a page may be short, even empty, although `has_more`."""
     accepted(request, JSON)
     query = read_query(request, RunsQuery)
-    admitted = RunFilter(frozenset(query.status), query.conversation_id, query.tag, query.error_class)
-    try:
-        page = await prompt(backend(request).store.runs.list(admitted, limit=query.limit, cursor=query.cursor or None))
-    except ValueError:
-        if not query.cursor:
-            raise
-        raise Problem("invalid_cursor", "The cursor is not one that a list of runs gave.") from None
+    page = await page_of_runs(backend(request), query.as_filter(), limit=query.limit, cursor=query.cursor)
     headers: dict[str, str] = {}
     if page.next_cursor is not None:
         headers["Link"] = f'<{_next_page(query, page.next_cursor)}>; rel="next"'
@@ -191,29 +191,18 @@ async def read_run(request: Request) -> Response:
     return answer(await await_run(here, run, query.until, query.wait))
 
 
-@router.post(
-    "/v1/runs/{run_id}/cancel",
-    summary="Cancel a run",
+@router.delete(
+    "/v1/runs/{run_id}",
+    summary="Delete a run",
+    status_code=204,
     openapi_extra=operation(
         path=_RUN,
-        body=CancelRequest,
-        body_required=False,
-        answers={
-            200: ("Cancelled, now or before.", Run),
-            202: ("Acknowledged: it will end as cancelled, whatever its worker brings later.", Run),
-        },
-        problems=("run_not_found", "run_ended"),
+        answers={204: ("It is gone.", None)},
+        problems=("run_not_found", "run_active"),
     ),
 )
-async def cancel(request: Request) -> Response:
-    """Ask a run to stop. Asking again changes nothing."""
-    accepted(request, JSON)
+async def delete_run(request: Request) -> Response:
+    """Forget a run that has ended, with its events and what was said in it."""
     read_query(request, Query)
-    run_id = request.path_params["run_id"]
-    wanted = await read_optional_body(request, CancelRequest)
-    here = backend(request)
-    settled = await prompt(here.store.runs.cancel(run_id, mode=wanted.mode, reason=wanted.reason))
-    if settled.upcoming is not None:
-        await here.wake(settled.upcoming)
-    run = await prompt(here.store.runs.get(run_id))
-    return answer(run, 200) if run.status.terminal else answer(run, 202, _POLL)
+    await prompt(backend(request).store.control.delete_run(request.path_params["run_id"]))
+    return Response(status_code=204)

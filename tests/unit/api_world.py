@@ -13,19 +13,22 @@ import httpx
 import orjson
 from fakeredis.aioredis import FakeRedis
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
 from api.app import create_app
+from palaver.actions import ActionType
+from palaver.errors import ErrorClass, Failure
 from palaver.leases import Delivery, Delta, Lease
 from palaver.lifecycle import StopReason
-from palaver.models import Message
+from palaver.models import Message, ToolCall
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing import aeventually
 from palaver.tools import load_tools
-from palaver.verdicts import Continue, Finish
+from palaver.verdicts import Continue, Finish, GiveUp, OpenCall
 
 AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
 BODY: dict[str, Any] = {"agent": AGENT, "input": "hello"}
@@ -95,6 +98,17 @@ class World:
         """Let the run have another step."""
         await self.store.steps.settle(lease, Continue(Message(role="assistant", content="wait")))
 
+    async def ask(self, run: dict[str, Any], *calls: OpenCall) -> dict[str, Any]:
+        """Let the model ask for tools: the run then."""
+        message = Message(role="assistant", tool_calls=tuple(each.call for each in calls))
+        await self.store.steps.settle(await self.claim(run), Continue(message, calls=calls))
+        return await self.read(run)
+
+    async def fail(self, run: dict[str, Any], error_class: ErrorClass = ErrorClass.AUTHENTICATION) -> None:
+        """Let the run fail."""
+        verdict = GiveUp(Failure.of(error_class), StopReason.ERROR)
+        await self.store.steps.settle(await self.claim(run), verdict)
+
     async def watched(self) -> int:
         """How many runs somebody watches."""
         return len(await self.redis.pubsub_channels())
@@ -108,7 +122,8 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     store = Store(redis, settings)
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
-    app = create_app(settings, store, publisher, providers, load_tools(()), POLICIES)
+    registry = changes.get("registry", load_tools(()))
+    app = create_app(settings, store, publisher, providers, registry, POLICIES)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
@@ -122,11 +137,10 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
 class LiveRequest:
     """A request to the application whose answer is read as it comes: httpx's transport waits for the end."""
 
-    def __init__(self, app: FastAPI, method: str, path: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, app: ASGIApp, method: str, path: str, headers: dict[str, str] | None = None) -> None:
         self.status = 0
         self.body = b""
         self.over = False
-        self._gone = asyncio.Event()
         plain, _, query = path.partition("?")
         given = {"host": "palaver", **(headers or {})}
         scope = {
@@ -135,12 +149,16 @@ class LiveRequest:
             "query_string": query.encode(), "client": ("127.0.0.1", 1), "server": ("palaver", 80),
             "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
         }  # fmt: skip
-        self._chunks: list[bytes] = []
+        self._messages: asyncio.Queue[AsgiMessage] = asyncio.Queue()
         self.task = asyncio.create_task(app(scope, self._receive, self._send))
 
     def feed(self, chunk: bytes) -> None:
         """Send a piece of the request's body; more follows."""
-        self._chunks.append(chunk)
+        self._messages.put_nowait({"type": "http.request", "body": chunk, "more_body": True})
+
+    def end(self) -> None:
+        """Say that the request's body is over."""
+        self._messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
 
     async def until(self, condition: Callable[[bytes], object]) -> bytes:
         """The body so far, once it is as ``condition`` wants it."""
@@ -149,13 +167,10 @@ class LiveRequest:
 
     def disconnect(self) -> None:
         """Go away."""
-        self._gone.set()
+        self._messages.put_nowait({"type": "http.disconnect"})
 
     async def _receive(self) -> AsgiMessage:
-        if self._chunks:
-            return {"type": "http.request", "body": self._chunks.pop(0), "more_body": True}
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
+        return await self._messages.get()
 
     async def _send(self, message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
@@ -163,6 +178,12 @@ class LiveRequest:
         else:
             self.body += message.get("body", b"")
             self.over = not message.get("more_body", False)
+
+
+def call(call_id: str, awaits: ActionType | None = None, tool: str = "calculator", timeout: float = 60) -> OpenCall:
+    """A call of a tool that may begin, or that waits for somebody first."""
+    made = ToolCall(id=call_id, name=tool, arguments='{"expression": "2+2"}')
+    return OpenCall(made, idempotent=False, awaits=awaits, timeout=timeout)
 
 
 def events_of(text: str) -> list[tuple[str | None, str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from palaver.providers import Provider
 from tests.unit.api_world import AGENT, BODY, POLICIES, assert_problem, world
 
 NOW = datetime.now(UTC)
@@ -103,6 +104,26 @@ async def test_an_input_that_says_nothing_is_refused(given: object) -> None:
             "/agent/retry/rules/timeout/attempts",
             "from 1 to 100",
         ),
+        ({"client_tools": [{"name": "calculator"}]}, "duplicate_tool", "/agent/client_tools/0/name", "rename it"),
+        ({"client_tools": [{"name": "a"}, {"name": "a"}]}, "duplicate_tool", "/agent/client_tools/1/name", "before"),
+        (
+            {"approvals": {"require": ["calculater"]}},
+            "unknown_tool",
+            "/agent/approvals/require/0",
+            "did you mean 'calculator'?",
+        ),
+        (
+            {"approvals": {"require": ["calc*", "send_*"]}},
+            "unknown_tool",
+            "/agent/approvals/require/1",
+            "they are: calculator",
+        ),
+        (
+            {"client_tools": [{"name": "ask"}], "approvals": {"require": ["ask"]}, "tools": []},
+            "unknown_tool",
+            "/agent/approvals/require/0",
+            "they are: none",
+        ),
     ],
 )
 async def test_names_must_be_known(agent: dict[str, Any], code: str, place: str, says: str) -> None:
@@ -111,6 +132,88 @@ async def test_names_must_be_known(agent: dict[str, Any], code: str, place: str,
             answer = await api.client.post(path, json={**body, "agent": {**AGENT, **agent}})
             problem = assert_problem(answer, 422, code, place)
             assert says in problem["errors"][0]["message"]
+
+
+PRICED = Provider.model_validate(
+    {"base_url": "http://127.0.0.1:1/v1", "prices": {"known": {"input": 1.0, "output": 2.0}}}
+)
+
+
+@pytest.mark.parametrize(
+    ("agent", "places"),
+    [
+        ({"model": "priced/known", "fallbacks": ["priced/known"]}, []),
+        ({"model": "priced/new"}, ["/agent/model"]),
+        ({"model": "priced/known", "fallbacks": ["priced/known", "priced/new"]}, ["/agent/fallbacks/1"]),
+        ({"model": "priced/new", "fallbacks": ["priced/newer"]}, ["/agent/model", "/agent/fallbacks/0"]),
+    ],
+)
+async def test_a_budget_in_dollars_needs_the_price_of_every_model(agent: dict[str, Any], places: list[str]) -> None:
+    async with world(providers={"priced": PRICED}) as api:
+        assert (await api.client.post("/v1/runs", json={"agent": agent, "input": "hi"})).status_code == 202
+        body = {"agent": agent, "input": "hi", "budget": {"cost_usd": 0.5}}
+        answer = await api.client.post("/v1/runs", json=body)
+        if places:
+            problem = assert_problem(answer, 422, "unknown_price", *places)
+            assert "[providers.priced.prices] of PALAVER_PROVIDERS" in problem["errors"][0]["message"]
+        else:
+            assert answer.status_code == 202, answer.text
+
+
+async def test_a_price_for_all_others_will_do() -> None:
+    provider = PRICED.model_copy(update={"prices": {"*": PRICED.prices["known"]}})
+    async with world(providers={"fake": provider}) as api:
+        assert (await api.submit(budget={"cost_usd": 1}))["budget"]["cost_usd"] == 1.0
+
+
+async def test_the_models_of_the_conversations_own_agent_need_prices_too() -> None:
+    async with world(providers={"priced": PRICED}) as api:
+        for model, status in (("priced/known", 202), ("priced/new", 422)):
+            created = await api.client.post("/v1/conversations", json={"agent": {"model": model}})
+            body = {"conversation_id": created.json()["id"], "input": "hi", "budget": {"cost_usd": 0.5}}
+            answer = await api.client.post("/v1/runs", json=body)
+            assert answer.status_code == status, answer.text
+        problem = assert_problem(answer, 422, "unknown_price", "/budget/cost_usd")
+        assert "the conversation's /agent/model has no price" in problem["errors"][0]["message"]
+        nobodys = {**body, "conversation_id": "conv_00" + "0" * 26}
+        assert_problem(await api.client.post("/v1/runs", json=nobodys), 422, "unknown_conversation")
+        empty = (await api.client.post("/v1/conversations", json={})).json()["id"]
+        assert_problem(await api.client.post("/v1/runs", json={**body, "conversation_id": empty}), 422, "no_agent")
+
+
+@pytest.mark.parametrize(
+    ("budget", "place"),
+    [
+        ({"cost_usd": 0}, "/budget/cost_usd"),
+        ({"cost_usd": "0.5"}, "/budget/cost_usd"),
+        ({"seconds": 0}, "/budget/seconds"),
+        ({"seconds": 1e9}, "/budget/seconds"),
+        ({"tokens": 1.5}, "/budget/tokens"),
+        ({"cost": 1}, "/budget/cost"),
+    ],
+)
+async def test_a_budget_must_make_sense(budget: dict[str, Any], place: str) -> None:
+    async with world() as api:
+        problem = assert_problem(
+            await api.client.post("/v1/runs", json={**BODY, "budget": budget}), 422, "validation_error", place
+        )
+        assert place != "/budget/cost" or "did you mean 'cost_usd'?" in problem["errors"][0]["message"]
+
+
+@pytest.mark.parametrize("on_conflict", ["reject", "interrupt", "rollback", "steer"])
+async def test_what_is_to_start_later_can_only_queue(on_conflict: str) -> None:
+    async with world() as api:
+        body = {**BODY, "on_conflict": on_conflict, "start_after": (NOW + timedelta(hours=1)).isoformat()}
+        problem = assert_problem(await api.client.post("/v1/runs", json=body), 422, "invalid_time", "/start_after")
+        assert "on_conflict enqueue" in problem["errors"][0]["message"]
+
+
+async def test_only_the_users_words_steer() -> None:
+    async with world() as api:
+        body = {**BODY, "on_conflict": "steer", "input": [_user(), _call("c1"), _result("c1"), _user()]}
+        answer = await api.client.post("/v1/runs", json=body)
+        assert_problem(answer, 422, "invalid_history", "/input/1/role", "/input/2/role")
+        await api.submit(on_conflict="steer", input=[_user(), _user("and?")])
 
 
 async def test_a_run_keeps_what_the_name_of_its_policy_meant() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from api.sse import EventStream
 from palaver.testing import aeventually
 from tests.unit.api_world import SETTINGS, LiveRequest, World, assert_problem, events_of, world
 
@@ -139,6 +142,20 @@ async def test_a_client_that_goes_frees_its_watcher() -> None:
             live.disconnect()
             await asyncio.wait_for(live.task, 5)
         assert await api.watched() == 0
+
+
+async def test_a_stream_ends_even_if_what_it_reads_from_swallows_a_cancel() -> None:
+    async def deaf() -> AsyncIterator[bytes]:
+        with contextlib.suppress(asyncio.CancelledError):
+            yield b": begun\n\n"
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    live = LiveRequest(EventStream(deaf(), asyncio.Event()), "GET", "/")
+    await live.until(lambda body: b"begun" in body)
+    live.disconnect()
+    await asyncio.wait_for(live.task, 5)
+    assert live.over
 
 
 async def test_streams_end_when_the_process_is_told_to() -> None:

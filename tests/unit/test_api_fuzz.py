@@ -34,6 +34,35 @@ SEEDS = [
             "deadline": (datetime.now(UTC) + timedelta(days=1)).isoformat(),
         },
         {"conversation_id": CONVERSATION_ID, "input": "hello", "start_by": "2026-01-01T00:00:00+02:00"},
+        {
+            "agent": {
+                **AGENT,
+                "name": "clerk",
+                "client_tools": [
+                    {"name": "ask", "parameters": {"type": "object", "properties": {"a": {"type": "null"}}}}
+                ],
+                "approvals": {"require": ["calc*"], "timeout": 60},
+            },
+            "input": "hello",
+            "on_conflict": "steer",
+        },
+        {"mode": "graceful", "reason": "enough"},
+        {
+            "items": [
+                {"type": "approval", "action_id": "1/c1", "decision": "deny", "reason": "no", "digest": "00"},
+                {"type": "approval", "action_id": "1/c2", "decision": "edit", "arguments": {"expression": "1"}},
+                {"type": "tool_output", "call_id": "c3", "output": {"a": [1]}, "is_error": True},
+            ]
+        },
+        {"items": [{"type": "message", "content": "hi"}, {"type": "pause", "now": True}, {"type": "resume"}]},
+        {"from_step": 1, "input": "again", "agent": AGENT, "budget": {"tokens": 5}},
+        {
+            "action": "cancel",
+            "filter": {"status": ["failed", "queued"], "tag": "a", "older_than": 5, "error_class": "stuck"},
+            "mode": "now",
+            "limit": 10,
+        },
+        {"action": "delete", "all": True, "dry_run": True},
     )
 ]
 TOKENS = [
@@ -48,8 +77,12 @@ HEADER_NAMES = [
 ]  # fmt: skip
 PARAMETERS = [
     "limit", "cursor", "status", "tag", "error_class", "conversation_id", "wait", "until", "after", "format", "queue",
+    "agent", "created_after", "created_before",
 ]  # fmt: skip
-ORDINARY = ["", "0", "1", "60", "queued", "terminal", "change", "keda", "model", "\u0665", "\x00", "%"]
+ORDINARY = [
+    "", "0", "1", "60", "queued", "terminal", "change", "keda", "model", "\u0665", "\x00", "%", "2026-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59",
+]  # fmt: skip
 TEXT = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=40)
 
 Edit = tuple[int, int, bytes]
@@ -76,7 +109,7 @@ HEADERS = st.dictionaries(st.sampled_from(HEADER_NAMES), TEXT, max_size=3)
 QUERIES = st.lists(st.tuples(st.sampled_from(PARAMETERS) | TEXT, TEXT | st.sampled_from(ORDINARY)), max_size=3)
 PATHS = st.sampled_from(
     ["/v1/runs", f"/v1/runs/{RUN_ID}", f"/v1/runs/{RUN_ID}/events", "/v1/queues", "/healthz",
-     f"/v1/conversations/{CONVERSATION_ID}", f"/v1/conversations/{CONVERSATION_ID}/messages"]
+     f"/v1/conversations/{CONVERSATION_ID}", f"/v1/conversations/{CONVERSATION_ID}/messages", "/v1/runs/actions"]
 ) | TEXT.map(lambda text: f"/v1/runs/{text}")  # fmt: skip
 FEW = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -91,7 +124,14 @@ def test_no_body_breaks_the_api(raw: bytes, headers: dict[str, str]) -> None:
             "content": raw,
             "headers": {"content-type": "application/json", **extra},
         }
-        for path in ("/v1/runs", "/v1/conversations", f"/v1/runs/{RUN_ID}/cancel")
+        for path in (
+            "/v1/runs",
+            "/v1/conversations",
+            "/v1/runs/actions",
+            "{run}/input",
+            "{run}/retry",
+            "{run}/cancel",
+        )
         for extra in ({}, headers)
     ]
     asyncio.run(_send(requests))
@@ -101,12 +141,16 @@ def test_no_body_breaks_the_api(raw: bytes, headers: dict[str, str]) -> None:
 @given(PATHS, QUERIES, HEADERS)
 def test_no_url_breaks_the_api(path: str, query: list[tuple[str, str]], headers: dict[str, str]) -> None:
     headers.pop("content-length", None)
-    asyncio.run(_send([{"method": "GET", "url": path, "params": query, "headers": headers}]))
+    asyncio.run(
+        _send([{"method": method, "url": path, "params": query, "headers": headers} for method in ("GET", "DELETE")])
+    )
 
 
 async def _send(requests: list[dict[str, Any]]) -> None:
     async with world() as api:
+        run = (await api.submit())["links"]["self"]
         for request in requests:
+            request["url"] = request["url"].replace("{run}", run)
             if "text/event-stream" in request["headers"].get("accept", ""):
                 continue
             try:

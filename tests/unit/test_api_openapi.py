@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from api.app import create_app
 from api.problems import CODES
-from palaver.models import Submission
+from api.routes.bulk import BulkAction
+from api.routes.control import CancelRequest
+from palaver.actions import RunInput
+from palaver.models import Retry, Submission
 
 DOCUMENT = create_app().openapi()
 OPERATIONS = [
@@ -21,6 +26,8 @@ NAMES = [f"{method} {path}" for method, path, _ in OPERATIONS]
 
 def test_every_route_is_there() -> None:
     assert sorted(NAMES) == [
+        "delete /v1/conversations/{conversation_id}",
+        "delete /v1/runs/{run_id}",
         "get /healthz",
         "get /readyz",
         "get /v1/conversations/{conversation_id}",
@@ -31,7 +38,10 @@ def test_every_route_is_there() -> None:
         "get /v1/runs/{run_id}/events",
         "post /v1/conversations",
         "post /v1/runs",
+        "post /v1/runs/actions",
         "post /v1/runs/{run_id}/cancel",
+        "post /v1/runs/{run_id}/input",
+        "post /v1/runs/{run_id}/retry",
     ]
 
 
@@ -80,7 +90,7 @@ def test_a_parameter_is_never_null() -> None:
 def test_operations_have_names_for_generated_clients() -> None:
     names = [operation["operationId"] for _, _, operation in OPERATIONS]
     assert len(set(names)) == len(names)
-    assert {"submit", "read_run", "cancel"} <= set(names)
+    assert {"submit", "read_run", "cancel", "send_input", "retry", "act_on_runs", "delete_run"} <= set(names)
 
 
 def test_every_reference_leads_somewhere() -> None:
@@ -88,10 +98,34 @@ def test_every_reference_leads_somewhere() -> None:
         assert reference.removeprefix("#/components/schemas/") in DOCUMENT["components"]["schemas"], reference
 
 
-def test_the_examples_fit() -> None:
-    body = DOCUMENT["paths"]["/v1/runs"]["post"]["requestBody"]["content"]["application/json"]
-    for example in body["examples"].values():
-        Submission.model_validate_json(json.dumps(example["value"]))
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("/v1/runs", Submission),
+        ("/v1/runs/actions", BulkAction),
+        ("/v1/runs/{run_id}/cancel", CancelRequest),
+        ("/v1/runs/{run_id}/input", RunInput),
+        ("/v1/runs/{run_id}/retry", Retry),
+    ],
+)
+def test_the_examples_fit(path: str, model: type[BaseModel]) -> None:
+    examples = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"]
+    assert examples
+    for example in examples.values():
+        model.model_validate_json(json.dumps(example["value"]))
+
+
+def test_a_problem_may_list_pending_actions() -> None:
+    listed = DOCUMENT["components"]["schemas"]["Problem"]["properties"]["pending_actions"]
+    assert listed["items"]["$ref"].endswith("/PendingAction")
+
+
+def test_the_page_names_every_route_and_every_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    for method, path, _ in OPERATIONS:
+        told = path.replace("{run_id}", "{id}").replace("{conversation_id}", "{id}")
+        assert f"`{method.upper()} {told}`" in page, (method, told)
+    assert [code for code in CODES if f"`{code}`" not in page] == []
 
 
 def test_every_code_of_a_problem_is_told_by_some_route() -> None:

@@ -20,6 +20,7 @@ from palaver.store import Store
 from palaver.store.fleet import WorkerReport
 from tests.unit.api_world import (
     BODY,
+    CONVERSATION_ID,
     RUN_ID,
     SETTINGS,
     LiveRequest,
@@ -27,6 +28,12 @@ from tests.unit.api_world import (
     assert_problem,
     world,
 )
+
+BODIES = {
+    ("POST", "/v1/runs"): BODY,
+    ("POST", f"/v1/runs/{RUN_ID}/input"): {"items": [{"type": "pause"}]},
+    ("POST", "/v1/runs/actions"): {"action": "cancel", "all": True},
+}
 
 
 async def test_queues_show_what_waits_and_who_works() -> None:
@@ -116,6 +123,11 @@ async def test_a_process_that_was_told_to_end_is_not_ready() -> None:
         ("GET", f"/v1/runs/{RUN_ID}"),
         ("GET", f"/v1/runs/{RUN_ID}/events"),
         ("POST", f"/v1/runs/{RUN_ID}/cancel"),
+        ("POST", f"/v1/runs/{RUN_ID}/input"),
+        ("POST", f"/v1/runs/{RUN_ID}/retry"),
+        ("POST", "/v1/runs/actions"),
+        ("DELETE", f"/v1/runs/{RUN_ID}"),
+        ("DELETE", f"/v1/conversations/{CONVERSATION_ID}"),
         ("POST", "/v1/conversations"),
         ("GET", "/v1/queues"),
         ("GET", "/readyz"),
@@ -126,7 +138,7 @@ async def test_without_redis_clients_are_asked_to_come_again(
 ) -> None:
     async with world() as api:
         api.server.connected = False
-        body = BODY if path == "/v1/runs" and method == "POST" else None
+        body = BODIES.get((method, path))
         answer = await api.client.request(method, path, json=body)
         assert_problem(answer, 503, "unavailable")
         assert int(answer.headers["retry-after"]) > 0

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import SecretStr
 
-from tests.unit.api_world import BODY, RUN_ID, SETTINGS, LiveRequest, assert_problem, world
+from palaver.settings import Settings
+from tests.unit.api_world import BODY, RUN_ID, LiveRequest, assert_problem, world
 
-GUARDED = SETTINGS.model_copy(update={"api_keys": (SecretStr("first-key"), SecretStr("clé"))})
+GUARDED = Settings(redis_url="redis://fake/0", api_keys="first-key,clé")  # type: ignore[arg-type]
 ROUTES = [
     ("GET", "/v1/runs"),
     ("POST", "/v1/runs"),
     ("GET", f"/v1/runs/{RUN_ID}"),
     ("GET", f"/v1/runs/{RUN_ID}/events"),
     ("POST", f"/v1/runs/{RUN_ID}/cancel"),
+    ("POST", f"/v1/runs/{RUN_ID}/input"),
+    ("POST", f"/v1/runs/{RUN_ID}/retry"),
+    ("POST", "/v1/runs/actions"),
+    ("DELETE", f"/v1/runs/{RUN_ID}"),
     ("POST", "/v1/conversations"),
     ("GET", "/v1/conversations/x"),
+    ("DELETE", "/v1/conversations/x"),
     ("GET", "/v1/conversations/x/messages"),
     ("GET", "/v1/queues"),
     ("GET", "/v1/nothing"),
@@ -84,6 +89,17 @@ async def test_health_and_the_document_need_no_key() -> None:
         ("error_class=rate_limit", 422, "validation_error", "?error_class"),
         ("conversation_id=conv_*", 422, "validation_error", "?conversation_id"),
         ("tag=", 422, "validation_error", "?tag"),
+        ("agent=", 422, "validation_error", "?agent"),
+        ("created_after=yesterday", 422, "validation_error", "?created_after"),
+        ("created_after=1700000000", 422, "validation_error", "?created_after"),
+        ("created_before=2026-01-01T00:00:00", 422, "validation_error", "?created_before"),
+        ("created_before=2026-01-01T00:00:00+01:00", 422, "validation_error", "?created_before"),
+        (
+            "created_before=2026-01-01T00:00:00Z&created_after=2026-01-01T00:00:00Z",
+            422,
+            "validation_error",
+            "?",
+        ),
     ],
 )
 async def test_query_parameters_are_read_strictly(query: str, status: int, code: str, place: str) -> None:
@@ -104,6 +120,11 @@ async def test_a_query_string_that_cannot_be_read_is_refused(query: str) -> None
         ("POST", "/v1/runs?wait=5"),
         ("GET", f"/v1/runs/{RUN_ID}?wait=5&a=1"),
         ("POST", f"/v1/runs/{RUN_ID}/cancel?wait=5"),
+        ("POST", f"/v1/runs/{RUN_ID}/input?wait=5"),
+        ("POST", f"/v1/runs/{RUN_ID}/retry?from_step=5"),
+        ("POST", "/v1/runs/actions?dry_run=true"),
+        ("DELETE", f"/v1/runs/{RUN_ID}?force=true"),
+        ("DELETE", "/v1/conversations/x?force=true"),
         ("GET", "/v1/queues?name=model"),
     ],
 )
@@ -126,8 +147,10 @@ async def test_a_wait_has_its_limits(query: str) -> None:
         ("DELETE", "/v1/runs", "GET, POST"),
         ("PUT", "/v1/runs", "GET, POST"),
         ("TRACE", "/v1/runs", "GET, POST"),
-        ("PATCH", f"/v1/runs/{RUN_ID}", "GET"),
+        ("PATCH", f"/v1/runs/{RUN_ID}", "DELETE, GET"),
         ("GET", f"/v1/runs/{RUN_ID}/cancel", "POST"),
+        ("PUT", "/v1/runs/actions", "DELETE, GET, POST"),
+        ("PUT", "/v1/conversations/x", "DELETE, GET"),
         ("POST", "/healthz", "GET"),
         ("GET", "/v1/conversations", "POST"),
     ],

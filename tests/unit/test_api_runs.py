@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -98,23 +99,6 @@ async def test_submitting_can_answer_with_the_events() -> None:
         assert [name for _, name, _ in events_of(stream.text)][0::5] == ["run.created", "run.finished"]
 
 
-async def test_a_busy_conversation_queues_or_refuses() -> None:
-    async with world() as api:
-        first = await api.submit()
-        follow = {"agent": None, "conversation_id": first["conversation_id"]}
-        second = await api.submit(**follow)
-        assert second["waiting"] == {
-            "reason": "conversation_busy",
-            "until": None,
-            "run_id": first["id"],
-            "attempt": None,
-            "error_class": None,
-            "code": None,
-        }
-        refused = await api.client.post("/v1/runs", json={**BODY, **follow, "on_conflict": "reject"})
-        assert assert_problem(refused, 409, "conversation_busy")["run_id"] == first["id"]
-
-
 async def test_a_conversation_that_is_not_there_is_a_fault_of_the_body() -> None:
     async with world() as api:
         for conversation_id in ("conv_00" + "1" * 26, "nonsense", "../../etc/passwd"):
@@ -164,6 +148,17 @@ async def test_reading_can_wait_for_any_move() -> None:
         await aeventually(api.watched)
         await api.claim(run)
         assert (await waiting).json()["status"] == "running"
+
+
+async def test_a_pause_that_is_asked_for_is_a_move() -> None:
+    async with world() as api:
+        run = await api.submit()
+        await api.claim(run)
+        waiting = asyncio.create_task(api.client.get(f"{run['links']['self']}?wait=10&until=change"))
+        await aeventually(api.watched)
+        await api.client.post(f"{run['links']['self']}/input", json={"items": [{"type": "pause"}]})
+        seen = (await waiting).json()
+        assert (seen["status"], seen["pausing"]) == ("running", True)
 
 
 async def test_waiting_ends_when_the_time_is_up() -> None:
@@ -238,6 +233,29 @@ async def test_a_list_filters() -> None:
         assert "tag=blue" in answer.links["next"]["url"]
 
 
+async def test_a_list_filters_by_agent_and_time() -> None:
+    async with world() as api:
+        clerk = await api.submit(agent={**AGENT, "name": "clerk"})
+        await api.submit()
+        at = datetime.fromisoformat(clerk["times"]["created_at"])
+        after, before = (at - timedelta(hours=1)).isoformat(), (at + timedelta(hours=1)).isoformat()
+
+        async def listed(**query: str) -> tuple[list[str], str]:
+            answer = await api.client.get("/v1/runs", params=query)
+            assert answer.status_code == 200, answer.text
+            next_page = answer.links.get("next", {}).get("url", "")
+            return [run["id"] for run in answer.json()["data"]], next_page
+
+        assert (await listed(agent="clerk"))[0] == [clerk["id"]]
+        assert (await listed(agent="clerks"))[0] == []
+        assert len((await listed(created_after=after, created_before=before))[0]) == 2
+        assert (await listed(created_before=after))[0] == (await listed(created_after=before))[0] == []
+        berlin = at.astimezone(timezone(timedelta(hours=2))) + timedelta(hours=1)
+        first, path = await listed(created_before=berlin.isoformat(), limit="1")
+        again = await api.client.get(path)
+        assert [*first, *(run["id"] for run in again.json()["data"])] == (await listed())[0]
+
+
 @pytest.mark.parametrize(
     "cursor",
     ["x", "%F0", "bnVsbA", "WzFlNDAwLCJydW4iXQ", "W10", "eyJhIjoxLCJiIjoyfQ", "e30", "a" * 2000, "%C3%A4"],
@@ -246,61 +264,6 @@ async def test_a_cursor_that_no_list_gave_is_refused(cursor: str) -> None:
     async with world() as api:
         code = "malformed_request" if cursor == "%F0" else "invalid_cursor"
         assert_problem(await api.client.get(f"/v1/runs?cursor={cursor}"), 400, code)
-
-
-async def test_cancelling_a_run_that_nobody_works_on_ends_it() -> None:
-    async with world() as api:
-        run = await api.submit()
-        path = f"{run['links']['self']}/cancel"
-        first = await api.client.post(path, json={"reason": "changed my mind"})
-        assert first.status_code == 200
-        assert (first.json()["status"], first.json()["cancel"]["reason"]) == ("cancelled", "changed my mind")
-        again = await api.client.post(path)
-        assert (again.status_code, again.json()) == (200, first.json())
-
-
-async def test_cancelling_a_run_that_is_worked_on_is_acknowledged_and_wins() -> None:
-    async with world() as api:
-        run = await api.submit()
-        lease = await api.claim(run)
-        path = f"{run['links']['self']}/cancel"
-        first = await api.client.post(path)
-        again = await api.client.post(path, content=b"")
-        assert (first.status_code, again.status_code) == (202, 202)
-        assert first.json()["status"] == again.json()["status"] == "cancelling"
-        await api.finish(run, lease=lease)
-        assert (await api.read(run))["status"] == "cancelled"
-        assert (await api.client.post(path)).status_code == 200
-
-
-async def test_cancelling_a_run_that_ended_otherwise_says_how() -> None:
-    async with world() as api:
-        run = await api.submit()
-        await api.finish(run)
-        problem = assert_problem(await api.client.post(f"{run['links']['self']}/cancel"), 409, "run_ended")
-        assert problem["run_id"] == run["id"]
-        assert "completed" in problem["detail"]
-
-
-async def test_a_cancel_starts_the_run_behind() -> None:
-    async with world() as api:
-        first = await api.submit()
-        second = await api.submit(agent=None, conversation_id=first["conversation_id"])
-        api.publisher.deliveries.clear()
-        await api.client.post(f"{first['links']['self']}/cancel")
-        assert [delivery.run_id for delivery in api.publisher.deliveries] == [second["id"]]
-        assert (await api.read(second))["waiting"] is None
-
-
-@pytest.mark.parametrize("body", [{"mode": "rollback"}, {"mode": None}, {"reason": 5}, {"grace": 1}, [], "now"])
-async def test_a_cancel_that_is_not_understood_is_refused(body: object) -> None:
-    async with world() as api:
-        run = await api.submit()
-        answer = await api.client.post(f"{run['links']['self']}/cancel", json=body)
-        problem = assert_problem(answer, 422, "validation_error")
-        if isinstance(body, dict) and body.get("mode"):
-            assert "'now'" in problem["errors"][0]["message"]
-        assert (await api.read(run))["status"] == "queued"
 
 
 def _bytes(text: str | bytes) -> bytes:

@@ -1,0 +1,110 @@
+"""What an agent must be beyond its shape: models, tools and policies that are known, and approvals that apply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from api.backend import Backend
+from api.problems import Fault
+from api.schemas import schema_faults
+from api.validation import did_you_mean
+from palaver.errors import ConfigurationError
+from palaver.models import AgentSpec
+from palaver.providers import Provider
+from palaver.retry import RetryPolicy
+from palaver.tools import Registry
+
+AGENT_PROBLEMS: Final = (
+    "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
+)  # fmt: skip
+"""The codes of what may be wrong with an agent."""
+
+
+def agent_faults(agent: AgentSpec, here: Backend) -> Iterator[Fault]:
+    """Everything that is wrong with an agent, at its place in a body that has it as ``agent``."""
+    yield from _provider_faults(agent, here.providers)
+    yield from _tool_faults(agent, here.tools)
+    yield from _client_tool_faults(agent)
+    yield from _approval_faults(agent, here.tools)
+    yield from _policy_faults(agent, here.policies)
+
+
+def _provider_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:
+    for where, provider, _ in _models(agent):
+        if provider not in providers:
+            hint = did_you_mean(provider, providers) or f"; there are: {_listed(providers)}"
+            yield Fault(where, "unknown_provider", f"names a provider that is not configured{hint}")
+
+
+def _models(agent: AgentSpec) -> Iterator[tuple[str, str, str]]:
+    """Where each model of the agent stands, its provider and its name there."""
+    for index, model in enumerate(agent.models):
+        provider, _, name = model.partition("/")
+        yield f"/agent/fallbacks/{index - 1}" if index else "/agent/model", provider, name
+
+
+def price_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:
+    """The models of an agent whose use cannot be counted in dollars."""
+    for where, provider, name in _models(agent):
+        if provider in providers and providers[provider].price(name) is None:
+            needs = f"a budget in dollars needs one, in [providers.{provider}.prices] of PALAVER_PROVIDERS"
+            yield Fault(where, "unknown_price", f"has no price: {needs}")
+
+
+def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Iterator[Fault]:
+    if isinstance(agent.retry, str):
+        if agent.retry not in policies:
+            hint = did_you_mean(agent.retry, policies) or f"; there are: {', '.join(sorted(policies)) or 'none'}"
+            yield Fault("/agent/retry", "unknown_policy", f"is no policy of PALAVER_RETRY_POLICIES{hint}")
+    elif agent.retry is not None:
+        try:
+            RetryPolicy.parse(agent.retry)
+        except ConfigurationError as error:
+            yield Fault(f"/agent/retry{error.pointer}", "invalid_policy", error.reason)
+
+
+def resolved(agent: AgentSpec | None, policies: Mapping[str, RetryPolicy]) -> AgentSpec | None:
+    """The agent with its retry policy in the place of the policy's name."""
+    if agent is None or not isinstance(agent.retry, str):
+        return agent
+    return agent.model_copy(update={"retry": policies[agent.retry].dump()})
+
+
+def _tool_faults(agent: AgentSpec, tools: Registry) -> Iterator[Fault]:
+    for index, name in enumerate(agent.tools):
+        if name not in tools:
+            hint = did_you_mean(name, tools) or f"; there are: {_listed(tools)}"
+            yield Fault(f"/agent/tools/{index}", "unknown_tool", f"is not a tool here{hint}")
+        elif name in agent.tools[:index]:
+            yield Fault(f"/agent/tools/{index}", "duplicate_tool", "is named before")
+
+
+def _client_tool_faults(agent: AgentSpec) -> Iterator[Fault]:
+    before = set(agent.tools)
+    for index, tool in enumerate(agent.client_tools):
+        where = f"/agent/client_tools/{index}"
+        if tool.name in agent.tools:
+            yield Fault(f"{where}/name", "duplicate_tool", "is the name of one of the agent's tools: rename it")
+        elif tool.name in before:
+            yield Fault(f"{where}/name", "duplicate_tool", "is named before")
+        before.add(tool.name)
+        for path, message in schema_faults(tool.parameters):
+            yield Fault(f"{where}/parameters{path}", "invalid_schema", message)
+
+
+def _approval_faults(agent: AgentSpec, tools: Registry) -> Iterator[Fault]:
+    """A pattern with a slip of the pen in it would let calls through that somebody wants to see."""
+    if isinstance(agent.approvals.require, str):
+        return
+    known = [name for name in agent.tools if name in tools]
+    for index, pattern in enumerate(agent.approvals.require):
+        if not any(fnmatchcase(name, pattern) for name in agent.tools):
+            hint = did_you_mean(pattern, known) or f"; they are: {', '.join(known) or 'none'}"
+            where = f"/agent/approvals/require/{index}"
+            yield Fault(where, "unknown_tool", f"fits none of the agent's tools{hint}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)[:50]) or "none (see PALAVER_PROVIDERS)"

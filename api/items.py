@@ -1,0 +1,67 @@
+"""What an input of a run must be beyond its shape: one answer for each action, words, arguments that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import orjson
+from pydantic import ValidationError
+
+from api.backend import Backend, prompt
+from api.door import refuse
+from api.problems import Fault
+from api.validation import faults_of
+from palaver.actions import ALL, Decision, Item, PendingAction, Steering, ToolOutput
+
+
+async def admit_items(run_id: str, items: Sequence[Item], here: Backend) -> None:
+    """Let the items of an input in. Which action is which, and whether it is still pending, is the store's to say.
+
+    Raises:
+        Problem: everything that is wrong with them.
+        UnknownRun: the arguments of a call are edited, and the run is not there.
+    """
+    faults = [*_doubles(items), *_silences(items)]
+    if any(isinstance(item, Decision) and item.decision == "edit" for item in items):
+        run = await prompt(here.store.runs.get(run_id))
+        pending = {action.id: action for action in run.pending_actions if action.type == "approval"}
+        for index, item in enumerate(items):
+            if isinstance(item, Decision) and item.arguments is not None and item.action_id in pending:
+                faults += _misfits(f"/items/{index}", item.arguments, pending[item.action_id], here)
+    refuse(faults)
+
+
+def _doubles(items: Sequence[Item]) -> Iterator[Fault]:
+    before: set[tuple[str, str]] = set()
+    for index, item in enumerate(items):
+        match item:
+            case Decision():
+                field, target = "action_id", item.action_id
+            case ToolOutput():
+                field, target = "call_id", item.call_id
+            case _:
+                continue
+        if (field, target) in before:
+            every = "all approvals are" if target == ALL else "this one is"
+            yield Fault(f"/items/{index}/{field}", "duplicate_item", f"{every} answered by an item before")
+        before.add((field, target))
+
+
+def _silences(items: Sequence[Item]) -> Iterator[Fault]:
+    for index, item in enumerate(items):
+        if isinstance(item, Steering) and not item.content.strip():
+            yield Fault(f"/items/{index}/content", "empty_input", "says nothing")
+
+
+def _misfits(where: str, arguments: dict[str, object], action: PendingAction, here: Backend) -> Iterator[Fault]:
+    """Why ``arguments`` are not those of the action's tool; the worker would only tell the model."""
+    if action.tool not in here.tools:
+        why = "cannot be checked: the tool is not in PALAVER_TOOLS any more"
+        yield Fault(f"{where}/arguments", "unknown_tool", why)
+        return
+    declared = here.tools[action.tool].arguments
+    try:
+        declared.model_validate_json(orjson.dumps(arguments))
+    except ValidationError as error:
+        for fault in faults_of(error, declared, arguments):
+            yield Fault(f"{where}/arguments{fault.pointer}", "invalid_arguments", fault.message)

@@ -1,0 +1,60 @@
+"""JSON schemas of the tools that clients run: what a model is shown must be one, of an object, and not large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from api.strict_json import Path, pointer
+
+_MAX_BYTES: Final = 32 * 1024
+_TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
+_HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {
+    "properties": dict,
+    "patternProperties": dict,
+    "$defs": dict,
+    "anyOf": list,
+    "oneOf": list,
+    "allOf": list,
+    "prefixItems": list,
+}
+"""Keywords that hold schemas by name or in a row."""
+
+
+def schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where ``schema`` is none for the arguments of a tool, as a JSON pointer, and why."""
+    if schema.get("type") != "object":
+        yield "/type", 'must be "object": the arguments of a call are one'
+    size = len(orjson.dumps(schema))
+    if size > _MAX_BYTES:
+        yield "", f"has {size} bytes; at most {_MAX_BYTES}"
+    yield from _faults({name: value for name, value in schema.items() if name != "type"}, ())
+
+
+def _faults(schema: Any, path: Path) -> Iterator[tuple[str, str]]:
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict):
+        yield pointer(path), "must be a schema: an object or a boolean"
+        return
+    if not all(kind in _TYPES for kind in _row(schema.get("type", []))):
+        yield pointer((*path, "type")), f"must be one of {', '.join(_TYPES)}, or a list of them"
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        yield pointer((*path, "required")), "must be a list of names"
+    for key, kind in _HOLDERS.items():
+        held = schema.get(key, kind())
+        if not isinstance(held, kind):
+            yield pointer((*path, key)), f"must be {'an object' if kind is dict else 'a list'} of schemas"
+            continue
+        for name, each in held.items() if isinstance(held, dict) else enumerate(held):
+            yield from _faults(each, (*path, key, name))
+    for key in ("items", "additionalProperties", "not"):
+        if key in schema:
+            yield from _faults(schema[key], (*path, key))
+
+
+def _row(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]

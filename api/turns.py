@@ -1,0 +1,78 @@
+"""What messages must be that come in: words, and whole turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from api.problems import Fault
+from api.strict_json import pointer
+from palaver.models import Message
+
+_CALL_ID: Final = 128
+
+
+def input_faults(given: str | Sequence[Message]) -> Iterator[Fault]:
+    """Everything that is wrong with the ``input`` of a submission."""
+    if isinstance(given, str):
+        if not given.strip():
+            yield Fault("/input", "empty_input", "says nothing")
+        return
+    if not given:
+        yield Fault("/input", "empty_input", "has no message")
+        return
+    for index, message in enumerate(given):
+        yield from _message_faults(index, message)
+    yield from _turn_faults(given)
+    if given[-1].role == "assistant":
+        yield _broken(len(given) - 1, "the last message must be the user's or a tool's, for the model to answer")
+
+
+def _message_faults(index: int, message: Message) -> Iterator[Fault]:
+    if message.role != "tool" and not message.content.strip() and not message.tool_calls:
+        yield Fault(pointer(("input", index, "content")), "empty_input", "says nothing")
+    if message.role != "assistant" and message.tool_calls:
+        yield _broken(index, f"a {message.role} message has no tool_calls")
+    if message.role == "tool" and not message.call_id:
+        yield _broken(index, "a tool message needs the call_id of the call that it answers")
+    if message.role != "tool" and message.call_id is not None:
+        yield _broken(index, "only a tool message has a call_id")
+
+
+def _turn_faults(messages: Sequence[Message]) -> Iterator[Fault]:
+    """Every call has one result before the next message, and every result its call."""
+    open_calls: dict[str, int] = {}
+    seen: set[str] = set()
+    for index, message in enumerate(messages):
+        if message.role == "tool":
+            call_id = message.call_id or ""
+            if call_id in open_calls:
+                del open_calls[call_id]
+            elif call_id in seen:
+                yield _broken(index, f"call {_shown(call_id)} has a second result")
+            elif call_id:
+                yield _broken(index, f"no call {_shown(call_id)} precedes this result")
+            continue
+        yield from _unanswered(open_calls)
+        open_calls, seen = {}, set()
+        for call in message.tool_calls:
+            if not call.id or len(call.id) > _CALL_ID:
+                yield _broken(index, f"a call needs an id of 1 to {_CALL_ID} characters")
+            elif call.id in seen:
+                yield _broken(index, f"call {_shown(call.id)} is there twice")
+            seen.add(call.id)
+            open_calls[call.id] = index
+    yield from _unanswered(open_calls)
+
+
+def _unanswered(open_calls: Mapping[str, int]) -> Iterator[Fault]:
+    for call_id, index in open_calls.items():
+        yield _broken(index, f"call {_shown(call_id)} has no result")
+
+
+def _broken(index: int, message: str) -> Fault:
+    return Fault(f"/input/{index}", "invalid_history", message)
+
+
+def _shown(call_id: str) -> str:
+    return repr(call_id[:64])
