@@ -31,7 +31,7 @@ Part = Callable[[bool], Awaitable[list[Table]]]
 PARTS: Final[dict[str, Part]] = {
     "steps": lambda quick: steps.measure(rounds=2 if quick else 7),
     "streams": lambda quick: streams.measure(streams=500),
-    "cancel": lambda quick: cancels.measure(cancels=100 if quick else 300, in_flight=100),
+    "cancel": lambda quick: cancels.measure(100 if quick else 300, in_flight=200, tools=8 if quick else 20),
     "cooldown": lambda quick: cooldown.measure(rounds=1 if quick else 5),
     "recovery": lambda quick: recovery.measure(kills=1 if quick else 5, runs=40, lease_seconds=LEASE_SECONDS),
 }

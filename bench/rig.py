@@ -105,14 +105,20 @@ class Rig:
         options = ("-n", f"bench.{len(self._children)}@%h", "--without-gossip", "--without-mingle", "-l", "WARNING")
         return self.start("celery", "-A", app, "worker", *options, *arguments, environment=environment)
 
-    def start_worker(self, capacity: int) -> Child:
-        """Start a model worker of Palaver's; does not wait for it."""
-        return self.start_celery("workers.app", "-Q", "model", "-c", str(capacity))
+    @property
+    def folder(self) -> Path:
+        """Files of this rig; gone when it ends."""
+        return self._folder
 
-    async def start_api(self) -> str:
+    def start_worker(self, capacity: int, environment: Mapping[str, str] | None = None) -> Child:
+        """Start a model worker of Palaver's; does not wait for it."""
+        return self.start_celery("workers.app", "-Q", "model", "-c", str(capacity), environment=environment)
+
+    async def start_api(self, **environment: str) -> str:
         """Start the API and wait until it answers; its URL."""
         port = free_port()
-        self.start("uvicorn", "api.app:app", "--host", HOST, "--port", str(port), "--log-level", "warning")
+        options = ("--host", HOST, "--port", str(port), "--log-level", "warning")
+        self.start("uvicorn", "api.app:app", *options, environment=environment)
         url = f"http://{HOST}:{port}"
         await self.until(lambda: answers_ok(f"{url}/readyz"), "the API answers")
         return url
