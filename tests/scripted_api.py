@@ -50,8 +50,18 @@ def answer(body: Any, status: int = 200, **headers: str) -> Reply:
     return Reply(status, json.dumps(body).encode(), {"Content-Type": "application/json", **named})
 
 
-def problem(status: int, code: str, detail: str = "It cannot be.", errors: Any = (), **headers: str) -> Reply:
+def problem(
+    status: int,
+    code: str,
+    detail: str = "It cannot be.",
+    errors: Any = (),
+    *,
+    run_id: str | None = None,
+    pending_actions: Any = None,
+    **headers: str,
+) -> Reply:
     """What the API answers when it refuses."""
+    way = {"run_id": run_id, "pending_actions": pending_actions}
     body = {
         "type": f"/errors/{code}",
         "title": "Title",
@@ -60,6 +70,7 @@ def problem(status: int, code: str, detail: str = "It cannot be.", errors: Any =
         "code": code,
         "errors": list(errors),
         "request_id": "req_1",
+        **{name: value for name, value in way.items() if value is not None},
     }
     return answer(body, status, **headers)
 
@@ -96,6 +107,20 @@ def run_object(status: str = "running", **changes: Any) -> dict[str, Any]:
         "metadata": {},
         "tags": [],
         "links": {"self": "/a", "events": "/b", "conversation": "/c"},
+        **changes,
+    }
+
+
+def action_object(number: int = 1, kind: str = "approval", tool: str = "send", **changes: Any) -> dict[str, Any]:
+    """A pending action on the wire."""
+    return {
+        "id": f"act_{number}",
+        "type": kind,
+        "tool": tool,
+        "call_id": f"call_{number}",
+        "arguments": '{"to": "bob"}',
+        "digest": f"{number}" * 64,
+        "expires_at": "2026-01-02T00:00:00Z",
         **changes,
     }
 
@@ -163,6 +188,9 @@ class ScriptedAPI:
                 self._answer()
 
             def do_POST(self) -> None:
+                self._answer()
+
+            def do_DELETE(self) -> None:
                 self._answer()
 
             def _answer(self) -> None:

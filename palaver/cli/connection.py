@@ -8,9 +8,11 @@ from typing import Final
 
 import typer
 
+from palaver.cli.pending import lines
 from palaver.cli.words import one_line
 from palaver.client import (
     APIError,
+    Conflict,
     ConnectionFailed,
     NotFound,
     Palaver,
@@ -47,12 +49,16 @@ def connected(url: str | None, api_key: str | None) -> Iterator[Palaver]:
     except (PalaverError, ValueError) as error:
         sentence, code = explain(error)
         say(f"palaver: {sentence}")
+        if isinstance(error, Conflict) and error.run_id is not None:
+            for line in lines(error.run_id, error.pending_actions):
+                say(line)
         raise typer.Exit(code) from None
 
 
 def explain(error: PalaverError | ValueError) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
-    what = one_line(str(error), _LONGEST).rstrip(".")
+    # A conflict's pending actions are listed behind the sentence, with the commands.
+    what = one_line(error.detail if isinstance(error, Conflict) else str(error), _LONGEST).rstrip(".")
     match error:
         case ConnectionFailed():
             return f"{what}. Start the API (make up), or name another with --url or PALAVER_URL.", UNREACHABLE

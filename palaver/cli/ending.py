@@ -8,60 +8,91 @@ from contextlib import closing
 import typer
 from rich.console import Console
 
+from palaver.cli.asking import Asker
 from palaver.cli.connection import INTERRUPTED, say
 from palaver.cli.progress import Progress
 from palaver.cli.transcript import Transcript
 from palaver.cli.words import document
 from palaver.client import ClientError, Conflict, Palaver
+from palaver.client.patience import passing
 from palaver.lifecycle import RunStatus
-from palaver.models import Run
+from palaver.models import Event, Run
 
 
 class Ending:
-    """One run, followed to its end in one of three ways; the last event shown is remembered between them."""
+    """One run, followed to its end in one of three ways; the last event shown is remembered between them.
 
-    def __init__(self, client: Palaver, run_id: str, console: Console, *, after: int, show_input: bool) -> None:
+    With ``ask`` the user is asked about calls that wait for an approval; without, told how to decide on them.
+    """
+
+    def __init__(
+        self, client: Palaver, run_id: str, console: Console, *, after: int, show_input: bool, ask: bool
+    ) -> None:
         self._client = client
         self._run_id = run_id
         self._position = after
+        self._asker = Asker(client, run_id, ask=ask)
+        self._asking = False
+        self._away: ClientError | None = None
+        """Why the API does not answer, while it does not."""
         self.transcript = Transcript(console, show_input=show_input)
 
     def stream(self) -> None:
         """Write the transcript as it comes."""
-        with (
-            Progress(self._still) as progress,
-            closing(self._client.events(self._run_id, self._position)) as events,
-        ):
-            for event in events:
-                progress.heard()
-                self._position = max(self._position, event.seq)
-                self.transcript.show(event)
+        self._asker.told = True
+        self._follow(self.transcript.show)
 
     def stream_json(self) -> None:
         """Write each event as a line of JSON."""
-        with closing(self._client.events(self._run_id, self._position)) as events:
-            for event in events:
-                self._position = max(self._position, event.seq)
-                typer.echo(document(event.model_dump(mode="json")))
+        self.transcript.doing = "waiting for the next event"
+        self._follow(lambda event: typer.echo(document(event.model_dump(mode="json"))))
 
     def wait(self) -> None:
         """Only wait."""
         self.transcript.doing = "waiting for the end"
-        with Progress(self._still):
-            self._client.wait(self._run_id)
+        self._follow(lambda event: None)
 
     def run(self) -> Run:
-        """The run as it is now."""
-        return self._client.get(self._run_id)
+        """The run, which has ended."""
+        return self._client.wait(self._run_id)
 
     def summarise(self, ended: Run) -> None:
         """Say on standard error how it ended."""
         Transcript(Console(stderr=True, highlight=False), show_input=False).end(ended)
 
+    def _follow(self, show: Callable[[Event], None]) -> None:
+        """Show the events to the last one, however long the API is away: there is a run, so it was there before."""
+        with Progress(self._still) as progress:
+            while True:
+                try:
+                    with closing(self._client.events(self._run_id, self._position)) as events:
+                        for event in events:
+                            progress.heard()
+                            self._away = None
+                            self._position = max(self._position, event.seq)
+                            show(event)
+                            self._see_to(event)
+                            progress.heard()
+                    return
+                except ClientError as error:
+                    if not passing(error):
+                        raise
+                    self._away = error
+
+    def _see_to(self, event: Event) -> None:
+        self._asking = True
+        try:
+            self._asker.hear(event)
+        finally:
+            self._asking = False
+
     def _still(self, quiet: float) -> None:
+        if self._asking:
+            return  # it is the user's turn
         newline = "\n" if self.transcript.mid_line else ""
         self.transcript.mid_line = False
-        say(f"{newline}… {self.transcript.doing}, {quiet:.0f} s so far")
+        doing = f"trying to reach the API again ({self._away})" if self._away else self.transcript.doing
+        say(f"{newline}… {doing}, {quiet:.0f} s so far")
 
 
 def until_the_end(client: Palaver, run_id: str, follow: Callable[[], None]) -> bool:

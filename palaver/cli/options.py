@@ -2,10 +2,112 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args
 
 import typer
 
+from palaver import models
+from palaver.errors import ErrorClass
+from palaver.lifecycle import RunStatus
+
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def json_object(what: str) -> Callable[[str], dict[str, Any]]:
+    """Reads ``what``, a JSON object, from the text of an option, or from the file that it names as ``@FILE``."""
+
+    def read(text: str) -> dict[str, Any]:
+        try:
+            found = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+        except (OSError, ValueError) as error:
+            raise typer.BadParameter(f"{text[:80]}: {error}") from None
+        if not isinstance(found, dict):
+            raise typer.BadParameter(f"{what} a JSON object")
+        return found
+
+    return read
+
+
+def one_of(names: Iterable[str]) -> Callable[[str], str]:
+    """Takes one of these names and nothing else."""
+    known = [str(name) for name in names]
+
+    def choose(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}")
+        return text
+
+    return choose
+
+
+def limit(text: str) -> tuple[str, float]:
+    """``tokens=5000`` as a pair; the API says which names there are."""
+    name, _, number = text.partition("=")
+    try:
+        return name, int(number) if number.isdecimal() else float(number)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not NAME=NUMBER, such as tokens=50000") from None
+
+
+def duration(text: str) -> float:
+    """``90``, ``15m``, ``12h``, ``3d`` in seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not a time such as 90s, 15m, 12h or 3d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def approvals(asked: list[str] | None) -> str | list[str] | None:
+    """What an agent's approvals require: one of the three words, or tools; None to leave it to the default."""
+    policies = [each for each in asked or () if each in ("never", "risky", "always")]
+    if policies and asked and len(asked) > 1:
+        raise typer.BadParameter(f"--ask {policies[0]} goes alone")
+    return policies[0] if policies else asked or None
+
+
+def words(text: str) -> str:
+    """What the user says: the text of the argument, or standard input for ``-``."""
+    return sys.stdin.read() if text == "-" else text
+
+
+Agent = Annotated[
+    Any,
+    typer.Option(
+        "--agent",
+        "-a",
+        parser=json_object("an agent is"),
+        metavar="JSON",
+        help="The whole agent, or @FILE, in place of --model, --tool, --ask, --instructions and --max-steps.",
+    ),
+]
+Ask = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ask",
+        metavar="never|risky|always|TOOL",
+        help="Which calls wait for an approval: none, those of risky tools (the default), all, or of a tool; "
+        "'send_*' is a pattern; repeatable.",
+    ),
+]
+OtherAgent = Annotated[
+    Any,
+    typer.Option("--agent", "-a", parser=json_object("an agent is"), metavar="JSON", help="Another agent, or @FILE."),
+]
+Budget = Annotated[
+    list[Any] | None,
+    typer.Option(
+        "--budget",
+        "-b",
+        parser=limit,
+        metavar="NAME=NUMBER",
+        help="What it may use up: tokens, tool_calls, cost_usd, seconds; repeatable.",
+    ),
+]
 Url = Annotated[
     str | None,
     typer.Option("--url", envvar="PALAVER_URL", help="Where the API is [default: http://127.0.0.1:8080]."),
@@ -16,3 +118,52 @@ ApiKey = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output and nothing else.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run, as `palaver list` shows it.")]
+MaybeRunId = Annotated[str | None, typer.Argument(metavar="RUN_ID", help="The run; none with a filter or --all.")]
+ActionId = Annotated[
+    str | None, typer.Argument(metavar="ACTION_ID", help="The pending action, as `palaver show` lists it.")
+]
+Reason = Annotated[str | None, typer.Option("--reason", "-r", help="Why.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether that is meant.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which runs it would be.")]
+OnConflict = Annotated[
+    Any,
+    typer.Option(
+        "--on-conflict",
+        parser=one_of(get_args(models.OnConflict)),
+        metavar="|".join(get_args(models.OnConflict)),
+        help="When the conversation is busy: wait behind its runs (the default), be refused, cancel them, "
+        "cancel and withdraw them, or speak into the one that is going on.",
+    ),
+]
+Mode = Annotated[
+    Any,
+    typer.Option(
+        "--mode",
+        parser=one_of(get_args(models.CancelMode)),
+        metavar="|".join(get_args(models.CancelMode)),
+        help="Let what is under way finish, stop it (the default), or also withdraw what was said.",
+    ),
+]
+Everything = Annotated[bool, typer.Option("--all", help="Every run that it can be done to, in the place of a filter.")]
+Statuses = Annotated[
+    list[RunStatus] | None,
+    typer.Option("--status", "-s", metavar="STATUS", help="Only runs in this status; repeatable."),
+]
+OfConversation = Annotated[str | None, typer.Option("--conversation", "-c", help="Only runs of this conversation.")]
+Tagged = Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")]
+AgentName = Annotated[str | None, typer.Option("--agent-name", help="Only runs of agents with this name.")]
+FailedWith = Annotated[
+    Any,
+    typer.Option(
+        "--error-class",
+        parser=one_of(ErrorClass),
+        metavar="CLASS",
+        help="Only runs that failed with this class, such as rate_limited.",
+    ),
+]
+OlderThan = Annotated[
+    Any,
+    typer.Option(
+        "--older-than", parser=duration, metavar="TIME", help="Only runs submitted longer ago: 90s, 15m, 12h, 3d."
+    ),
+]

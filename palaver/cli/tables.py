@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from palaver.cli.words import advice, closed, moment, one_line, plain, usage, waiting, why
-from palaver.models import Run
+from palaver.cli.advice import advise
+from palaver.cli.pending import lines
+from palaver.cli.words import moment, one_line, plain, usage, waiting
+from palaver.models import Cancel, Run
 
 _PIPE_WIDTH: Final = 240
 """Columns when nobody looks: enough that no id is cut."""
@@ -33,7 +35,9 @@ def runs_table(runs: Iterable[Run]) -> Table:
     table = _table("RUN", "STATUS", "MODEL", "CREATED", "WHAT")
     table.columns[0].min_width = 32
     for run in runs:
-        what = why(run.error) if run.error else waiting(run) or one_line(run.output, 80)
+        tools = ", ".join(action.tool for action in run.pending_actions)
+        waits = f"{waiting(run)}: {one_line(tools)}" if tools else waiting(run)
+        what = advise(run).why or waits or one_line(run.output, 80)
         cells = (run.id, run.status.value, run.agent.model, moment(run.times.created_at), what)
         table.add_row(*(Text(cell) for cell in cells))
     return table
@@ -41,27 +45,34 @@ def runs_table(runs: Iterable[Run]) -> Table:
 
 def show_run(to: Console, run: Run) -> None:
     """Everything a person asks about one run; empty facts are left out."""
+    told = advise(run)
     facts = {
         "run": run.id,
         "conversation": run.conversation_id,
-        "status": f"{run.status}" + (f" ({run.stop_reason})" if run.stop_reason else ""),
+        "status": _status(run),
         "waiting": waiting(run),
+        "agent": run.agent.name,
         "model": run.agent.model,
         "tools": ", ".join(run.agent.tools),
+        "client tools": ", ".join(tool.name for tool in run.agent.client_tools),
         "step": f"{run.step}, attempt {run.attempt}" if run.step else "",
         "created": moment(run.times.created_at),
         "started": moment(run.times.started_at),
         "ended": moment(run.times.ended_at),
         "deadline": "" if run.status.terminal else moment(run.times.deadline),
         "usage": usage(run.usage),
-        "cancel": "" if run.cancel is None else f"{moment(run.cancel.requested_at)} {run.cancel.reason or ''}",
+        "retry of": run.retried_from,
+        "cancel": _cancel(run.cancel),
         "tags": ", ".join(run.tags),
         "metadata": ", ".join(f"{name}={text}" for name, text in run.metadata.items()),
-        "error": f"{closed(why(run.error))} {advice(run.error)}" if run.error else "",
+        "error" if run.error else "why": told.why,
+        "what to do": told.what_to_do or (f"palaver resume {run.id}" if run.status == "paused" else ""),
     }
     for name, text in facts.items():
         if text:
             to.print(Text(f"{name:13} {one_line(text, 2000)}"), soft_wrap=True)
+    for line in lines(run.id, run.pending_actions):
+        to.print(Text(line), soft_wrap=True)
     if run.output:
         to.print()
         to.out(plain(run.output), highlight=False)
@@ -81,6 +92,19 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             to.print(table)
         else:
             to.print(Text(f"{name}: {one_line(value)}"), soft_wrap=True)
+
+
+def _status(run: Run) -> str:
+    if run.stop_reason:
+        return f"{run.status} ({run.stop_reason}{', withdrawn' if run.withdrawn else ''})"
+    return f"{run.status}, pausing" if run.pausing else run.status
+
+
+def _cancel(cancel: Cancel | None) -> str:
+    if cancel is None:
+        return ""
+    parts = (moment(cancel.requested_at), cancel.mode, cancel.by and f"by {cancel.by}", cancel.reason)
+    return " ".join(filter(None, parts))
 
 
 def _cell(value: object) -> str:

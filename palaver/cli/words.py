@@ -18,6 +18,11 @@ def plain(text: str) -> str:
     return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs"))
 
 
+def visible(text: str) -> str:
+    """On one line, with everything that a terminal would not show as it is written as an escape."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def one_line(value: object, limit: int = SNIPPET) -> str:
     """On one line of at most ``limit`` characters; anything but text as JSON; empty for None."""
     if value is None:
@@ -37,16 +42,27 @@ def moment(when: datetime | None) -> str:
     return "" if when is None else when.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
+def clock(when: datetime) -> str:
+    """The time of day in the local zone."""
+    return f"{when.astimezone():%H:%M:%S}"
+
+
+def amount(number: object) -> str:
+    """``81``, ``0.125``; what is no number as it is."""
+    return f"{number:.6g}" if isinstance(number, float) else one_line(number)
+
+
 def seconds(duration: object) -> str:
     """``3 s``, ``0.25 s``; what is no number as it is."""
     return f"{duration:.3g} s" if isinstance(duration, (int, float)) and duration < 100 else f"{duration} s"
 
 
 def usage(used: Usage) -> str:
-    """Tokens and calls in words."""
+    """Tokens, calls and, where it is known and not nothing, what they cost, in words."""
     calls = ((used.model_calls, "model call"), (used.tool_calls, "tool call"))
     counted = ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for number, name in calls)
-    return f"{used.input_tokens} tokens in, {used.output_tokens} out, {counted}"
+    cost = f", ${used.cost_usd:.4g}" if used.cost_usd else ""
+    return f"{used.input_tokens} tokens in, {used.output_tokens} out, {counted}{cost}"
 
 
 def why(error: object) -> str:
@@ -55,22 +71,6 @@ def why(error: object) -> str:
         return one_line(error)
     told = (one_line(error.get("class")), one_line(error.get("message"), 600))
     return ": ".join(part for part in told if part)
-
-
-def closed(sentence: str) -> str:
-    """With a full stop at its end, so that another sentence may follow."""
-    return sentence if sentence.endswith((".", "!", "?", "…")) else f"{sentence}."
-
-
-def advice(error: object) -> str:
-    """What the user can do about a failed run; empty when there is nothing."""
-    action = error.get("user_action") if isinstance(error, dict) else None
-    return {
-        "retry": "Submitting it again may help.",
-        "settings": "Check the key, the model's name and the limits.",
-        "wait": "Wait a while, then submit it again.",
-        "fix_input": "Change the input or the instructions.",
-    }.get(str(action), "")
 
 
 def waiting(run: Run) -> str:

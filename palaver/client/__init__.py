@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palaver.client.aio import AsyncPalaver
+from palaver.client.answers import BulkResult
 from palaver.client.errors import (
     APIError,
     ClientError,
@@ -21,6 +22,7 @@ from palaver.errors import RunFailed
 __all__ = [
     "APIError",
     "AsyncPalaver",
+    "BulkResult",
     "ClientError",
     "Conflict",
     "ConnectionFailed",

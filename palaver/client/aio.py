@@ -10,9 +10,26 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
+from palaver.actions import ToolOutput
 from palaver.client.address import NEVER_SENT, Address, options_of, reason_of
 from palaver.client.core import Core
-from palaver.client.flow import Answer, Effect, Emit, Flow, Lost, Open, Read, Response, Send, Sleep, Stream
+from palaver.client.flow import (
+    Answer,
+    Begin,
+    Effect,
+    Emit,
+    Finish,
+    Finished,
+    Flow,
+    Lost,
+    Open,
+    Read,
+    Response,
+    Send,
+    Sleep,
+    Stream,
+)
+from palaver.client.functions import FunctionCall
 from palaver.client.shape import shaped
 
 P = ParamSpec("P")
@@ -49,6 +66,7 @@ class AsyncPalaver:
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
     ``PALAVER_API_KEY``; ``timeout``: seconds that the API may be silent before a request counts as lost.
     Raises ConfigurationError for a URL or key that cannot be one.
+    Functions of client tools are awaited, those that are no coroutines run in threads.
     Close an iterator that you leave early (``contextlib.aclosing``).
     """
 
@@ -69,9 +87,20 @@ class AsyncPalaver:
     list = _iterator(Core.list)
     events = _iterator(Core.events)
     cancel = _method(Core.cancel)
+    pause = _method(Core.pause)
+    resume = _method(Core.resume)
+    approve = _method(Core.approve)
+    deny = _method(Core.deny)
+    answer = _method(Core.answer)
+    steer = _method(Core.steer)
+    send = _method(Core.send)
+    retry = _method(Core.retry)
+    delete = _method(Core.delete)
+    bulk = _method(Core.bulk)
     create_conversation = _method(Core.create_conversation)
     conversation = _method(Core.conversation)
     messages = _iterator(Core.messages)
+    delete_conversation = _method(Core.delete_conversation)
     queues = _method(Core.queues)
 
     async def aclose(self) -> None:
@@ -94,12 +123,13 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 class _Exchange:
-    """Does what one flow asks for; holds the response that it has open."""
+    """Does what one flow asks for; holds the response that it has open and the calls that are under way."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
         self._response: httpx.Response | None = None
         self._chunks: AsyncIterator[bytes] = _nothing()
+        self._calls: dict[asyncio.Task[ToolOutput], FunctionCall] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,6 +138,9 @@ class _Exchange:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._close()
+        for task in self._calls:
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
     async def drive(self, flow: Flow[T]) -> T:
         answer: Answer = None
@@ -144,6 +177,11 @@ class _Exchange:
                 case Sleep():
                     await asyncio.sleep(effect.seconds)
                     return None
+                case Begin():
+                    self._calls[asyncio.create_task(effect.call.on_the_loop())] = effect.call
+                    return None
+                case Finish():
+                    return await self._finish()
         except httpx.RequestError as error:
             return Lost(reason_of(error), sent=not isinstance(error, NEVER_SENT))
 
@@ -173,6 +211,11 @@ class _Exchange:
             if chunk:
                 return chunk
         return b""
+
+    async def _finish(self) -> Finished:
+        done, _ = await asyncio.wait(self._calls, return_when=asyncio.FIRST_COMPLETED)
+        task = done.pop()
+        return self._calls.pop(task), task.result()
 
     async def _close(self) -> None:
         if self._response is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
 from palaver.client.flow import Response
 from palaver.client.sse import Frame
@@ -33,6 +35,29 @@ class Page:
     """For messages: the log's position to go on behind; None on the last page."""
 
 
+class BulkResult(BaseModel):
+    """What was done to many runs."""
+
+    matched: int = 0
+    """Runs that the filter admits."""
+    done: int = 0
+    """Runs that it was done to; 0 in a dry run."""
+    skipped: dict[str, int] = {}
+    """The others, by the code that each would have been refused with; in a dry run as far as their statuses tell."""
+    dry_run: bool = False
+    run_ids: tuple[str, ...] = ()
+    """Those that it was done to, or would be."""
+
+    def __add__(self, more: BulkResult) -> BulkResult:
+        return BulkResult(
+            matched=self.matched + more.matched,
+            done=self.done + more.done,
+            skipped=Counter(self.skipped) + Counter(more.skipped),
+            dry_run=more.dry_run,
+            run_ids=self.run_ids + more.run_ids,
+        )
+
+
 def run_of(response: Response) -> Run:
     """The run in an answer. Raises `APIError` when there is none."""
     return _model(Run, _tolerant(_object(response)), response)
@@ -51,6 +76,12 @@ def conversation_of(response: Response) -> Conversation:
 def messages_of(page: Page, response: Response) -> tuple[Message, ...]:
     """The messages of a page. Raises `APIError` when they are not messages."""
     return tuple(_model(Message, _known(Message, entry), response) for entry in page.data)
+
+
+def bulk_of(response: Response) -> tuple[BulkResult, str | None]:
+    """What was done, and where to go on; None at the end. Raises `APIError` when the answer does not say."""
+    body = _object(response)
+    return _model(BulkResult, body, response), _text(body.get("next_cursor"))
 
 
 def object_of(response: Response) -> dict[str, Any]:
@@ -102,6 +133,7 @@ def error_of(response: Response) -> APIError:
         [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else (),
         run_id=_text(said.get("run_id")),
         retry_after=retry_after(response.headers),
+        pending_actions=_pending(said.get("pending_actions")),
     )
 
 
@@ -151,6 +183,13 @@ def _known(kind: type[BaseModel], data: Any) -> Any:
     if not isinstance(data, Mapping):
         return data
     return {name: value for name, value in data.items() if name in kind.model_fields}
+
+
+def _pending(said: object) -> Sequence[PendingAction]:
+    try:
+        return [PendingAction.model_validate(action) for action in said] if isinstance(said, list) else ()
+    except ValidationError:
+        return ()
 
 
 def _text(value: object) -> str | None:

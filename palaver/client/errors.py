@@ -5,8 +5,8 @@ PalaverError
  └── ClientError            the API was asked and did not do it
       ├── APIError          it answered with an error
       │    ├── Unauthorized       401, 403
-      │    ├── NotFound           404, 410
-      │    ├── Conflict           409
+      │    ├── NotFound           404
+      │    ├── Conflict           409, 410
       │    ├── Unprocessable      400, 413, 415, 422
       │    ├── TooManyRequests    429
       │    └── Unavailable        5xx
@@ -19,12 +19,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from palaver.actions import PendingAction
 from palaver.errors import PalaverError
 from palaver.lifecycle import RunStatus
 
 
 class ClientError(PalaverError):
-    """The API was asked and did not do it."""
+    """The API was asked and did not do it.
+
+    ``run_id`` is the run that it was asked about, or that stands in the way.
+    """
+
+    run_id: str | None = None
 
 
 class APIError(ClientError):
@@ -32,7 +38,8 @@ class APIError(ClientError):
 
     ``code`` is the machine's word for it, such as ``run_ended``; ``errors`` names what is wrong in the
     request, field by field, each ``{"pointer", "code", "message"}``; ``request_id`` finds the request in
-    the server's log; ``retry_after`` is in seconds, if the server said when to come back.
+    the server's log; ``retry_after`` is in seconds, if the server said when to come back;
+    ``pending_actions`` is what the run ``run_id`` waits for, if the server said so.
     """
 
     def __init__(
@@ -45,6 +52,7 @@ class APIError(ClientError):
         *,
         run_id: str | None = None,
         retry_after: float | None = None,
+        pending_actions: Sequence[PendingAction] = (),
     ) -> None:
         fields = "; ".join(field for field in map(_field, errors) if field not in detail)
         super().__init__(f"{detail} ({fields})" if fields else detail)
@@ -55,6 +63,7 @@ class APIError(ClientError):
         self.errors = tuple(errors)
         self.run_id = run_id
         self.retry_after = retry_after
+        self.pending_actions = tuple(pending_actions)
 
 
 class Unauthorized(APIError):
@@ -66,7 +75,11 @@ class NotFound(APIError):
 
 
 class Conflict(APIError):
-    """The present state does not allow it; ``code`` says which rule."""
+    """The present state does not allow it; ``code`` says which rule, and the message what can be done."""
+
+    def __str__(self) -> str:
+        waits = ", ".join(f"{each.tool} ({each.type} {each.id})" for each in self.pending_actions)
+        return f"{super().__str__()} Pending: {waits}." if waits else super().__str__()
 
 
 class Unprocessable(APIError):
@@ -117,7 +130,7 @@ def error_type(status: int) -> type[APIError]:
         403: Unauthorized,
         404: NotFound,
         409: Conflict,
-        410: NotFound,
+        410: Conflict,
         413: Unprocessable,
         415: Unprocessable,
         422: Unprocessable,

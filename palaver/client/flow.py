@@ -10,6 +10,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from palaver.actions import ToolOutput
+from palaver.client.functions import FunctionCall
+
 T = TypeVar("T")
 
 
@@ -25,6 +28,8 @@ class Request:
     """JSON; None for no body."""
     repeatable: bool = True
     """Whether sending it twice does no more than sending it once."""
+    run_id: str | None = None
+    """The run that it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +87,27 @@ class Sleep:
 
 
 @dataclass(frozen=True, slots=True)
+class Begin:
+    """Call a function of the user's, beside everything else."""
+
+    call: FunctionCall
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Wait for one of the calls that were begun; the call and its `ToolOutput`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Emit(Generic[T]):
     """Hand an item to whoever iterates."""
 
     item: T
 
 
-Effect: TypeAlias = Send | Open | Read | Sleep
-Answer: TypeAlias = Response | Lost | bytes | None
+Finished: TypeAlias = tuple[FunctionCall, ToolOutput]
+Effect: TypeAlias = Send | Open | Read | Sleep | Begin | Finish
+Answer: TypeAlias = Response | Lost | bytes | Finished | None
 
 Flow: TypeAlias = Generator[Effect, Any, T]
 """Returns a T."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from palaver.client import patience, requests
 from palaver.client.answers import event_of, run_of, unexpected
-from palaver.client.errors import ClientError, ConnectionFailed
+from palaver.client.errors import ClientError
 from palaver.client.flow import Emit, Lost, Open, Read, Response, Send, Sleep, Stream
 from palaver.client.sse import SSEParser
 from palaver.models import Event, Run
@@ -27,11 +27,12 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
     position, reconnect, failures = after, RECONNECT, 0
     connected, down_since = False, None
     while True:
-        answer: Response | Lost = yield Open(requests.follow_run(run_id, position), timeout, SILENCE)
+        request = requests.follow_run(run_id, position)
+        answer: Response | Lost = yield Open(request, timeout, SILENCE)
         error: ClientError | None = None
         progress = False
         if isinstance(answer, Lost) or not answer.ok:
-            error = patience.failure(url, answer)
+            error = patience.failure(url, request, answer)
         elif answer.status == 204:
             return
         elif not answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -40,7 +41,7 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
             connected, parser = True, SSEParser()
             while chunk := (yield Read()):
                 if isinstance(chunk, Lost):
-                    error = ConnectionFailed(url, chunk.reason)
+                    error = patience.failure(url, request, chunk)
                     break
                 failures, down_since = 0, None
                 for frame in parser.feed(chunk):
@@ -54,9 +55,10 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
                         return
             reconnect = reconnect if parser.retry is None else parser.retry
             if error is None and not progress:
-                answer = yield Send(requests.get_run(run_id), timeout)
+                request = requests.get_run(run_id)
+                answer = yield Send(request, timeout)
                 if isinstance(answer, Lost) or not answer.ok:
-                    error = patience.failure(url, answer)
+                    error = patience.failure(url, request, answer)
                 elif _nothing_behind(position, run_of(answer)):
                     return
         failures += 1

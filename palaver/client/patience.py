@@ -18,9 +18,11 @@ LONGEST_OBEYED: Final = 30.0
 """Seconds that a call waits because ``Retry-After`` says so; beyond that its caller is told at once."""
 
 
-def failure(url: str, answer: Response | Lost) -> ClientError:
+def failure(url: str, request: Request, answer: Response | Lost) -> ClientError:
     """The error that an answer without success means."""
-    return ConnectionFailed(url, answer.reason) if isinstance(answer, Lost) else error_of(answer)
+    error = ConnectionFailed(url, answer.reason) if isinstance(answer, Lost) else error_of(answer)
+    error.run_id = error.run_id or request.run_id
+    return error
 
 
 def passing(error: ClientError) -> bool:
@@ -45,14 +47,21 @@ def capped(failures: int, error: ClientError | None = None) -> float:
 
 
 def call(url: str, request: Request, timeout: float) -> Flow[Response]:
-    """Send, and again while that is safe and may help. Returns a success, raises `ClientError` otherwise."""
+    """Send, and again while that is safe and may help. Returns a success, raises `ClientError` otherwise.
+
+    What is not there when it is deleted the second time was deleted the first time: that is a success.
+    """
     failures = 0
+    perhaps_done = False
     while True:
         answer: Response | Lost = yield Send(request, timeout)
-        if isinstance(answer, Response) and answer.ok:
-            return answer
+        if isinstance(answer, Response):
+            deleted = request.method == "DELETE" and answer.status == 404 and perhaps_done
+            if answer.ok or deleted:
+                return answer
+        perhaps_done |= answer.sent if isinstance(answer, Lost) else answer.status >= 500
         failures += 1
-        error = failure(url, answer)
+        error = failure(url, request, answer)
         wait = pause(failures, error)
         if not _again(request, answer, error) or failures > RETRIES or wait > LONGEST_OBEYED * 1.1:
             raise error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
+import queue
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
@@ -11,7 +14,23 @@ import httpx
 
 from palaver.client.address import NEVER_SENT, Address, options_of, reason_of
 from palaver.client.core import Core
-from palaver.client.flow import Answer, Effect, Emit, Flow, Lost, Open, Read, Response, Send, Sleep, Stream
+from palaver.client.flow import (
+    Answer,
+    Begin,
+    Effect,
+    Emit,
+    Finish,
+    Finished,
+    Flow,
+    Lost,
+    Open,
+    Read,
+    Response,
+    Send,
+    Sleep,
+    Stream,
+)
+from palaver.client.functions import FunctionCall
 from palaver.client.shape import shaped
 
 P = ParamSpec("P")
@@ -37,7 +56,7 @@ def _iterator(
 
 
 class Palaver:
-    """Palaver's API, blocking. Threads may share one.
+    """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
     ``PALAVER_API_KEY``; ``timeout``: seconds that the API may be silent before a request counts as lost.
@@ -61,9 +80,20 @@ class Palaver:
     list = _iterator(Core.list)
     events = _iterator(Core.events)
     cancel = _method(Core.cancel)
+    pause = _method(Core.pause)
+    resume = _method(Core.resume)
+    approve = _method(Core.approve)
+    deny = _method(Core.deny)
+    answer = _method(Core.answer)
+    steer = _method(Core.steer)
+    send = _method(Core.send)
+    retry = _method(Core.retry)
+    delete = _method(Core.delete)
+    bulk = _method(Core.bulk)
     create_conversation = _method(Core.create_conversation)
     conversation = _method(Core.conversation)
     messages = _iterator(Core.messages)
+    delete_conversation = _method(Core.delete_conversation)
     queues = _method(Core.queues)
 
     def close(self) -> None:
@@ -80,12 +110,13 @@ class Palaver:
 
 
 class _Exchange:
-    """Does what one flow asks for; holds the response that it has open."""
+    """Does what one flow asks for; holds the response that it has open and the calls that are under way."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
         self._response: httpx.Response | None = None
         self._chunks: Iterator[bytes] = iter(())
+        self._finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
         return self
@@ -130,6 +161,11 @@ class _Exchange:
                 case Sleep():
                     time.sleep(effect.seconds)
                     return None
+                case Begin():
+                    self._begin(effect.call)
+                    return None
+                case Finish():
+                    return self._finished.get()
         except httpx.RequestError as error:
             return Lost(reason_of(error), sent=not isinstance(error, NEVER_SENT))
 
@@ -153,6 +189,15 @@ class _Exchange:
         body = b"" if response.status_code == 200 else response.read()
         self._chunks = response.iter_bytes() if response.status_code == 200 else iter(())
         return Response(response.status_code, dict(response.headers), body)
+
+    def _begin(self, call: FunctionCall) -> None:
+        """Call a function in a thread of its own, one that does not keep the process from ending."""
+        context = contextvars.copy_context()
+
+        def do() -> None:
+            self._finished.put((call, context.run(call.here)))
+
+        threading.Thread(target=do, name=call.function.name, daemon=True).start()
 
     def _close(self) -> None:
         if self._response is not None:

@@ -37,7 +37,7 @@ class TestRun:
         assert said.out.splitlines() == [
             f"run {RUN_ID} in conversation {CONVERSATION_ID}",
             "queued behind run run_00other, which the conversation is busy with",
-            "step 1, attempt 1 failed: rate_limited: Slow.; again in 1.5 s",
+            "step 1, attempt 1 failed, again in 1.5 s: rate_limited: Slow.",
             "I will ",
             "(step 1 broke off: the half-streamed text above is withdrawn)",
             "step 1 lost its worker; another one takes over",
@@ -85,7 +85,10 @@ class TestRun:
         api.on("GET", RUN, answer(FAILED))
         api.on("GET", EVENTS, stream(frame(1, "run.finished", status="failed")))
         said = Said(api, "run", "hi", "-m", "fake/echo")
-        assert "authentication: The key is not accepted. Check the key" in said.out
+        assert said.out.splitlines()[1:3] == [
+            "authentication: The key is not accepted.",
+            "what to do: check the key of provider fake, the variable that its api_key_env names (settings)",
+        ]
         assert "failed (error)" in said.out
 
     def test_failed_tools_cut_answers_and_cancels_are_said(self, api: ScriptedAPI) -> None:
@@ -100,10 +103,14 @@ class TestRun:
                 frame(5, "message.delta", text=3),
                 frame(6, "message.created", message={"role": "user", "content": "Try other ways."}, nudge=True),
                 frame(7, "conversation.condensed", summary="so far", through=3),
-                frame(8, "run.finished"),
+                frame(8, "budget.warning", what="tokens", used=81, limit=100),
+                frame(9, "budget.warning", what="cost_usd", used=None, limit=0.5),
+                frame(10, "run.finished"),
             ),
         )
         said = Said(api, "run", "hi", "-m", "fake/echo")
+        assert "limit tokens: 81 of 100 used" in said.out
+        assert "limit cost_usd: nobody knows how much of 0.5 used" in said.out
         assert "(the model was told: Try other ways.)" in said.out
         assert "its older part is now a summary" in said.out
         assert "← calculator failed: no such" in said.out
@@ -173,7 +180,7 @@ class TestOthers:
         api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
         said = Said(api, "cancel", RUN_ID, "--reason", "enough")
         assert (said.code, said.out) == (0, f"{RUN_ID} is cancelling\n")
-        assert api.seen[0].body == {"reason": "enough"}
+        assert api.seen[0].body == {"mode": "now", "reason": "enough"}
         assert Said(api, "cancel", RUN_ID, "--json").documents[0]["status"] == "cancelling"
 
     def test_queues(self, api: ScriptedAPI) -> None:

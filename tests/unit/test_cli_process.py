@@ -83,7 +83,7 @@ class TestProcess:
         assert code == 130
         assert [json.loads(line)["type"] for line in out.splitlines()] == ["run.finished"]
         assert "Cancelling the run; press Ctrl-C again" in err
-        assert api.asked("POST", f"{RUN}/cancel")[0].body == {"reason": "Ctrl-C"}
+        assert api.asked("POST", f"{RUN}/cancel")[0].body == {"mode": "now", "reason": "Ctrl-C"}
         assert api.asked("GET", EVENTS)[1].headers["last-event-id"] == "8"
 
     def test_the_second_ctrl_c_leaves(self, api: ScriptedAPI) -> None:

@@ -121,7 +121,7 @@ class TestCalls:
         api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
         api.on("GET", "/v1/queues", answer({"data": [{"name": "model", "ready": 3}]}))
         assert call(api.url, "cancel", RUN_ID, "enough").status == "cancelling"
-        assert api.seen[0].body == {"reason": "enough"}
+        assert api.seen[0].body == {"mode": "now", "reason": "enough"}
         assert call(api.url, "queues") == {"data": [{"name": "model", "ready": 3}]}
 
     def test_an_id_cannot_leave_its_place_in_the_path(self, api: ScriptedAPI, call: Call) -> None:

@@ -40,6 +40,7 @@ class TestErrors:
             (404, NotFound),
             (405, APIError),
             (409, Conflict),
+            (410, Conflict),
             (422, Unprocessable),
             (501, Unavailable),
         ],

@@ -58,11 +58,12 @@ class TestEvents:
         api.on("GET", EVENTS, stream(b"retry: 1\n\n", self.events(1), cut=True), problem(status, "no"))
         with pytest.raises(APIError) as caught:
             call(api.url, "events", RUN_ID)
-        assert caught.value.status == status
+        assert (caught.value.status, caught.value.run_id) == (status, RUN_ID)
 
     def test_gives_up_when_it_was_never_there(self, call: Call) -> None:
-        with pytest.raises(ConnectionFailed):
+        with pytest.raises(ConnectionFailed) as caught:
             call(f"http://127.0.0.1:{free_port()}", "events", RUN_ID)
+        assert caught.value.run_id == RUN_ID
 
     def test_unknown_types_and_gaps_come_through(self, api: ScriptedAPI, call: Call) -> None:
         gap = b'event: stream.gap\ndata: {"run_id":"x","from":2,"to":4}\n\n'

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.client import APIError, NotFound, RunFailed, Unauthorized, Unprocessable, WaitTimeout
+from palaver.client import APIError, Conflict, NotFound, RunFailed, Unauthorized, Unprocessable, WaitTimeout
 from palaver.testing.ports import free_port
 from tests.both_clients import RUN, RUNS, Call, both_clients
 from tests.scripted_api import COMPLETED, FAILED, RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
@@ -37,12 +37,36 @@ class TestWait:
         assert call(api.url, "wait", RUN_ID, timeout=20).output == "four"
         assert len(api.seen) == 7
 
-    @pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (401, Unauthorized), (400, Unprocessable)])
+    @pytest.mark.parametrize(
+        ("status", "kind"),
+        [
+            (400, Unprocessable), (401, Unauthorized), (403, Unauthorized), (404, NotFound), (405, APIError),
+            (409, Conflict), (410, Conflict), (422, Unprocessable),
+        ],
+    )  # fmt: skip
     def test_4xx_is_final(self, api: ScriptedAPI, call: Call, status: int, kind: type[APIError]) -> None:
-        api.on("GET", RUN, problem(status, "no"))
-        with pytest.raises(kind):
+        api.on("GET", RUN, answer(run_object()), problem(status, "no", "Not this one."))
+        with pytest.raises(kind) as caught:
             call(api.url, "wait", RUN_ID, timeout=20)
-        assert len(api.seen) == 1
+        assert len(api.seen) == 2
+        assert (caught.value.run_id, caught.value.code, caught.value.detail) == (RUN_ID, "no", "Not this one.")
+
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            problem(429, "later", Retry_After="3600"), problem(500, "internal"), problem(503, "unavailable"),
+            Reply(504, b"<html>"), Reply(cut=True),
+        ],
+        ids=["429", "500", "503", "a proxy", "cut"],
+    )  # fmt: skip
+    def test_what_may_pass_is_borne_until_the_timeout(self, api: ScriptedAPI, call: Call, reply: Reply) -> None:
+        api.on("GET", RUN, answer(run_object("running")), reply)
+        begun = time.monotonic()
+        with pytest.raises(WaitTimeout, match="its status is running") as caught:
+            call(api.url, "wait", RUN_ID, timeout=0.7)
+        assert 0.7 <= time.monotonic() - begun < 5
+        assert caught.value.run_id == RUN_ID
+        assert len(api.seen) > 1
 
     def test_timeout_says_the_last_status(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", RUN, answer(run_object("requires_action")))
@@ -80,8 +104,9 @@ class TestRun:
         api.on("GET", RUN, answer(run_object()), answer(FAILED))
         with pytest.raises(RunFailed, match="The key is not accepted") as caught:
             call(api.url, "run", "hello", model="fake/echo")
+        assert str(caught.value) == f"run {RUN_ID} failed: authentication: The key is not accepted."
         assert caught.value.run_id == RUN_ID
-        assert caught.value.error["class"] == "authentication"
+        assert caught.value.error == FAILED["error"]
         assert call(api.url, "run", "hello", model="fake/echo", raise_on_failure=False).status == "failed"
 
     def test_other_ends_are_returned(self, api: ScriptedAPI, call: Call) -> None:

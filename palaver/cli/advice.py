@@ -1,0 +1,63 @@
+"""What a run that did not complete is told of: why it ended, and what can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from palaver.cli.words import one_line, why
+from palaver.errors import FACTS, ErrorClass
+from palaver.lifecycle import StopReason
+from palaver.models import Run
+
+_GO_ON: Final = "what it did is kept; go on with `palaver run TEXT -c {conversation}`"
+_ADVICE: Final[Mapping[str, str]] = {
+    ErrorClass.AUTHENTICATION: "check the key of provider {provider}, the variable that its api_key_env names",
+    ErrorClass.PERMISSION: "ask provider {provider} for access to this model, or choose another one",
+    ErrorClass.NOT_FOUND: "check the model's name and the base_url of provider {provider}",
+    ErrorClass.QUOTA_EXHAUSTED: "add credit at provider {provider}, or choose a model of another one",
+    ErrorClass.CONTEXT_WINDOW: 'send less, begin a new conversation, or leave "condense" of the agent on',
+    ErrorClass.STUCK: 'change the input, the instructions or the tools, or the limits, "stuck" of the agent',
+    ErrorClass.BUDGET: _GO_ON + ", or give it more with --budget",
+    ErrorClass.MAX_STEPS: _GO_ON + ", or give it more with --max-steps",
+    StopReason.MAX_TOKENS: "allow longer answers, max_output_tokens of the agent",
+    ErrorClass.INTERNAL: "nothing; it is a bug, and the worker's log has the traceback under the run's id",
+    "retry": "go on with `palaver retry {run}`",
+    "settings": "check the key, the model's name and the limits",
+    "wait": "wait a while, then go on with `palaver retry {run}`",
+    "fix_input": "change the input or the instructions",
+}
+"""By error class or stop reason; for those without an entry, by user action."""
+
+
+class Advice(NamedTuple):
+    """``why`` a run ended, and ``what_to_do`` with the user action; empty where there is nothing to say."""
+
+    why: str
+    what_to_do: str
+
+
+def advise(run: Run) -> Advice:
+    """What there is to say about a run that has ended otherwise than completed, or by request."""
+    kind, action, sentence = _judged(run)
+    told = _ADVICE.get(kind) or _ADVICE.get(action)
+    if told is None:
+        return Advice(sentence, "")
+    provider = (run.error or {}).get("provider")
+    name = one_line(provider.get("name")) if isinstance(provider, dict) else run.model.partition("/")[0]
+    what_to_do = told.format(provider=name, conversation=run.conversation_id, run=run.id)
+    return Advice(sentence, f"{what_to_do} ({action})")
+
+
+def _judged(run: Run) -> tuple[str, str, str]:
+    """Error class or stop reason, user action and sentence."""
+    if run.error is not None:
+        return str(run.error.get("class")), str(run.error.get("user_action")), why(run.error)
+    match run.stop_reason:
+        case StopReason.BUDGET | StopReason.MAX_STEPS | StopReason.CONTENT_FILTER | StopReason.DEADLINE as stop:
+            facts = FACTS[ErrorClass(stop.value)]
+            return stop, facts.user_action, facts.sentence
+        case StopReason.MAX_TOKENS as stop:
+            return stop, "settings", "The answer was cut at the model's output limit."
+        case _:
+            return "", "", ""

@@ -1,0 +1,109 @@
+"""``palaver approve``, ``deny`` and ``answer``: what a run waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from palaver.actions import ALL, PendingAction
+from palaver.cli.connection import connected
+from palaver.cli.options import ActionId, ApiKey, Json, Reason, RunId, Url, json_object, words
+from palaver.cli.pending import called, chosen, standing
+from palaver.cli.words import document, one_line
+from palaver.client import Palaver
+from palaver.models import Run
+
+_Arguments = Annotated[
+    Any,
+    typer.Option(
+        "--arguments",
+        parser=json_object("arguments are"),
+        metavar="JSON",
+        help="Let it run with these arguments, or with those in @FILE; the model is told.",
+    ),
+]
+
+
+def approve(
+    run_id: RunId,
+    action_id: ActionId = None,
+    arguments: _Arguments = None,
+    as_json: Json = False,
+    url: Url = None,
+    api_key: ApiKey = None,
+) -> None:
+    """Let a call run that waits for an approval, or all that do now."""
+    with connected(url, api_key) as client:
+        actions = chosen(client.get(run_id), action_id, "approval")
+        if arguments is not None and action_id is None and len(actions) != 1:
+            there_are = ", ".join(action.id for action in actions) or "nothing waits for an approval"
+            raise typer.BadParameter(f"whose arguments are these? {there_are}")
+        if arguments is None:
+            decided = _decide(client, run_id, action_id, actions, {"decision": "approve"})
+        else:
+            decided = _decide(client, run_id, action_id, actions, {"decision": "edit", "arguments": arguments})
+    instead = "" if arguments is None else f", with {json.dumps(arguments)} in place of its arguments"
+    _report("approved", actions, action_id, decided, as_json, instead)
+
+
+def deny(
+    run_id: RunId,
+    action_id: ActionId = None,
+    reason: Reason = None,
+    as_json: Json = False,
+    url: Url = None,
+    api_key: ApiKey = None,
+) -> None:
+    """Refuse a call that waits for an approval, or all that do now. The model is told, with the reason."""
+    with connected(url, api_key) as client:
+        actions = chosen(client.get(run_id), action_id, "approval")
+        details = {"decision": "deny", **({"reason": reason} if reason else {})}
+        decided = _decide(client, run_id, action_id, actions, details)
+    _report("denied", actions, action_id, decided, as_json)
+
+
+def answer(
+    run_id: RunId,
+    action_id: Annotated[str, typer.Argument(metavar="ACTION_ID", help="The pending action, or the call's id.")],
+    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="What the tool answered; - reads it from stdin.")],
+    error: Annotated[bool, typer.Option("--error", help="The call failed, and this says why.")] = False,
+    as_json: Json = False,
+    url: Url = None,
+    api_key: ApiKey = None,
+) -> None:
+    """Give the output of a call of a client tool."""
+    with connected(url, api_key) as client:
+        actions = chosen(client.get(run_id), action_id, "client_tool")
+        decided = client.answer(run_id, action_id, words(output), is_error=error)
+    _report("answered", actions, action_id, decided, as_json)
+
+
+def _decide(
+    client: Palaver,
+    run_id: str,
+    action_id: str | None,
+    actions: Sequence[PendingAction],
+    details: Mapping[str, Any],
+) -> Run:
+    """Decide on exactly these calls. Without any, the API is asked all the same: it knows best what is wrong."""
+    about = [{"action_id": action.id, "digest": action.digest} for action in actions]
+    items = about or [{"action_id": action_id or ALL}]
+    return client.send(run_id, [{"type": "approval", **item, **details} for item in items])
+
+
+def _report(
+    what: str,
+    actions: Sequence[PendingAction],
+    action_id: str | None,
+    run: Run,
+    as_json: bool,
+    more: str = "",
+) -> None:
+    if as_json:
+        typer.echo(document(run.model_dump(mode="json")))
+    else:
+        calls = ", ".join(map(called, actions)) or one_line(action_id)
+        typer.echo(f"{what} {calls}{more}; {standing(run)}")

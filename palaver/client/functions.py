@@ -1,0 +1,128 @@
+"""Python functions as client tools: the model is told of them by their signature, and they are called here."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from palaver.actions import ClientTool, PendingAction, ToolOutput
+from palaver.errors import ToolFailure
+from palaver.models import Run
+from palaver.tools.declaration import Tool, render, tool
+
+ClientTools: TypeAlias = Sequence[ClientTool | Mapping[str, Any] | Callable[..., Any]]
+"""Declarations, as specs or dicts, and functions: typed ones, with ``@tool`` or without."""
+
+_log: Final = logging.getLogger("palaver.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the model may ask this client for."""
+
+    declarations: tuple[Mapping[str, Any], ...]
+    """All of it, as on the wire."""
+    functions: Mapping[str, Tool]
+    """What can be called here, by name."""
+
+    @classmethod
+    def of(cls, client_tools: ClientTools) -> Offer:
+        """The declarations of these tools, and those of them that are functions.
+
+        Raises:
+            ValueError: two have the same name, or a function is declared as risky or cannot be declared at all.
+            ConfigurationError: a function's signature cannot be a schema.
+        """
+        declarations: list[Mapping[str, Any]] = []
+        functions: dict[str, Tool] = {}
+        for each in client_tools:
+            if isinstance(each, ClientTool):
+                declarations.append(each.model_dump(mode="json", exclude_unset=True))
+            elif isinstance(each, Mapping):
+                declarations.append(dict(each))
+            else:
+                function = _tool_of(each)
+                declarations.append(_declaration(function, own_timeout=isinstance(each, Tool)))
+                functions[function.name] = function
+        names = [str(each.get("name")) for each in declarations]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two client tools are named {name!r}")
+        return cls(tuple(declarations), functions)
+
+    def calls(self, run: Run) -> Iterator[FunctionCall]:
+        """What the run waits for and a function here answers."""
+        for action in run.pending_actions:
+            if action.type == "client_tool" and action.tool in self.functions:
+                yield FunctionCall(action, self.functions[action.tool])
+
+
+def _tool_of(function: Callable[..., Any]) -> Tool:
+    declared = function if isinstance(function, Tool) else None
+    if declared is None:
+        if not hasattr(function, "__name__"):
+            raise ValueError(f"a client tool needs a name, which {function!r} has not: write a function, or use @tool")
+        declared = tool(function)
+    if declared.risky:
+        raise ValueError(f"{declared.name} is risky, but nobody approves calls of client tools: ask in the function")
+    return declared
+
+
+def _declaration(function: Tool, *, own_timeout: bool) -> Mapping[str, Any]:
+    given: dict[str, Any] = {"timeout": float(function.timeout)} if own_timeout else {}
+    spec = ClientTool(name=function.name, description=function.description, parameters=function.schema, **given)
+    return spec.model_dump(mode="json", exclude_unset=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call of a function that a run waits for. Whatever the function raises is an output, which the model is told."""
+
+    action: PendingAction
+    function: Tool
+
+    def here(self) -> ToolOutput:
+        """Call it in this thread; a coroutine gets a loop of its own."""
+        try:
+            result = self.function(**self.function.parse(self.action.arguments))
+            return self._output(asyncio.run(_outcome(result)) if inspect.isawaitable(result) else result)
+        except BaseException as error:
+            return self._failed(error)
+
+    async def on_the_loop(self) -> ToolOutput:
+        """Await it here; a function that is no coroutine gets a thread."""
+        try:
+            arguments = self.function.parse(self.action.arguments)
+            if self.function.is_async:
+                return self._output(await self.function(**arguments))
+            result = await asyncio.to_thread(self.function, **arguments)
+            return self._output(await result if inspect.isawaitable(result) else result)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            # Who waits for the run may have been cancelled; the function may raise the same by itself.
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            return self._failed(error)
+
+    def refused(self, why: str) -> ToolOutput:
+        """What the model is told when the API does not take the output."""
+        return self._output(f"the output of {self.function.name} could not be sent: {why}", is_error=True)
+
+    def _failed(self, error: BaseException) -> ToolOutput:
+        if isinstance(error, ToolFailure):
+            return self._output(str(error), is_error=True)
+        _log.warning("client tool %s failed", self.function.name, exc_info=error)
+        return self._output(f"{self.function.name} failed: {type(error).__name__}: {error}", is_error=True)
+
+    def _output(self, result: object, *, is_error: bool = False) -> ToolOutput:
+        return ToolOutput(type="tool_output", call_id=self.action.id, output=render(result), is_error=is_error)
+
+
+async def _outcome(awaitable: Any) -> object:
+    return await awaitable

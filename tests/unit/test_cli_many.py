@@ -1,0 +1,154 @@
+"""Commands on many runs: which ones, whether that is meant, and what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.command_line import RUN, RUNS, Said
+from tests.scripted_api import CONVERSATION_ID, RUN_ID, Reply, ScriptedAPI, answer, run_object
+from tests.terminal import Terminal
+
+ACTIONS = "/v1/runs/actions"
+CONVERSATION = f"/v1/conversations/{CONVERSATION_ID}"
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedAPI]:
+    with ScriptedAPI() as server:
+        server.on("POST", ACTIONS, result("run_1", "run_2", skipped={"run_ended": 3}))
+        yield server
+
+
+def result(*run_ids: str, **changes: Any) -> Reply:
+    """What the API says it did."""
+    done = len(run_ids)
+    whole = {"matched": done, "done": done, "skipped": {}, "dry_run": False, "next_cursor": None}
+    return answer({**whole, "run_ids": list(run_ids), **changes})
+
+
+def asked(api: ScriptedAPI) -> list[dict[str, Any]]:
+    """The bodies that were sent."""
+    return [seen.body for seen in api.asked("POST", ACTIONS)]
+
+
+STATUSES = {
+    "cancel": ["cancelling", "paused", "queued", "requires_action", "running"],
+    "retry": ["expired", "failed", "incomplete"],
+    "delete": ["cancelled", "completed", "expired", "failed", "incomplete"],
+}
+
+
+class TestWhich:
+    @pytest.mark.parametrize("verb", STATUSES)
+    def test_all_are_those_that_it_can_be_done_to(self, api: ScriptedAPI, verb: str) -> None:
+        assert Said(api, verb, "--all").code == 0
+        [body] = asked(api)
+        assert (body["action"], body["filter"]) == (verb, {"status": STATUSES[verb]})
+        assert "all" not in body
+
+    def test_a_filter(self, api: ScriptedAPI) -> None:
+        Said(
+            api, "retry", "-s", "failed", "--tag", "a", "-c", CONVERSATION_ID, "--agent-name", "b",
+            "--error-class", "rate_limited", "--older-than", "1.5h",
+        )  # fmt: skip
+        assert asked(api)[0]["filter"] == {
+            "status": ["failed"],
+            "tag": "a",
+            "conversation_id": CONVERSATION_ID,
+            "agent": "b",
+            "error_class": "rate_limited",
+            "older_than": 5400.0,
+        }
+
+    @pytest.mark.parametrize(
+        ("text", "seconds"), [("90", 90.0), ("90s", 90.0), ("15m", 900.0), ("12h", 43200.0), ("3d", 259200.0)]
+    )
+    def test_times(self, api: ScriptedAPI, text: str, seconds: float) -> None:
+        Said(api, "delete", "--older-than", text)
+        assert asked(api)[0]["filter"]["older_than"] == seconds
+
+    def test_how_to_cancel(self, api: ScriptedAPI) -> None:
+        Said(api, "cancel", "--tag", "a", "--mode", "graceful", "-r", "enough")
+        assert (asked(api)[0]["mode"], asked(api)[0]["reason"]) == ("graceful", "enough")
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["cancel"],
+            ["cancel", RUN_ID, "--all"],
+            ["cancel", RUN_ID, "--tag", "a"],
+            ["cancel", RUN_ID, "--dry-run"],
+            ["cancel", "--all", "--tag", "a"],
+            ["cancel", "--older-than", "soon"],
+            ["cancel", "--error-class", "bad_luck"],
+            ["delete", RUN_ID, "-s", "failed"],
+            ["retry", "--all", "--from-step", "2"],
+            ["retry", "--tag", "a", "--budget", "tokens=3"],
+        ],
+    )
+    def test_what_is_not_clear_is_not_done(self, api: ScriptedAPI, arguments: list[str]) -> None:
+        said = Said(api, *arguments)
+        assert (said.code, said.out) == (2, "")
+        assert not api.seen
+
+
+class TestTold:
+    @pytest.mark.parametrize(("verb", "done"), [("cancel", "cancelled"), ("retry", "retried"), ("delete", "deleted")])
+    def test_how_many(self, api: ScriptedAPI, verb: str, done: str) -> None:
+        assert Said(api, verb, "--tag", "a").out == f"{done} 2 runs; not: 3 run_ended\n"
+        api.on("POST", ACTIONS, result("run_1"))
+        assert Said(api, verb, "--tag", "a").out == f"{done} 1 run\n"
+
+    def test_a_dry_run_says_which(self, api: ScriptedAPI) -> None:
+        api.on("POST", ACTIONS, result("run_1", "run_2", done=0, dry_run=True))
+        assert Said(api, "cancel", "--all", "--dry-run").out == "2 runs would be cancelled\nrun_1\nrun_2\n"
+        assert [body["dry_run"] for body in asked(api)] == [True]
+
+    def test_json(self, api: ScriptedAPI) -> None:
+        assert Said(api, "cancel", "--all", "--json").documents == [
+            {"matched": 2, "done": 2, "skipped": {"run_ended": 3}, "dry_run": False, "run_ids": ["run_1", "run_2"]}
+        ]
+
+
+@pytest.mark.process
+class TestOnATerminal:
+    def test_more_than_one_are_asked_about(self, api: ScriptedAPI) -> None:
+        with Terminal(api, "cancel", "--all") as terminal:
+            terminal.wait_for("Cancel 2 runs? [y/N]: ")
+            terminal.type("y\n")
+            terminal.wait_for("cancelled 2 runs")
+            assert terminal.end() == 0
+        assert [body["dry_run"] for body in asked(api)] == [True, False]
+
+    @pytest.mark.parametrize("typed", ["n\n", "\n", "\x04", "\x03"], ids=["no", "enter", "ctrl-d", "ctrl-c"])
+    def test_and_left_alone_unless_it_is_meant(self, api: ScriptedAPI, typed: str) -> None:
+        with Terminal(api, "delete", "--all") as terminal:
+            terminal.wait_for("Delete 2 runs?")
+            terminal.type(typed)
+            assert terminal.end() in (1, 130)
+        assert [body["dry_run"] for body in asked(api)] == [True]
+
+    @pytest.mark.parametrize(
+        ("arguments", "found"), [(["--yes"], 2), ([], 1)], ids=["it was said before", "one needs no question"]
+    )
+    def test_when_nobody_is_asked(self, api: ScriptedAPI, arguments: list[str], found: int) -> None:
+        api.on("POST", ACTIONS, result(*("run_1", "run_2")[:found]))
+        with Terminal(api, "delete", "--tag", "a", *arguments) as terminal:
+            assert terminal.end() == 0
+        assert asked(api)[-1]["dry_run"] is False
+
+    @pytest.mark.parametrize(("runs", "question"), [(1, False), (2, True)])
+    def test_a_conversation_with_several_runs(self, api: ScriptedAPI, runs: int, question: bool) -> None:
+        api.on("GET", RUNS, answer({"data": [run_object("completed")] * runs, "next_cursor": None}))
+        api.on("DELETE", CONVERSATION, Reply(204))
+        with Terminal(api, "delete", CONVERSATION_ID) as terminal:
+            if question:
+                terminal.wait_for("with all its runs?")
+                terminal.type("n\n")
+            assert terminal.end() == int(question)
+        assert len(api.asked("DELETE", CONVERSATION)) == int(not question)
+        assert api.asked("GET", RUNS)[0].query["conversation_id"] == CONVERSATION_ID
+        assert not api.asked("DELETE", RUN)

@@ -1,0 +1,204 @@
+"""What a transcript says about waits, retries, limits and ends, and the options that ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palaver.errors import ErrorClass, Failure
+from tests.command_line import EVENTS, RUN, RUNS, Said
+from tests.scripted_api import CONVERSATION_ID, RUN_ID, ScriptedAPI, answer, frame, run_object, stream
+
+FINISHED = frame(99, "run.finished")
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedAPI]:
+    with ScriptedAPI() as server:
+        server.on("POST", RUNS, answer(run_object("queued"), 202))
+        server.on("GET", RUN, answer(run_object("completed", stop_reason="end_turn")))
+        yield server
+
+
+def told(api: ScriptedAPI, *events: bytes) -> list[str]:
+    """The transcript between its first line and its last."""
+    api.on("GET", EVENTS, stream(*events, FINISHED))
+    return Said(api, "run", "hi", "-m", "fake/echo").out.splitlines()[1:-1]
+
+
+def waiting(seq: int, code: str, delay: float = 3, step: str = "1") -> bytes:
+    return frame(seq, "run.waiting", step=step, reason="provider_cooldown", code=code, delay=delay)
+
+
+def retrying(seq: int, **more: Any) -> bytes:
+    error = {"class": "rate_limited", "message": "Slow."}
+    return frame(
+        seq, "run.retrying", step="1", attempt=seq, **{"delay": 1.5, "fallback": False, "error": error, **more}
+    )
+
+
+class TestWaiting:
+    def test_says_why_and_until_when_by_the_clock_on_the_wall(self, api: ScriptedAPI) -> None:
+        at = datetime(2026, 1, 1, 0, 0, 3, tzinfo=UTC).astimezone()
+        assert told(api, waiting(1, "cooldown")) == [
+            f"step 1 waits until {at:%H:%M:%S}: the provider asked for fewer requests and is left alone"
+        ]
+
+    def test_says_it_once_however_often_it_is_repeated(self, api: ScriptedAPI) -> None:
+        repeated = [frame(1, "step.started", step="1"), waiting(2, "cooldown"), frame(3, "step.started", step="1")]
+        lines = told(
+            api, *repeated, waiting(4, "cooldown", 1), waiting(5, "requests_per_minute"), waiting(6, "cooldown")
+        )
+        assert [line.partition(": ")[2] for line in lines] == [
+            "the provider asked for fewer requests and is left alone",
+            "the provider's requests of this minute are used up",
+            "the provider asked for fewer requests and is left alone",
+        ]
+        assert len(told(api, waiting(1, "cooldown"), retrying(2), waiting(3, "cooldown"))) == 3
+        assert len(told(api, waiting(1, "cooldown"), waiting(2, "cooldown", step="2"))) == 2
+
+    def test_a_place_comes_free_when_it_does(self, api: ScriptedAPI) -> None:
+        assert told(api, waiting(1, "max_in_flight", 5)) == [
+            "step 1 waits: as many calls as the provider may have are under way"
+        ]
+
+    def test_what_this_version_does_not_know(self, api: ScriptedAPI) -> None:
+        odd = frame(1, "run.waiting", step="1", reason="moon_phase")
+        assert told(api, odd) == ["step 1 waits: moon_phase"]
+
+
+class TestRetrying:
+    def test_again_or_with_another_model(self, api: ScriptedAPI) -> None:
+        assert told(api, retrying(1), retrying(2, fallback=True), retrying(3, delay=120, error=None)) == [
+            "step 1, attempt 1 failed, again in 1.5 s: rate_limited: Slow.",
+            "step 1, attempt 2 failed, the next model takes over: rate_limited: Slow.",
+            "step 1, attempt 3 failed, again in 120 s: no reason given",
+        ]
+
+
+class TestLimits:
+    @pytest.mark.parametrize(
+        ("used", "limit", "shown"),
+        [(81, 100, "81 of 100"), (0.1 + 0.2, 0.5, "0.3 of 0.5"), (None, 0.5, "nobody knows how much of 0.5")],
+    )
+    def test_a_warning(self, api: ScriptedAPI, used: float | None, limit: float, shown: str) -> None:
+        lines = told(api, frame(1, "budget.warning", what="anything", used=used, limit=limit))
+        assert lines == [f"limit anything: {shown} used"]
+
+
+class TestActions:
+    def test_who_waits_for_somebody_says_for_what(self, api: ScriptedAPI) -> None:
+        action = {"id": "act_1", "type": "approval", "tool": "send_mail", "arguments": '{"to": "bob"}'}
+        lines = told(
+            api,
+            frame(1, "action.required", step="1/c", action=action),
+            frame(2, "action.resolved", action_id="act_1", decision="deny", reason="not bob"),
+            frame(3, "action.required", step="1/d", action={**action, "type": "client_tool"}),
+            frame(4, "run.paused"),
+            frame(5, "run.resumed"),
+            frame(6, "action.resolved", action_id="act_1", decision="output", reason=None),
+        )
+        assert lines == [
+            'send_mail {"to": "bob"} waits for an approval (action act_1)',
+            "decided: deny (not bob)",
+            'send_mail {"to": "bob"} waits for an output of the client (action act_1)',
+            "paused",
+            "resumed",
+            "decided: output",
+        ]
+
+
+class TestSteering:
+    def test_what_the_user_says_into_a_run_is_shown_and_what_began_it_is_not(self, api: ScriptedAPI) -> None:
+        first = frame(1, "message.created", message={"role": "user", "content": "hi"})
+        later = frame(3, "message.created", message={"role": "user", "content": "Faster."})
+        assert told(api, first, frame(2, "run.started"), later) == ["> Faster."]
+
+
+def ended(api: ScriptedAPI, status: str, stop_reason: str, **more: Any) -> list[str]:
+    """The last lines of the transcript, without the very last one."""
+    api.on("GET", RUN, answer(run_object(status, stop_reason=stop_reason, **more)))
+    return told(api)
+
+
+class TestEnds:
+    @pytest.mark.parametrize("error_class", list(ErrorClass))
+    def test_every_failure_says_why_and_what_to_do(self, api: ScriptedAPI, error_class: ErrorClass) -> None:
+        error = Failure.of(error_class).to_error(step="1", attempt=1)
+        why, *what_to_do = ended(api, "failed", "error", error=error)
+        assert why == f"{error_class}: {error['message']}"
+        if error["user_action"] == "none" and error_class is not ErrorClass.INTERNAL:
+            assert what_to_do == []
+        else:
+            assert what_to_do[0].startswith("what to do: ")
+            assert what_to_do[0].endswith(f" ({error['user_action']})")
+
+    @pytest.mark.parametrize(
+        ("status", "stop_reason", "why", "what_to_do"),
+        [
+            ("incomplete", "budget", "The run's budget is used up.", "--budget (settings)"),
+            ("incomplete", "max_steps", "The run used all its steps.", "--max-steps (settings)"),
+            ("incomplete", "max_tokens", "The answer was cut", "max_output_tokens of the agent (settings)"),
+            ("incomplete", "content_filter", "content policy withheld", "or the instructions (fix_input)"),
+            ("expired", "deadline", "The run is past its deadline.", f"go on with `palaver retry {RUN_ID}` (retry)"),
+        ],
+    )
+    def test_a_limit_says_which_and_what_to_do(
+        self, api: ScriptedAPI, status: str, stop_reason: str, why: str, what_to_do: str
+    ) -> None:
+        first, second = ended(api, status, stop_reason)
+        assert why in first
+        assert second.startswith("what to do: ")
+        assert second.endswith(what_to_do)
+        assert CONVERSATION_ID in second or "-c" not in second
+        shown = Said(api, "show", RUN_ID).out
+        assert f"\nwhy           {first}\n" in shown
+        assert f"\n{second.replace('what to do: ', 'what to do    ')}\n" in shown
+
+    @pytest.mark.parametrize(("status", "stop_reason"), [("completed", "end_turn"), ("cancelled", "cancelled")])
+    def test_what_was_wanted_is_not_commented(self, api: ScriptedAPI, status: str, stop_reason: str) -> None:
+        assert ended(api, status, stop_reason) == []
+
+    def test_the_last_line_has_the_cost_if_there_is_one(self, api: ScriptedAPI) -> None:
+        used = {"input_tokens": 10, "output_tokens": 5, "model_calls": 1, "tool_calls": 0}
+        api.on("GET", EVENTS, stream(FINISHED))
+        for cost, shown in ((0.012345, "0 tool calls, $0.01235 ·"), (0.0, "0 tool calls ·"), (None, "0 tool calls ·")):
+            api.on("GET", RUN, answer(run_object("completed", usage={**used, "cost_usd": cost})))
+            assert shown in Said(api, "watch", RUN_ID).out
+
+
+class TestOptions:
+    def test_an_agent_and_a_budget(self, api: ScriptedAPI, tmp_path: Path) -> None:
+        spec = tmp_path / "agent.json"
+        spec.write_text('{"model": "a/b", "condense": false}')
+        for agent in (spec.read_text(), f"@{spec}"):
+            Said(api, "run", "hi", "-a", agent, "-b", "tokens=500", "--budget", "cost_usd=0.25", "--detach")
+            assert api.seen[-1].body == {
+                "agent": {"model": "a/b", "condense": False},
+                "input": "hi",
+                "budget": {"tokens": 500, "cost_usd": 0.25},
+            }
+
+    @pytest.mark.parametrize(
+        ("arguments", "complaint"),
+        [
+            ([], "who answers? Give --model"),
+            (["--agent", "[]"], "an agent is a JSON object"),
+            (["--agent", '{"model":'], "Expecting value"),
+            (["--agent", "@/not/there"], "No such file"),
+            (["--agent", "{}", "--model", "a/b"], "give either agent or model"),
+            (["--model", "a/b", "--budget", "tokens"], "is not NAME=NUMBER"),
+            (["--model", "a/b", "--budget", "tokens=many"], "is not NAME=NUMBER"),
+        ],
+    )
+    def test_what_cannot_be_is_said_before_anything_is_sent(
+        self, api: ScriptedAPI, arguments: list[str], complaint: str
+    ) -> None:
+        said = Said(api, "run", "hi", *arguments)
+        assert (said.code, said.out) == (2, "")
+        assert complaint in " ".join(said.err.split())
+        assert not api.seen
