@@ -201,7 +201,7 @@ async def test_a_fork_in_the_middle_of_a_busy_conversation(desk: Desk) -> None:
     old, lease = await _failed(desk)
     _, busy = await desk.begin(input="next", conversation_id=lease.conversation_id)
     (delivery,) = await desk.ask(busy, "c1")
-    assert await _refused(desk, old, from_step=2) == "unknown_step"
+    assert await _refused(desk, old, from_step=3) == "unknown_step"
     run_id, lease = await desk.begin()
     (delivery,) = (await desk.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")))).deliveries
     lease = await desk.claim(delivery)
@@ -211,7 +211,15 @@ async def test_a_fork_in_the_middle_of_a_busy_conversation(desk: Desk) -> None:
     await desk.store.runs.cancel(submitted.run_id)
 
 
-@pytest.mark.parametrize("step", [2, 3, 99])
+async def test_a_fork_from_the_step_that_failed_has_all_that_was_said(desk: Desk) -> None:
+    old, _ = await _failed(desk)
+    step = (await desk.get(old)).step
+    retried = desk.said(await desk.claim((await _retry(desk, old, from_step=step)).deliveries[0]))
+    assert retried[0] == "hello"
+    assert retried == desk.said(await desk.claim((await _retry(desk, old)).deliveries[0]))
+
+
+@pytest.mark.parametrize("step", [3, 99])
 async def test_a_step_that_is_not_there_cannot_be_forked_from(desk: Desk, redis: Any, step: int) -> None:
     old, _ = await _failed(desk)
     before = sorted(await redis.keys("*"))
