@@ -29,11 +29,11 @@ MODELS = (
     "tool-5+use-each+rate-400",
     "steps-2-1-3+use-each+rate-400",
     "say-60+rate-40",
-    "tool-3+500-1@3",
+    "tool-3+429-1@2+500-1@3",
     "limited/tool-3+429-1@2",
     "say-30+rate-100+cut-1-9",
 )
-UNDER_WAY = 60
+UNDER_WAY = 150
 """Runs at once, at most."""
 QUEUES = ("model", "tools", "model.recovered", "tools.recovered")
 

@@ -10,14 +10,16 @@ from typing import Any
 
 import orjson
 
+from palaver.errors.failure import ErrorObject
 from palaver.models import Entry, Event, Run
 from palaver.store import Store
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry
 from tests.process.cluster import Cluster
+from tests.process.input_checks import check_inputs, check_withdrawn
 from tests.process.tools import read_tool_ledger
 
-NOT_TWICE = frozenset({"record", "nap", "busy", "frozen", "crash"})
+NOT_TWICE = frozenset({"record", "nap", "busy", "frozen", "crash", "overrun", "send", "linger"})
 
 
 SUMMARY = "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
@@ -50,7 +52,14 @@ def check(cluster: Cluster, within: float = 20.0) -> None:
     """Every run of the test ended, its conversation is whole, and nothing is left over."""
     for run_id in cluster.submitted:
         cluster.ended(run_id, within)
-    histories = cluster.ask(lambda store: _read(store, cluster.submitted))
+    check_conversations(cluster, cluster.submitted)
+    check_nothing_left(cluster)
+    check_logs(cluster)
+
+
+def check_conversations(cluster: Cluster, run_ids: Sequence[str]) -> None:
+    """The conversations of these runs, which have ended and are all that there were in them, are whole."""
+    histories = cluster.ask(lambda store: _read(store, run_ids))
     calls: dict[str, list[LedgerEntry]] = defaultdict(list)
     for entry in cluster.model_calls():
         calls[entry.run or ""].append(entry)
@@ -58,10 +67,10 @@ def check(cluster: Cluster, within: float = 20.0) -> None:
         check_log(history)
         for run_id, run in history.runs.items():
             check_events(run, history)
+            check_inputs(run, history.events[run_id])
+            check_withdrawn(run, history.entries)
             check_calls(run, history, calls[run_id])
     check_tools(cluster, histories)
-    check_nothing_left(cluster)
-    check_logs(cluster)
 
 
 async def _read(store: Store, run_ids: Iterable[str]) -> list[History]:
@@ -119,6 +128,8 @@ def check_events(run: Run, history: History) -> None:
     assert events[-1].type == "run.finished"
     assert events[-1].data["status"] == run.status == (run.stop_reason and run.stop_reason.status)
     assert (run.error is not None) == (run.status == "failed"), run
+    assert events[-1].data["error"] == run.error, run
+    assert run.error is None or run.error.keys() == ErrorObject.__annotations__.keys(), run
     logged = [(e.seq, e.type) for e in history.entries if e.run_id == run.id]
     durable = {kind for _, kind in logged}
     assert logged == [(e.seq, e.type) for e in events if e.type in durable], run.id
@@ -131,6 +142,7 @@ def check_events(run: Run, history: History) -> None:
             shown[step] = ""
         elif event.type == "message.created" and shown[step]:
             assert shown.pop(step) == event.data["message"]["content"], f"{run.id} step {step}"
+    assert not any(shown.values()), f"{run.id} ended with text that is neither kept nor withdrawn: {shown}"
 
 
 def check_calls(run: Run, history: History, calls: Sequence[LedgerEntry]) -> None:
@@ -156,21 +168,50 @@ def _condenses(call: LedgerEntry) -> bool:
 
 def _digests(run: Run, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
     """Of the histories that the run may ask with, and of those that it got a whole answer to."""
-    system = [{"role": "system", "content": run.agent.instructions}] if run.agent.instructions else []
-    turns: list[Turn] = []
+    told, withdrawn = Told(run.agent.instructions), set[int]()
     asked, kept = set(), set()
-
-    def digest() -> str:
-        return _digest([*system, *(message for turn in turns for message in turn.messages)])
-
-    for entry in entries:
+    for index, entry in enumerate(entries):
         message = _message(entry)
+        if message and message["role"] == "assistant" and entry.run_id == run.id and not message.get("partial"):
+            kept.add(told.digest)
+        if entry.type == "messages.withdrawn":
+            withdrawn.update(range(entry.data["from"], entry.data["to"] + 1))
+            told = Told(run.agent.instructions)
+            for earlier in entries[:index]:
+                if earlier.position not in withdrawn:
+                    told.add(earlier)
+        told.add(entry)
+        if told.whole:
+            asked.add(told.digest)
+    return asked, kept
+
+
+class Told:
+    """What a model is told, as the log's entries come."""
+
+    def __init__(self, instructions: str) -> None:
+        self._system = [{"role": "system", "content": instructions}] if instructions else []
+        self._turns: list[Turn] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether every call has its result."""
+        return not self._turns or None not in self._turns[-1].results.values()
+
+    @property
+    def digest(self) -> str:
+        """As the model server has it."""
+        return _digest([*self._system, *(message for turn in self._turns for message in turn.messages)])
+
+    def add(self, entry: Entry) -> None:
+        """One more entry."""
+        turns, message = self._turns, _message(entry)
         if entry.type == "conversation.condensed":
             newest = next((turn for turn in reversed(turns) if turn.by_the_user), None)
             kept_turns = [turn for turn in turns if turn.end > entry.data["through"] or turn is newest]
-            turns = [Turn([{"role": "user", "content": SUMMARY + entry.data["summary"]}]), *kept_turns]
+            self._turns = [Turn([{"role": "user", "content": SUMMARY + entry.data["summary"]}]), *kept_turns]
         elif message is None:
-            continue
+            return
         elif message["role"] == "tool":
             text = message.get("content", "")
             content = f"Error: {text}" if message.get("is_error") else text
@@ -178,19 +219,13 @@ def _digests(run: Run, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
                 "role": "tool", "tool_call_id": message["call_id"], "content": content,
             }  # fmt: skip
             turns[-1].end = entry.position
-        else:
-            if message["role"] == "assistant" and entry.run_id == run.id and not message.get("partial"):
-                kept.add(digest())
-            if message.get("tool_calls"):
-                calls = [_call(call) for call in message["tool_calls"]]
-                turns.append(Turn([{**_said(message), "tool_calls": calls}], entry.position))
-                turns[-1].results = {call["id"]: None for call in calls}
-            elif message.get("content") or message["role"] == "user":
-                by_the_user = message["role"] == "user" and not entry.data.get("nudge")
-                turns.append(Turn([_said(message)], entry.position, by_the_user))
-        if not turns or None not in turns[-1].results.values():
-            asked.add(digest())
-    return asked, kept
+        elif message.get("tool_calls"):
+            calls = [_call(call) for call in message["tool_calls"]]
+            turns.append(Turn([{**_said(message), "tool_calls": calls}], entry.position))
+            turns[-1].results = {call["id"]: None for call in calls}
+        elif message.get("content") or message["role"] == "user":
+            by_the_user = message["role"] == "user" and not entry.data.get("nudge")
+            turns.append(Turn([_said(message)], entry.position, by_the_user))
 
 
 def _said(message: dict[str, Any]) -> dict[str, Any]:
@@ -212,14 +247,19 @@ def _digest(messages: list[dict[str, Any]]) -> str:
 
 
 def check_tools(cluster: Cluster, histories: Iterable[History]) -> None:
-    """No tool that must not run twice was started twice; one that is said to have worked was started."""
+    """No tool that must not run twice was started twice; one that is said to have worked was started, one that is said
+    to be denied was not."""
     starts = Counter(line["call"] for line in read_tool_ledger(cluster.tool_ledger_path) if line["event"] == "begin")
     for history in histories:
         for entry in history.entries:
             message = _message(entry)
-            if message is None or message["role"] != "tool" or message["name"] not in NOT_TWICE:
+            if message is None or message["role"] != "tool":
                 continue
             started = starts[f"{entry.run_id}:{entry.data['step'].replace('/', ':')}"]
+            denied = entry.data.get("error", {}).get("class") == "tool_denied"
+            assert not (denied and started), f"started all the same: {entry}"
+            if message["name"] not in NOT_TWICE:
+                continue
             assert started <= 1, f"started {started} times: {entry}"
             assert started == 1 or message.get("is_error"), f"never started: {entry}"
 

@@ -23,6 +23,7 @@ from palaver.store import Store
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 from palaver.testing.ports import free_port
+from tests.process.inputs import Inputs
 from tests.process.tools import read_tool_ledger
 
 T = TypeVar("T")
@@ -52,31 +53,37 @@ base_url = "http://127.0.0.1:{busy_port}/v1"
 [providers.narrow]
 base_url = "{url}/v1"
 max_in_flight = 2
+
+[providers.priced]
+base_url = "{url}/v1"
+prices.tool-2 = {{ input = 3, output = 30 }}
+prices."*" = {{ input = 10, output = 10 }}
 """
 
 
-class Cluster:
+class Cluster(Inputs):
     """One stack for the whole session; each test finds one worker of each kind and leaves as many."""
 
-    def __init__(self, folder: Path, redis_url: str | None = None) -> None:
+    def __init__(self, folder: Path, redis_url: str | None = None, lease: float = LEASE) -> None:
         self.folder = folder
         self.tool_ledger_path = folder / "tools.jsonl"
         self.busy_port = free_port()
         """Where a test may listen as the provider `busy`."""
-        providers = folder / "providers.toml"
+        self.providers_path = folder / "providers.toml"
+        """Read when the stack comes up; until then a test may add entries."""
         self.stack = Stack(
             folder / "stack",
             processes={"flower": 0},
             redis_url=redis_url,
             environment={
-                "PALAVER_PROVIDERS": str(providers),
-                "PALAVER_LEASE_SECONDS": str(LEASE),
+                "PALAVER_PROVIDERS": str(self.providers_path),
+                "PALAVER_LEASE_SECONDS": str(lease),
                 "PALAVER_DRAIN_GRACE": str(GRACE),
                 "PALAVER_TOOLS": "tests.process.tools",
                 "TOOL_LEDGER": str(self.tool_ledger_path),
             },
         )
-        providers.write_text(PROVIDERS.format(url=self.stack.model_url, busy_port=self.busy_port))
+        self.providers_path.write_text(PROVIDERS.format(url=self.stack.model_url, busy_port=self.busy_port))
         self.http = httpx.Client(base_url=self.stack.url, timeout=40.0, trust_env=False)
         self.submitted: list[str] = []
         self.expected_in_logs: list[str] = []
@@ -208,16 +215,6 @@ class Cluster:
             self.submitted.append(run_id)
         return run_id
 
-    def run(self, run_id: str, wait: float = 0) -> Run:
-        """The run as it is now, or after `wait` seconds if it does not end before."""
-        answer = self.http.get(f"/v1/runs/{run_id}", params={"wait": wait} if wait else {})
-        assert answer.status_code == 200, answer.text
-        return Run.model_validate_json(answer.content)
-
-    def cancel(self, run_id: str) -> int:
-        """Ask the run to stop; the HTTP status."""
-        return self.http.post(f"/v1/runs/{run_id}/cancel").status_code
-
     def ended(self, run_id: str, within: float = 20.0) -> Run:
         """The run once it is terminal."""
 
@@ -230,6 +227,13 @@ class Cluster:
         except AssertionError as error:
             raise AssertionError(f"{run_id} did not end: {self.run(run_id)!r}\n{self.timeline(run_id)}") from error
         assert run is not None
+        return run
+
+    def goes_on(self, run_id: str) -> Run:
+        """The run's conversation takes the next one, and its history is one that a provider accepts."""
+        conversation = self.run(run_id).conversation_id
+        run = self.ended(self.submit("echo", "go on", conversation_id=conversation))
+        assert (run.status, run.output) == ("completed", "echo: go on"), run
         return run
 
     def events(self, run_id: str) -> list[Event]:

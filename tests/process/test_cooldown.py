@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-from palaver.models import Run
+from palaver.models import Run, Waiting
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.turnstile import Turnstile
@@ -33,7 +34,7 @@ def test_a_crowd_that_was_refused_waits_and_comes_back_one_by_one(cluster: Clust
         eventually(lambda: provider.refused_at, within=30, why="all of the crowd asks at once")
         late = [cluster.submit("busy/echo") for _ in range(10)]
         for run_id in late:
-            waiting = eventually(lambda run_id=run_id: cluster.run(run_id).waiting, within=2, every=0.01)
+            waiting = eventually(partial(_waiting, cluster, run_id), within=2, every=0.01)
             assert waiting is not None
             assert (waiting.reason, waiting.code) == ("provider_cooldown", "cooldown")
             assert waiting.until is not None
@@ -59,6 +60,10 @@ def test_a_crowd_that_was_refused_waits_and_comes_back_one_by_one(cluster: Clust
     assert [e for e in seen if e["type"] == "task-retried" and "provider_cooldown" in e["exception"]]
 
 
+def _waiting(cluster: Cluster, run_id: str) -> Waiting | None:
+    return cluster.run(run_id).waiting
+
+
 def _idle(cluster: Cluster) -> Any:
     """The queues, once no model worker holds a step."""
     queues = cluster.http.get("/v1/queues").json()
@@ -74,7 +79,7 @@ def _gradually(begun: list[float]) -> None:
 
 
 def _attempts(cluster: Cluster, run: Run) -> int:
-    return max(e.data["attempt"] for e in cluster.events(run.id) if e.type == "step.started")
+    return max(int(e.data["attempt"]) for e in cluster.events(run.id) if e.type == "step.started")
 
 
 def test_no_more_calls_than_allowed_are_in_flight(cluster: Cluster) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import json
 import os
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
 from celery import current_task
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from palaver import tool
 from palaver.tools import RetryableToolError
@@ -59,6 +61,23 @@ def nap(seconds: Seconds = 30) -> str:
     _write("begin", "nap")
     time.sleep(seconds)
     return "slept"
+
+
+@tool(timeout=0.3)
+def overrun() -> str:
+    """Overruns, whatever the model asks for."""
+    _write("begin", "overrun")
+    time.sleep(30)
+    return "unreachable"
+
+
+@tool
+def collect_garbage() -> str:
+    """What nobody holds any more goes now, and with it the exceptions that nobody looked at."""
+    _write("begin", "collect_garbage")
+    gc.collect()
+    time.sleep(0.3)
+    return "collected"
 
 
 @tool(timeout=0.3)
@@ -125,6 +144,13 @@ def flaky() -> str:
     return "worked"
 
 
+@tool
+def unready() -> str:
+    """Asks to be tried again, each time."""
+    _write("begin", "unready")
+    raise RetryableToolError("not yet")
+
+
 @tool(inline=True)
 def leave_inline() -> str:
     """Calls what ends a script, in the model worker."""
@@ -144,6 +170,42 @@ def long_text() -> str:
 
 
 @tool
+def linger(seconds: Seconds = 30) -> str:
+    """Takes long unless it is told otherwise, and gives in; must not run twice."""
+    _write("begin", "linger")
+    time.sleep(seconds)
+    return "lingered"
+
+
+@tool(risky=True)
+def send(seconds: Seconds = 0) -> str:
+    """Needs an approval, and must not run twice."""
+    _write("begin", "send")
+    time.sleep(seconds)
+    _write("end", "send")
+    return f"sent after {seconds:g} s"
+
+
+@tool
 def stubborn(seconds: Seconds = 30) -> str:
     """Has time, and does not give in."""
     return str(busy.function(seconds))
+
+
+def _breaks(text: str) -> str:
+    raise RuntimeError("nobody foresaw this")
+
+
+@tool
+def odd(text: Annotated[str, AfterValidator(_breaks)]) -> str:
+    """Its arguments cannot even be looked at: an error that no part of a worker expects."""
+    return text
+
+
+@tool(inline=True)
+def census() -> str:
+    """How many objects the model worker keeps, by class; those of its engine and of its connections."""
+    gc.collect()
+    names = (f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
+    ours = ("workers", "palaver", "asyncio", "_asyncio", "aiohttp", "httpx", "redis", "celery", "kombu")
+    return json.dumps(Counter(name for name in names if name.startswith(ours)))

@@ -1,0 +1,276 @@
+"""What can happen to a run of a conversation, drawn at random, and how it may end then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
+
+from palaver.models import Event
+
+TOLD = {
+    "record": "",
+    "record_idempotent": "",
+    "calculator": "",
+    "send": "",
+    "flaky": "",
+    "long_text": "",
+    "fail": "tool_error",
+    "leave": "tool_error",
+    "unready": "tool_error",
+    "overrun": "tool_timeout",
+    "crash": "tool_interrupted",
+    "crash_idempotent": "tool_interrupted",
+    "no_such_tool": "invalid_tool_call",
+}
+"""What the model is told of a call that nothing interferes with: the error class, empty for a result."""
+
+WELL = ("record", "record_idempotent", "calculator")
+ALL = (*WELL, "fail", "flaky", "overrun", "crash", "unready", "leave")
+FOR_LONG = '[[args {"seconds": 30}]]'
+
+
+@dataclass(frozen=True)
+class Moment:
+    """After so many events of a type, as a watcher of the run sees them."""
+
+    after: str
+    """A type; `tool`: a call was begun; `any`."""
+    count: int = 1
+
+    def reached(self, seen: Sequence[Event]) -> bool:
+        """Whether the newest event is the one."""
+        return self._counts(seen[-1]) and sum(map(self._counts, seen)) == self.count
+
+    def _counts(self, event: Event) -> bool:
+        begun = event.type == "step.started" and "/" in event.data["step"]
+        return self.after in ("any", event.type) or (self.after == "tool" and begun)
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One run, what is done to it, and how it may end: stop reasons, `error:<class>` for a failure.
+
+    A run whose cancel was acknowledged ends as cancelled, whatever else it may.
+    """
+
+    model: str
+    ends: tuple[str, ...] = ("end_turn",)
+    text: str = "go"
+    tools: tuple[str, ...] = ()
+    agent: Mapping[str, Any] | None = None
+    budget: Mapping[str, int] | None = None
+    start_after: float | None = None
+    deadline: float | None = None
+    """Seconds from the submission."""
+    puts: tuple[tuple[Moment, Mapping[str, Any]], ...] = ()
+    """Inputs of the run."""
+    cancel: Moment | None = None
+    kill: Moment | None = None
+    """Of the model worker that had the run last, or of any."""
+    window: float | None = None
+    """The model's window, as a share of what the conversation takes; after a message that makes it long."""
+    shows: str = "run.finished"
+    """An event that it has."""
+    told: Mapping[str, str] | None = None
+    """Of the calls of which the model is told otherwise than `TOLD` says."""
+    waited_for: bool = True
+    """If not, the next user message comes while this run is going."""
+
+    def __repr__(self) -> str:
+        said = (
+            (each.name, getattr(self, each.name)) for each in fields(self) if getattr(self, each.name) != each.default
+        )
+        return f"Happening({', '.join(f'{name}={value!r}' for name, value in said)})"
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
+        """For Hypothesis, which would name every field."""
+        printer.text(repr(self))
+
+
+def calls_tools(draw: st.DrawFn) -> Happening:
+    return _turns(draw, WELL)
+
+
+def calls_tools_of_all_kinds(draw: st.DrawFn) -> Happening:
+    """Parallel calls with mixed outcomes: results, exceptions, retries, timeouts, a process that is gone."""
+    return _turns(draw, ALL)
+
+
+def _turns(draw: st.DrawFn, tools: Sequence[str]) -> Happening:
+    # Two turns at most: a third that fails like them is told to the model, which is another happening.
+    calls = draw(st.lists(st.integers(1, 4), min_size=1, max_size=2))
+    chosen = draw(st.lists(st.sampled_from(tools), min_size=1, max_size=4, unique=True))
+    return Happening(f"steps-{'-'.join(map(str, calls))}+use-each", tools=tuple(chosen))
+
+
+def asks_for_what_does_not_fit(draw: st.DrawFn) -> Happening:
+    """A tool that the agent has not, arguments that are no JSON, arguments that the tool does not take."""
+    fault, text = draw(
+        st.sampled_from([("unknowntool-1", "go"), ("badargs-1", "go"), ("", '[[args {"seconds": -1}]]')])
+    )
+    model = f"parallel-{draw(st.integers(1, 3))}{fault and '+' + fault}"
+    return Happening(model, text=text, tools=("record",), told={"record": "invalid_tool_call"})
+
+
+def waits_for_a_decision(draw: st.DrawFn) -> Happening:
+    """Of its parallel calls every other one needs an approval: denied, given, or undecided when it is cancelled."""
+    calls = draw(st.integers(1, 4))
+    asked = Moment("action.required", (calls + 1) // 2)
+    model, tools = f"parallel-{calls}+use-each", ("send", "record")
+    match draw(st.sampled_from(["deny", "approve", "cancel"])):
+        case "deny":
+            item = {"type": "approval", "action_id": "all", "decision": "deny"}
+            return Happening(model, tools=tools, puts=((asked, item),), told={"send": "tool_denied"})
+        case "approve":
+            item = {"type": "approval", "action_id": "all", "decision": "approve"}
+            return Happening(model, tools=tools, puts=((asked, item),))
+        case _:
+            return Happening(model, (), tools=tools, cancel=asked)
+
+
+def is_steered(draw: st.DrawFn) -> Happening:
+    """The user's words at any moment, which to the model begin everything anew."""
+    words = (Moment("any", draw(st.integers(1, 15))), {"type": "message", "content": "rather this"})
+    return replace(_turns(draw, ALL), puts=(words,))
+
+
+def is_paused(draw: st.DrawFn) -> Happening:
+    """At any moment, and resumed once it is."""
+    pause = (Moment("any", draw(st.integers(1, 15))), {"type": "pause", "now": draw(st.booleans())})
+    return replace(_turns(draw, ALL), puts=(pause, (Moment("run.paused"), {"type": "resume"})))
+
+
+def is_cancelled_while_it_streams(draw: st.DrawFn) -> Happening:
+    return Happening("say-400+rate-50", (), cancel=Moment("message.delta", draw(st.integers(1, 5))))
+
+
+def is_cancelled_while_tools_run(draw: st.DrawFn) -> Happening:
+    """Calls that have begun are interrupted; those for which no child was free are denied."""
+    calls = draw(st.integers(1, 6))
+    cancel = Moment("tool", draw(st.integers(1, min(calls, 2))))
+    return Happening(f"parallel-{calls}", (), FOR_LONG, tools=("record",), cancel=cancel)
+
+
+def is_cancelled_while_it_backs_off(draw: st.DrawFn) -> Happening:
+    if draw(st.booleans()):
+        return Happening("tool-1", tools=("unready",), cancel=Moment("run.retrying"))
+    rules = {"provider_error": {"first": 60, "max_delay": 60, "jitter": "none"}}
+    return Happening(
+        "tool-1+500@2", (), tools=("record",), agent={"retry": {"rules": rules}}, cancel=Moment("run.retrying")
+    )
+
+
+def is_cancelled_before_it_starts(draw: st.DrawFn) -> Happening:
+    return Happening("echo", (), start_after=60, cancel=Moment("any"))
+
+
+def is_cancelled_at_any_moment(draw: st.DrawFn) -> Happening:
+    turns = _turns(draw, ALL)
+    return replace(turns, model=f"{turns.model}+rate-100", cancel=Moment("any", draw(st.integers(1, 20))))
+
+
+def outgrows_the_window(draw: st.DrawFn) -> Happening:
+    """The condenser off, on, ahead of the refusal, in the middle of a turn, and where it cannot help."""
+    condensed = "conversation.condensed"
+    # Condensed in the middle of its turn, the question looks new to the model, which calls the tool again.
+    again = Happening(
+        "tool-1", ("end_turn", "max_steps"), tools=("long_text",), agent={"max_steps": 3}, window=1.02, shows=condensed
+    )
+    cases = [
+        Happening("say-5", window=0.75, shows=condensed),
+        Happening("say-5", ("error:context_window",), agent={"condense": False}, window=0.75),
+        Happening("say-5", agent={"condense_at": 1000}, window=2, shows=condensed),
+        Happening("say-5", ("error:context_window",), window=0.01),
+        again,
+    ]
+    return draw(st.sampled_from(cases))
+
+
+def meets_a_limit(draw: st.DrawFn) -> Happening:
+    """In the middle of a turn: of steps, of calls, of tokens, of the answer's length, of time."""
+    plan = f"tool-5+parallel-{draw(st.integers(1, 4))}-3"
+    cases = [
+        Happening(plan, ("max_steps",), tools=("record",), agent={"max_steps": draw(st.integers(1, 6))}),
+        Happening(plan, ("budget",), tools=("record",), budget={"tool_calls": draw(st.integers(1, 5))}),
+        Happening(plan, ("budget",), tools=("record",), budget={"tokens": 1}),
+        Happening("tool-1+say-20", ("max_tokens",), tools=("record",), agent={"max_output_tokens": 3}),
+        Happening("parallel-3", ("deadline",), FOR_LONG, tools=("record",), deadline=0.7),
+        Happening("tool-1+say-200+rate-50", ("deadline",), tools=("record",), deadline=0.7),
+    ]
+    return draw(st.sampled_from(cases))
+
+
+def is_failed_by_the_provider(draw: st.DrawFn) -> Happening:
+    """At one of two model calls: until the policy gives up, at once, or so that another attempt mends it."""
+    rule = {"first": 0.01, "attempts": 3}
+    faults = {
+        "500": "error:provider_error",
+        "cut": "error:connection",
+        "401": "error:authentication",
+        "filter": "content_filter",
+        "500-2": "end_turn",
+        "cut-2-2": "end_turn",
+        "errorchunk-1-3": "end_turn",
+        "badjson-1": "end_turn",
+    }
+    fault = draw(st.sampled_from(sorted(faults)))
+    return Happening(
+        f"tool-1+say-10+{fault}@{draw(st.integers(1, 2))}",
+        (faults[fault],),
+        tools=("record",),
+        agent={"retry": {"rules": {"provider_error": rule, "connection": rule}}},
+        shows="run.retrying" if fault not in ("401", "filter") else "run.finished",
+    )
+
+
+def repeats_itself(draw: st.DrawFn) -> Happening:
+    return Happening("tool-5", ("stuck",), tools=(draw(st.sampled_from(["fail", "leave"])),))
+
+
+def ends_child_after_child(draw: st.DrawFn) -> Happening:
+    """A call that may be started again, and takes its process along each time."""
+    return Happening("tool-1", ("error:worker_lost",), tools=("crash_idempotent",), shows="step.lost")
+
+
+def loses_its_model_worker(draw: st.DrawFn) -> Happening:
+    return Happening("tool-1+say-40+rate-40", tools=("record",), kill=Moment("any", draw(st.integers(1, 15))))
+
+
+KINDS: Sequence[Callable[[st.DrawFn], Happening]] = (
+    calls_tools,
+    calls_tools_of_all_kinds,
+    asks_for_what_does_not_fit,
+    waits_for_a_decision,
+    is_steered,
+    is_paused,
+    is_cancelled_while_it_streams,
+    is_cancelled_while_tools_run,
+    is_cancelled_while_it_backs_off,
+    is_cancelled_before_it_starts,
+    is_cancelled_at_any_moment,
+    outgrows_the_window,
+    meets_a_limit,
+    is_failed_by_the_provider,
+    repeats_itself,
+    ends_child_after_child,
+)
+
+Sequences = tuple[tuple[Happening, ...], ...]
+
+
+@st.composite
+def sequences(draw: st.DrawFn, *, conversations: int, longest: int = 8) -> Sequences:
+    """What happens to some conversations at the same time, and to each one after the other.
+
+    One drawing in four ends a model worker, and no more than one: a step that loses three fails, and rightly so.
+    """
+    kinds = st.lists(st.tuples(st.sampled_from(KINDS), st.booleans()), min_size=1, max_size=longest)
+    drawn = [[replace(kind(draw), waited_for=not hurry) for kind, hurry in draw(kinds)] for _ in range(conversations)]
+    if draw(st.integers(0, 3)) == 3:
+        unlucky = draw(st.sampled_from(drawn))
+        unlucky[draw(st.integers(0, len(unlucky) - 1))] = loses_its_model_worker(draw)
+    return tuple(map(tuple, drawn))

@@ -1,0 +1,215 @@
+"""Whatever happens in a conversation, in any order: no provider would refuse its history, and its next run completes.
+
+Hypothesis draws the sequences (happenings.py): results, exceptions, retries, timeouts and crashes of tools, calls that
+do not fit or are denied, cancels and inputs at all moments, conversations that are too long, limits, failures of the
+provider, a model worker that is killed, and user messages that come while a run is going.
+
+A failure tells the story of its conversation. With the seed that was printed last, as PALAVER_CHAOS_SEED, the same
+sequences are drawn again, and Hypothesis looks for shorter ones that fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+
+from palaver.client import AsyncPalaver, Conflict
+from palaver.models import Event, Run
+from tests.process.checks import check_conversations
+from tests.process.cluster import Cluster
+from tests.process.happenings import TOLD, Happening, Sequences, sequences
+
+pytestmark = pytest.mark.process
+
+MODEL_WORKERS = 2
+CONVERSATIONS = 12
+"""At the same time: most of the time of each is waiting."""
+EXAMPLES = 5
+FILLER = "This message makes the conversation long. " * 300
+PATIENCE = 60.0
+"""Seconds that a run may take, those ahead of it included."""
+
+
+def test_any_sequence_leaves_a_conversation_that_goes_on(cluster: Cluster) -> None:
+    go_through_any(cluster, first_seed())
+
+
+@pytest.mark.chaos
+def test_many_sequences_leave_conversations_that_go_on(cluster: Cluster) -> None:
+    first = first_seed()
+    for number in range(first, first + int(os.environ.get("PALAVER_CHAOS_ROUNDS", "20"))):
+        go_through_any(cluster, number)
+
+
+def first_seed() -> int:
+    """The one that was asked for, or any."""
+    return int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
+
+
+def go_through_any(cluster: Cluster, number: int) -> None:
+    """Draw with the seed `number` what happens to some conversations, and let it happen; a few times."""
+    print(f"PALAVER_CHAOS_SEED={number}")
+    cluster.expect_traceback("WorkerLostError")
+
+    @seed(number)
+    @settings(
+        max_examples=EXAMPLES,
+        # To look for a smaller example takes minutes: for those who ask for this seed.
+        phases=(Phase.generate, Phase.shrink) if "PALAVER_CHAOS_SEED" in os.environ else (Phase.generate,),
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        # What was drawn is in the stories.
+        verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(sequences(conversations=CONVERSATIONS))
+    def example(drawn: Sequences) -> None:
+        while len(cluster.stack.pids("worker")) < MODEL_WORKERS:
+            cluster.start("worker")
+        stories = asyncio.run(go_through(cluster, drawn))
+        assert not stories, "\n\n".join(stories)
+
+    example()
+
+
+async def go_through(cluster: Cluster, drawn: Sequences) -> Sequence[str]:
+    """All sequences, each in a conversation of its own; the stories of those that went wrong."""
+    async with AsyncPalaver(cluster.stack.url) as client, asyncio.TaskGroup() as group:
+        talks = [Talk(cluster, client, sequence) for sequence in drawn]
+        for talk in talks:
+            group.create_task(talk.go_through())
+    if not any(talk.wrong for talk in talks):
+        try:
+            await asyncio.to_thread(check_conversations, cluster, [run_id for talk in talks for run_id in talk.runs])
+        except AssertionError as error:
+            for talk in talks:
+                # What it says names a run.
+                if any(run_id in str(error) for run_id in talk.runs):
+                    talk.wrong.append(str(error))
+    return [talk.story() for talk in talks if talk.wrong]
+
+
+@dataclass
+class Talk:
+    """One conversation as it goes."""
+
+    cluster: Cluster
+    client: AsyncPalaver
+    sequence: Sequence[Happening]
+    conversation_id: str | None = None
+    runs: list[str] = field(default_factory=list)
+    going: set[asyncio.Task[None]] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+
+    def story(self) -> str:
+        """For people: what it was to go through, and what went wrong."""
+        return "\n".join([f"{self.conversation_id} was to go through", *map(repr, self.sequence), *self.wrong])
+
+    async def go_through(self) -> None:
+        """Let everything happen; afterwards a plain run completes."""
+        async with asyncio.TaskGroup() as group:
+            for happening in (*self.sequence, Happening("echo", text="go on")):
+                if happening.window is not None:
+                    happening = await self._outgrowing(happening)
+                run_id = await self._submit(happening)
+                self.going.add(watch := group.create_task(self._see_through(run_id, happening)))
+                watch.add_done_callback(self.going.remove)
+                if happening.waited_for:
+                    await asyncio.wait(self.going)
+                if self.wrong:
+                    break
+        if self.wrong:
+            for run_id in self.runs:
+                with suppress(Conflict):
+                    await self.client.cancel(run_id)
+
+    async def _outgrowing(self, happening: Happening) -> Happening:
+        """Make the conversation long, and give the model the window that it is to outgrow."""
+        filler = Happening("say-3", text=FILLER)
+        run_id = await self._submit(filler)
+        await self._see_through(run_id, filler)
+        usage = (await self.client.get(run_id)).usage
+        assert happening.window is not None
+        window = round(usage.input_tokens / max(usage.model_calls, 1) * happening.window)
+        return replace(happening, model=f"{happening.model}+window-{window}")
+
+    async def _submit(self, happening: Happening) -> str:
+        def after(seconds: float | None) -> datetime | None:
+            return None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
+
+        try:
+            run = await self.client.submit(
+                happening.text,
+                agent={"model": f"fake/{happening.model}", "tools": list(happening.tools), **(happening.agent or {})},
+                conversation_id=self.conversation_id,
+                budget=happening.budget,
+                start_after=after(happening.start_after),
+                deadline=after(happening.deadline),
+            )
+        except Conflict:
+            # The conversation waits for somebody's decision, and takes no further run until then.
+            await asyncio.wait(self.going)
+            return await self._submit(happening)
+        self.conversation_id = run.conversation_id
+        self.runs.append(run.id)
+        return run.id
+
+    async def _see_through(self, run_id: str, happening: Happening) -> None:
+        """Watch the run to its end, do to it what is to be done, and judge what came of it."""
+        seen: list[Event] = []
+        cancelled = False
+        try:
+            async with asyncio.timeout(PATIENCE), aclosing(self.client.events(run_id)) as events:
+                async for event in events:
+                    seen.append(event)
+                    for moment, item in happening.puts:
+                        if moment.reached(seen):
+                            answer = await asyncio.to_thread(self.cluster.put, run_id, dict(item))
+                            assert answer.status_code in (200, 202, 409), answer.text
+                    if happening.cancel is not None and happening.cancel.reached(seen):
+                        cancelled = await self._cancel(run_id)
+                    if happening.kill is not None and happening.kill.reached(seen):
+                        await asyncio.to_thread(self._end_model_worker, seen)
+            judge(await self.client.get(run_id), happening, seen, cancelled=cancelled)
+        except (AssertionError, TimeoutError) as error:
+            told = (f"  {each.seq} {each.at:%S.%f} {each.type} {str(each.data)[:160]}" for each in seen)
+            self.wrong += [f"{run_id}, {happening}: {error!r}", *told]
+
+    async def _cancel(self, run_id: str) -> bool:
+        """Whether the cancel was acknowledged."""
+        try:
+            await self.client.cancel(run_id)
+        except Conflict:
+            return False
+        return True
+
+    def _end_model_worker(self, seen: Sequence[Event]) -> None:
+        """SIGKILL to the one that had the run last, or to any, and another one in its place."""
+        begun = [each.data for each in seen if each.type == "step.started" and "/" not in each.data["step"]]
+        pids = self.cluster.stack.pids("worker")
+        self.cluster.kill("worker", pids.index(int(begun[-1]["worker"].rpartition("/")[2])) if begun else 0)
+        self.cluster.start("worker")
+
+
+def judge(run: Run, happening: Happening, seen: Sequence[Event], *, cancelled: bool) -> None:
+    """The run ended as it may, and its calls were answered with what became of them."""
+    end = f"error:{run.error['class']}" if run.error and run.stop_reason == "error" else str(run.stop_reason)
+    assert end in (("cancelled",) if cancelled else happening.ends), f"ended as {end}: {run.error}"
+    if not cancelled:
+        assert happening.shows in {event.type for event in seen}, f"no {happening.shows}"
+    told = {**TOLD, **(happening.told or {})}
+    # Whatever ends a run may end its calls.
+    sealed = set() if end == "end_turn" else {"tool_interrupted", "tool_denied"}
+    for event in seen:
+        if event.type == "tool.finished":
+            expected = told[event.data["message"]["name"]]
+            assert event.data.get("error", {}).get("class", "") in {expected, *sealed}, f"{event.data} for {expected!r}"

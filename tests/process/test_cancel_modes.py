@@ -1,0 +1,184 @@
+"""The three ways to stop a run, one of them after another, and a cancel against the end of the run."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.aftermath import cancelled, errors, prompt, replaced, said
+from tests.process.cluster import Cluster
+from tests.process.inputs import decision
+from tests.process.phases import EDITOR, FOR_LONG, frozen, in_a_model_call, streaming
+
+pytestmark = pytest.mark.process
+
+
+def test_gracefully_a_model_call_finishes_and_its_answer_is_kept(cluster: Cluster) -> None:
+    run_id = cluster.submit("say-10+rate-20")
+    cluster.saw(run_id, "message.delta")
+    assert cluster.cancel(run_id, mode="graceful", reason="enough") == 202
+    run = cancelled(cluster, run_id)
+    assert run.output == " ".join(f"w{i}" for i in range(1, 11))
+    assert "partial" not in cluster.saw(run_id, "message.created", step="1").data["message"]
+    assert [call.outcome for call in cluster.model_calls(run_id)] == ["answered"]
+    assert run.usage.output_tokens == 10
+    assert run.cancel is not None
+    assert (run.cancel.mode, run.cancel.reason) == ("graceful", "enough")
+    cluster.goes_on(run_id)
+
+
+def test_gracefully_calls_that_the_model_asks_for_do_not_begin(cluster: Cluster) -> None:
+    with in_a_model_call(cluster, "parallel-2+use-each", tools=["record", "send"]) as run_id:
+        assert cluster.cancel(run_id, mode="graceful") == 202
+    cancelled(cluster, run_id)
+    assert set(errors(cluster, run_id).values()) == {"tool_denied"}
+    assert cluster.tool_starts(run_id) == []
+    cluster.goes_on(run_id)
+
+
+def test_gracefully_tools_that_began_finish_and_others_do_not_begin(cluster: Cluster) -> None:
+    """Longer than a lease: it must be kept. Six calls on four children."""
+    run_id = cluster.submit("parallel-6", '[[args {"seconds": 2.5}]]', tools=["record"])
+    eventually(lambda: len(cluster.tool_starts(run_id)) == 4)
+    assert cluster.cancel(run_id, mode="graceful") == 202
+    run = cancelled(cluster, run_id)
+    assert Counter(errors(cluster, run_id).values()) == {"": 4, "tool_denied": 2}
+    assert (run.usage.tool_calls, len(cluster.model_calls(run_id))) == (4, 1)
+    cluster.goes_on(run_id)
+
+
+def test_nobody_is_asked_any_more_while_a_graceful_cancel_waits_for_a_tool(cluster: Cluster) -> None:
+    text = '[[args {"seconds": 0.5}]]'
+    run_id = cluster.submit("parallel-3+use-each", text, tools=["send", "record"], agent=EDITOR)
+    approval, output = cluster.pending(run_id, 2)
+    eventually(lambda: cluster.tool_starts(run_id))
+    assert cluster.cancel(run_id, mode="graceful") == 202
+    assert cluster.run(run_id).pending_actions == ()
+    assert cluster.refused(run_id, decision(approval.id)) == (409, "run_ended")
+    cancelled(cluster, run_id)
+    assert errors(cluster, run_id) == {
+        "call_1_1_1": "tool_denied", "call_1_1_2": "", output.call_id: "tool_interrupted",
+    }  # fmt: skip
+    cluster.goes_on(run_id)
+
+
+def test_a_stronger_cancel_takes_over_and_a_weaker_one_does_not(cluster: Cluster) -> None:
+    """Over a tool that heeds none of them: its process ends, and another one takes its place."""
+    cluster.expect_traceback("WorkerLostError")
+    run_id = cluster.submit("tool-1", FOR_LONG, tools=["stubborn"])
+    (start,) = eventually(lambda: cluster.tool_starts(run_id))
+    for mode in ("graceful", "now", "graceful", "rollback", "now"):
+        assert cluster.cancel(run_id, mode=mode) == 202, mode
+    run = cancelled(cluster, run_id)
+    modes = [event.data["mode"] for event in cluster.events(run_id) if event.type == "run.cancelling"]
+    assert modes == ["graceful", "now", "rollback"]
+    assert run.withdrawn
+    assert errors(cluster, run_id) == {"call_1_1_1": "tool_interrupted"}
+    assert prompt(cluster, cluster.goes_on(run_id)) == 1
+    eventually(lambda: replaced(cluster, start["pid"]))
+    # As many children as before, all of them at work.
+    many = cluster.ended(cluster.submit("parallel-8", tools=["record"]))
+    assert set(errors(cluster, many.id).values()) == {""}
+
+
+def test_a_stronger_cancel_does_not_wait_for_what_the_weaker_one_lets_finish(cluster: Cluster) -> None:
+    run_id = streaming(cluster)
+    assert cluster.cancel(run_id, mode="graceful") == 202
+    begun = time.monotonic()
+    assert cluster.cancel(run_id) in (200, 202)
+    cancelled(cluster, run_id)
+    assert time.monotonic() - begun < 1.0
+    assert eventually(lambda: cluster.model_calls(run_id)[0].outcome == "disconnected")
+
+
+def test_a_cancel_right_behind_a_pause_keeps_or_withdraws_what_was_shown(cluster: Cluster) -> None:
+    """The worker hears of both at once: it lets go for the pause, and finds that the run is cancelled."""
+    run_id = streaming(cluster)
+    with frozen(cluster, "worker"):
+        cluster.pause(run_id, now=True)
+        assert cluster.cancel(run_id) == 202
+    cancelled(cluster, run_id)
+    events = cluster.events(run_id)
+    kept = [event for event in events if event.data.get("message", {}).get("partial")]
+    assert len(kept) + [event.type for event in events].count("message.discarded") == 1
+    cluster.goes_on(run_id)
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+def test_what_was_rolled_back_is_not_told_again(cluster: Cluster, warm: bool) -> None:
+    """Two runs of one conversation, the second and then the first; text, calls and results are withdrawn."""
+    first = cluster.submit("tool-1+say-400+rate-20", "one", tools=["calculator"])
+    conversation = cluster.run(first).conversation_id
+    cluster.saw(first, "message.delta")
+    second = cluster.submit("tool-1+say-400+rate-20", "two", tools=["calculator"], conversation_id=conversation)
+    cluster.cancel(first)
+    cluster.saw(second, "message.delta")
+    cluster.cancel(second, mode="rollback")
+    run = cancelled(cluster, second)
+    if not warm:
+        cluster.kill("worker")
+        cluster.start("worker")
+    following = cluster.goes_on(second)
+    page = cluster.http.get(f"/v1/conversations/{conversation}/messages").json()["data"]
+    assert {each["run_id"] for each in page if each["withdrawn"]} == {second}
+    assert prompt(cluster, following) == sum(not each["withdrawn"] for each in page) - 1 == 5
+    assert (run.withdrawn, cluster.run(first).withdrawn) == (True, False)
+    withdrawn = cluster.saw(second, "messages.withdrawn").data
+    inside = [each for each in page if withdrawn["from"] <= each["position"] <= withdrawn["to"]]
+    assert inside == [each for each in page if each["withdrawn"]]
+
+
+def test_rolling_back_what_never_began_withdraws_nothing(cluster: Cluster) -> None:
+    ahead = cluster.run(cluster.submit("say-10+rate-20"))
+    run_id = cluster.submit("echo", conversation_id=ahead.conversation_id)
+    assert cluster.cancel(run_id, mode="rollback") == 200
+    assert not cancelled(cluster, run_id).withdrawn
+    cluster.ended(ahead.id)
+    assert prompt(cluster, cluster.goes_on(run_id)) == 3
+
+
+def test_two_hundred_cancels_against_the_end_of_a_run(cluster: Cluster) -> None:
+    """Each looks for the moment at which the one or the other comes first. Whoever was told that the run is cancelled
+    finds it cancelled."""
+
+    def race(_: int) -> Counter[str]:
+        ends, ms = Counter[str](), 10.0
+        for _ in range(50):
+            run_id = cluster.submit("echo")
+            until = time.monotonic() + ms / 1000
+            eventually(lambda until=until: time.monotonic() >= until, every=0.0005)
+            answer = cluster.http.post(f"/v1/runs/{run_id}/cancel")
+            run = cluster.ended(run_id)
+            if answer.status_code == 409:
+                assert (run.status, run.cancel) == ("completed", None), run
+            else:
+                assert answer.status_code in (200, 202)
+                assert run.status == "cancelled", run
+            ends[run.status] += 1
+            ms = max(0.0, ms + (1 if run.status == "cancelled" else -1))
+        return ends
+
+    with ThreadPoolExecutor(4) as pool:
+        ends = sum(pool.map(race, range(4)), Counter[str]())
+    assert ends.total() == 200
+    assert min(ends["completed"], ends["cancelled"]) > 20, ends
+
+
+def test_what_was_used_up_to_the_abort_is_recorded(cluster: Cluster) -> None:
+    """Two whole answers and one that was cut off, of a provider that says what they cost."""
+    run_id = cluster.submit("priced/tool-2+say-400+rate-20", tools=["calculator"])
+    cluster.saw(run_id, "message.delta")
+    before = cluster.run(run_id).usage
+    assert before.model_calls == 2
+    assert before.input_tokens > 0
+    cluster.cancel(run_id)
+    usage = cancelled(cluster, run_id).usage
+    assert usage.model_calls == 3
+    assert (usage.input_tokens, usage.output_tokens, usage.tool_calls) == (
+        before.input_tokens, before.output_tokens, 2,
+    )  # fmt: skip
+    assert said(cluster, cluster.run(run_id))[-1][1].startswith("w1")

@@ -1,0 +1,163 @@
+"""A run that failed carries one error object, and every way to hear of it brings the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from palaver.client import AsyncPalaver, Palaver, RunFailed
+from palaver.errors.failure import ErrorObject, ProviderObject
+from tests.command_line import Said
+from tests.process.cluster import Cluster, stream
+
+pytestmark = pytest.mark.process
+
+TWICE = {"retry": {"rules": {"provider_error": {"attempts": 2, "first": 0.01}}}}
+SAME = '[[args {"expression": "1 + 1"}]]'
+
+
+def body(cluster: Cluster, model: str, text: str = "hello", **agent: Any) -> dict[str, Any]:
+    return cluster.body(model, text, tools=agent.pop("tools", ()), agent=agent)
+
+
+FAILURES = {
+    "authentication": {"model": "401"},
+    "quota_exhausted": {"model": "quota"},
+    "provider_error": {"model": "503", **TWICE},
+    "connection": {"model": "say-9+cut", "retry": {"rules": {"connection": {"attempts": 1}}}},
+    "context_window": {"model": "context", "condense": False},
+    "stuck": {"model": "tool-50", "text": SAME, "tools": ["calculator"], "stuck": {"same_result": 2}},
+}
+
+
+@pytest.fixture(params=FAILURES)
+def failing(request: pytest.FixtureRequest, cluster: Cluster) -> tuple[str, dict[str, Any]]:
+    """An error class, and what to submit for it."""
+    return request.param, body(cluster, **FAILURES[request.param])
+
+
+def own(cluster: Cluster, run_id: str) -> Any:
+    """The run's error, as reading the run gives it."""
+    if run_id not in cluster.submitted:
+        cluster.submitted.append(run_id)
+    answer = cluster.http.get(f"/v1/runs/{run_id}").json()
+    assert answer["status"] == "failed"
+    return answer["error"]
+
+
+def finished(events: list[Any]) -> Any:
+    """The error of the last event."""
+    assert events[-1]["type"] == "run.finished"
+    return events[-1]["data"]["error"]
+
+
+def told(cluster: Cluster, run_id: str) -> Iterator[tuple[str, Any]]:
+    """Each way to read of a run that has ended, and the error that it brings."""
+    path, http, url = f"/v1/runs/{run_id}", cluster.http, cluster.stack.url
+    yield "long poll", http.get(path, params={"wait": 5}).json()["error"]
+    listed = http.get("/v1/runs", params={"status": "failed", "limit": 200}).json()["data"]
+    yield "list", next(run["error"] for run in listed if run["id"] == run_id)
+    pages = http.get(f"{path}/events", headers={"Accept": "application/json"}, params={"limit": 1000}).json()
+    yield "page of events", finished(pages["data"])
+    *_, (_, last) = stream(http, f"{path}/events")
+    yield "stream", last["data"]["error"]
+    run = cluster.run(run_id)
+    entries = cluster.ask(lambda store: store.runs.entries(run.conversation_id, limit=1000))
+    yield "log", entries[-1].data["error"]
+    with Palaver(url) as client:
+        yield "SDK get", client.get(run_id).error
+        yield "SDK wait", client.wait(run_id).error
+        yield "SDK list", next(run.error for run in client.list(status="failed") if run.id == run_id)
+        yield "SDK events", list(client.events(run_id))[-1].data["error"]
+    yield from asyncio.run(_told_on_a_loop(url, run_id))
+    for command in (("show", run_id), ("list", "--limit", "200")):
+        [document] = Said(url, *command, "--json").documents
+        found = document if isinstance(document, dict) else next(run for run in document if run["id"] == run_id)
+        yield f"CLI {command[0]}", found["error"]
+    yield "CLI watch", finished(Said(url, "watch", run_id, "--json").documents)
+
+
+async def _told_on_a_loop(url: str, run_id: str) -> list[tuple[str, Any]]:
+    async with AsyncPalaver(url) as client:
+        listed = [run async for run in client.list(status="failed")]
+        events = [event async for event in client.events(run_id)]
+        return [
+            ("async get", (await client.get(run_id)).error),
+            ("async wait", (await client.wait(run_id)).error),
+            ("async list", next(run.error for run in listed if run.id == run_id)),
+            ("async events", events[-1].data["error"]),
+        ]
+
+
+def test_every_way_to_read_of_it(cluster: Cluster, failing: tuple[str, dict[str, Any]]) -> None:
+    error_class, what = failing
+    answer = cluster.http.post("/v1/runs", json=what, headers={"Prefer": "wait=30"})
+    assert answer.status_code == 200, answer.text
+    run_id, error = answer.json()["id"], answer.json()["error"]
+    assert own(cluster, run_id) == error
+    assert error.keys() == ErrorObject.__annotations__.keys()
+    assert (error["class"], error["recoverable"]) == (error_class, False)
+    if error_class != "stuck":
+        assert error["provider"].keys() == ProviderObject.__annotations__.keys()
+    assert {way: said for way, said in told(cluster, run_id) if said != error} == {}
+
+
+def test_every_way_to_begin_it(cluster: Cluster, failing: tuple[str, dict[str, Any]]) -> None:
+    error_class, what = failing
+    *_, (_, last) = stream(cluster.http, "/v1/runs", method="POST", json=what)
+    assert last["event"] == "run.finished"
+    assert last["data"]["error"] == own(cluster, last["data"]["run_id"])
+
+    with Palaver(cluster.stack.url) as client, pytest.raises(RunFailed) as failed:
+        client.run(what["input"], agent=what["agent"], timeout=30)
+    _carries(failed.value, own(cluster, str(failed.value.run_id)), error_class)
+
+    async def on_a_loop() -> None:
+        async with AsyncPalaver(cluster.stack.url) as client:
+            await client.run(what["input"], agent=what["agent"], timeout=30)
+
+    with pytest.raises(RunFailed) as failed:
+        asyncio.run(on_a_loop())
+    _carries(failed.value, own(cluster, str(failed.value.run_id)), error_class)
+
+
+def _carries(failed: RunFailed, error: Any, error_class: str) -> None:
+    """The exception has the run's own error object, and says run, class and detail to who only prints it."""
+    assert failed.error == error
+    assert str(failed) == f"run {failed.run_id} failed: {error_class}: {error['message']}"
+
+
+def test_the_command_line_says_it_too(cluster: Cluster, failing: tuple[str, dict[str, Any]]) -> None:
+    error_class, what = failing
+    asked = ("run", what["input"], "--agent", json.dumps(what["agent"]))
+    [document] = Said(cluster.stack.url, *asked, "--no-stream", "--json").documents
+    assert document["error"] == own(cluster, document["id"])
+    events = Said(cluster.stack.url, *asked, "--json").documents
+    assert finished(events) == own(cluster, events[0]["run_id"])
+    said = Said(cluster.stack.url, *asked)
+    run_id = said.out.split()[1]
+    error = own(cluster, run_id)
+    assert said.code == 1
+    assert f"\n{error_class}: {error['message']}\n" in said.out
+    assert f" ({error['user_action']})\n" in said.out
+    # What the events tell of the attempts before has the same shape.
+    for event in cluster.events(run_id):
+        if event.type == "run.retrying":
+            assert event.data["error"].keys() == error.keys()
+
+
+def test_a_run_that_a_limit_or_a_policy_stopped_has_none(cluster: Cluster) -> None:
+    for what, stop_reason in (
+        (body(cluster, "policy"), "content_filter"),
+        (body(cluster, "filter"), "content_filter"),
+        (body(cluster, "tool-9", tools=["calculator"], max_steps=1), "max_steps"),
+        ({**body(cluster, "tool-9", tools=["calculator"]), "budget": {"tokens": 1}}, "budget"),
+    ):
+        run = cluster.http.post("/v1/runs", json=what, headers={"Prefer": "wait=30"}).json()
+        cluster.submitted.append(run["id"])
+        assert (run["status"], run["stop_reason"], run["error"]) == ("incomplete", stop_reason, None)
+        assert cluster.events(run["id"])[-1].data == {"status": "incomplete", "stop_reason": stop_reason, "error": None}
