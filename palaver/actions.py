@@ -44,7 +44,7 @@ class ClientTool(Strict):
 
     name: ToolName
     description: str = Field(default="", max_length=10_000)
-    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
     """The JSON schema of the arguments, as the model sees it; the client checks them."""
     timeout: float = Field(default=3600, ge=1, le=_MONTH)
     """Seconds. A call without an output by then is told to the model as timed out."""

@@ -16,9 +16,10 @@ This is the only lifecycle table. The store's scripts get it from here; a move t
     a  a worker claimed the first step
     b  cancelled, paused or too late before anybody began; failed when its start was lost too often
     c  tool calls wait for an approval or for the client;  d  they were answered
-    e  by request, at a safe point;  f  resumed
+    e  by request, once nobody holds a step;  f  resumed, to queued if nobody had begun it
     j  a cancel was acknowledged while a worker held a step;  k  the worker let go, or its lease ended
-    requires_action and paused also end by b, h, l and m; nothing leaves a terminal status.
+    requires_action is paused by e too, and f leads back to it; both of them also end by b, h, l and m.
+    Nothing leaves a terminal status.
 """
 
 from __future__ import annotations
@@ -67,10 +68,8 @@ TRANSITIONS: Final = MappingProxyType(
         _S.RUNNING: frozenset(
             {_S.REQUIRES_ACTION, _S.PAUSED, _S.CANCELLING, _S.COMPLETED, _S.INCOMPLETE} | _ENDS_BEFORE_WORK
         ),
-        _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.INCOMPLETE} | _ENDS_BEFORE_WORK),
-        _S.PAUSED: frozenset(
-            {_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION, _S.CANCELLING, _S.INCOMPLETE} | _ENDS_BEFORE_WORK
-        ),
+        _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED, _S.INCOMPLETE} | _ENDS_BEFORE_WORK),
+        _S.PAUSED: frozenset({_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION, _S.INCOMPLETE} | _ENDS_BEFORE_WORK),
         _S.CANCELLING: frozenset({_S.CANCELLED}),
         _S.COMPLETED: frozenset[RunStatus](),
         _S.INCOMPLETE: frozenset[RunStatus](),

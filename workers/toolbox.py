@@ -16,9 +16,17 @@ from palaver.verdicts import ToolOutcome
 
 
 def answer(call: ToolCall, result: object, *, edited: bool = False) -> ToolOutcome:
-    """The result as the answer to ``call``; if its arguments were ``edited``, the model is told what they were."""
+    """The result as the answer to ``call``; if its arguments were ``edited``, the model is told what they were.
+
+    Raises:
+        ToolError: the result cannot be told to a model.
+    """
+    try:
+        text = render(result)
+    except Exception as error:
+        raise ToolError(f"{call.name} answered with what cannot be written as JSON: {type(error).__name__}") from error
     note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
-    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=note + render(result)))
+    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=note + text))
 
 
 def failure_of(error: Exception) -> Failure:

@@ -165,16 +165,12 @@ class Control:
 
     async def _position_before(self, run: Run, step: int) -> int:
         """The log position right before the answer of the run's model step ``step``, or where that failed."""
-        said_last = 0
         for entry in await self._log(run):
-            message = entry.data.get("message")
-            if entry.run_id != run.id or message is None:
-                continue
-            if message["role"] == "assistant" and entry.data.get("step") == str(step):
-                return entry.position - 1
-            said_last = entry.position
-        if step == run.step and said_last:
-            return said_last
+            if entry.run_id == run.id:
+                said = entry.data.get("message", {})
+                answer = said.get("role") == "assistant" and entry.data.get("step") == str(step)
+                if answer or (entry.type == LAST and step == run.step):
+                    return entry.position - 1
         raise Conflict("unknown_step", run.id, f"the run has made no model step {step}")
 
     async def _log(self, run: Run) -> Sequence[Entry]:

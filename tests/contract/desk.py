@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError
 from palaver.actions import ActionType, Decision, Item, Pause, PendingAction, Resume, Steering, ToolOutput
 from palaver.errors import ErrorClass, Failure
 from palaver.leases import Delivery, Lease, Settled, Stray
-from palaver.lifecycle import StopReason
+from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Entry, Event, Message, Run, Submission, ToolCall
 from palaver.retry import RetryPolicy
 from palaver.store import Store, keys
@@ -176,6 +176,35 @@ class Desk:
         """The lease's worker is known to have died."""
         worker = orjson.loads(await self.redis.hget(keys.steps(lease.run_id), lease.step))["worker"]
         return await self.attend(lease.run_id, lease.step, worker=worker)
+
+    async def drive_to_the_end(self, runs: Sequence[str]) -> None:
+        """Nobody asks for anything any more, time passes, and one good worker is left: every run must end."""
+        for run_id in runs:
+            run = await self.get(run_id)
+            if run.pausing or run.status is RunStatus.PAUSED:
+                await self.act(run_id, RESUME)
+        for _ in range(200):
+            came_due = await self._everything_comes_due()
+            found = await self.store.due.unclaimed("model", -60, 100)
+            found += await self.store.due.unclaimed("tools", -60, 100)
+            if not found and not came_due:
+                break
+            for settled in await self.store.due.attend(found, unclaimed_after=-60):
+                for delivery in settled.deliveries:
+                    lease = await self.try_claim(delivery, "good")
+                    if isinstance(lease, Lease):
+                        await (self.finish(lease) if lease.call is None else self.answer(lease))
+        for run_id in runs:
+            status = (await self.get(run_id)).status
+            assert status.terminal, f"{run_id} is {status}"
+
+    async def _everything_comes_due(self) -> bool:
+        members = [m.decode() for m in await self.redis.zrange(keys.due("00"), 0, -1)]
+        things = [Attention(*m.split("/", 1)) for m in members if not m.endswith("/end")]
+        if things:
+            await self.redis.zadd(keys.due("00"), {f"{thing.run_id}/{thing.what}": 1 for thing in things})
+            await self.store.due.attend(things)
+        return bool(things)
 
     async def get(self, run_id: str) -> Run:
         """The run."""

@@ -58,8 +58,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
     shards: dict[str, Shard] = {}
     async for name in redis.scan_iter(count=1000):
         text = name.decode()
-        ttl = await redis.ttl(name)
-        if text == keys.WORKERS:
+        ttl = await redis.pttl(name)
+        if text == keys.WORKERS or ttl == -2:
+            # Gone since it was listed.
             continue
         if text.startswith(("palaver:worker:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"

@@ -81,7 +81,7 @@ _BUDGET = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_
 async def test_long_ways(redis: Any, seed: int) -> None:
     choose, walker = Random(seed).choice, Walker(redis)
     for _ in range(300):
-        await choose([walker.client, *[walker.worker] * 8, walker.sweeper, walker.sweeper])(choose)
+        await choose([*[walker.client] * 3, *[walker.worker] * 8, walker.sweeper, walker.sweeper])(choose)
         await walker.check()
     await walker.drive_to_the_end()
 

@@ -219,6 +219,14 @@ async def test_a_fork_from_the_step_that_failed_has_all_that_was_said(desk: Desk
     assert retried == desk.said(await desk.claim((await _retry(desk, old)).deliveries[0]))
 
 
+async def test_a_fork_from_the_first_step_of_a_retry_that_failed(desk: Desk) -> None:
+    old, _ = await _failed(desk)
+    again = await _retry(desk, old)
+    await desk.give_up(await desk.claim(again.deliveries[0]))
+    fork = await _retry(desk, again.run_id, from_step=1, input="and now?")
+    assert desk.said(await desk.claim(fork.deliveries[0])) == [*ANSWERED, "and now?"]
+
+
 @pytest.mark.parametrize("step", [3, 99])
 async def test_a_step_that_is_not_there_cannot_be_forked_from(desk: Desk, redis: Any, step: int) -> None:
     old, _ = await _failed(desk)

@@ -1,61 +1,47 @@
-"""Clients, workers and sweepers that do anything in any order, and what must hold whatever they do."""
+"""Workers and sweepers that do anything in any order, and what must hold whatever they and the clients do."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
-from palaver.errors import Conflict, StaleLease
-from palaver.leases import Delivery, Lease, Settled
+from palaver.errors import StaleLease
+from palaver.leases import Lease, Settled
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.models import AgentSpec, Budget, Message, ToolCall
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.due import Attention
+from palaver.models import Message, ToolCall
+from palaver.store import keys
 from palaver.store.steps import Renewal
-from palaver.verdicts import Continue, Finish, OpenCall, ToolOutcome
-from tests.contract.desk import INTERNAL, TOOL_ERROR, Desk
-from tests.contract.invariants import check_whole
+from palaver.verdicts import Condensed, Continue, Finish, OpenCall, ToolOutcome
+from tests.contract.clients import Choose, Clients
+from tests.contract.desk import INTERNAL, TOOL_ERROR
+from tests.contract.invariants import MESSAGES, check_whole
 
 T = TypeVar("T")
-Choose = Callable[[Sequence[Any]], Any]
-"""Picks one of several; early ones are the simple ones."""
-AGENT = AgentSpec(model="fake/echo", max_steps=4)
-MOST_RUNS = 30
 WORKERS = ("w1", "w2", "w3")
-VERDICTS = (*["go on"] * 8, "hand back", "hand back", "postpone", "retry", "retry", "give up", "finish")
-CALLS = ((), ("c1",), ("c1", "c2"), ("i1", "c1", "a1"), ("c1", "i1", "c2", "i2"), ("a1",), ("i1",))
-"""What a model asks for. c: must not be started twice, i: idempotent, a: answered in the model step."""
+VERDICTS = (*["go on"] * 8, "hand back", "hand back", "postpone", "retry", "retry", "give up", "finish", "finish")
+CALLS = (
+    (), ("c1",), ("p1",), ("c1", "c2"), ("o1",), ("i1", "c1", "a1"), ("c1", "p1", "o1"), ("p1", "p2"),
+    ("c1", "i1", "c2", "i2"), ("a1",), ("i1",), ("p1", "a1", "i1"), ("o1", "o2"),
+)  # fmt: skip
+"""What a model asks for. c: must not be started twice, i: idempotent, a: answered in the model step, p: waits for an
+approval, o: the client's."""
+AWAITS: dict[str, Any] = {"p": "approval", "o": "client_tool"}
 
 
-class Walker:
+class Walker(Clients):
     """One random walk through the store."""
 
     def __init__(self, redis: Any) -> None:
-        self.redis = redis
-        self.desk = Desk(Store(redis, Settings(redis_url="redis://127.0.0.1:1/0")), redis)
-        self.runs: list[str] = []
-        self.conversations: list[str] = []
-        self.deliveries: list[Delivery] = []
+        super().__init__(redis)
         self.taken: set[str] = set()
         """Deliveries that reached a worker; they come again, too."""
         self.leases: list[Lease] = []
         self.current: dict[tuple[str, str], int] = {}
         """The newest fence of each step that is leased."""
-        self.cancelled: set[str] = set()
-        """Runs whose cancel was acknowledged."""
         self.started: set[str] = set()
         """Calls that must not be started again."""
-
-    def note(self, *settled: Settled) -> None:
-        """Deliveries that a worker may get, now or ever."""
-        for each in settled:
-            self.deliveries += each.deliveries
-
-    async def client(self, choose: Choose) -> None:
-        """What clients do."""
-        await choose([self.submit, self.submit, self.cancel])(choose)
+        self.known: dict[tuple[str, str], list[int]] = {}
+        """What a worker knows of a conversation: where each message is, and how far it has read."""
 
     async def worker(self, choose: Choose) -> None:
         """What workers do."""
@@ -66,45 +52,15 @@ class Walker:
         """What sweepers do, and what time does."""
         await choose([*[self.time_passes] * 8, *[self.look_early] * 4, self.deadline])(choose)
 
-    async def submit(self, choose: Choose) -> None:
-        """A new run, in a new conversation or in one there is, now or later."""
-        if len(self.runs) == MOST_RUNS:
-            return
-        conversation = choose([None, *self.conversations])
-        later = datetime.now(UTC) + timedelta(hours=1)
-        start_after = choose([None, None, None, later])
-        budget = choose([None, None, Budget(tool_calls=3, seconds=3600)])
-        submitted = await self.desk.submit(
-            conversation_id=conversation, agent=AGENT, start_after=start_after, budget=budget
-        )
-        self.runs.append(submitted.run_id)
-        self.deliveries += submitted.deliveries
-        if conversation is None:
-            self.conversations.append((await self.desk.get(submitted.run_id)).conversation_id)
-
-    async def cancel(self, choose: Choose) -> None:
-        """A cancel is acknowledged, or refused because the run has ended otherwise."""
-        if not self.runs:
-            return
-        # Those that are worked on are the interesting ones.
-        run_id = choose([*self.runs, *[run_id for run_id, _ in self.current] * 3])
-        before = (await self.desk.get(run_id)).status
-        try:
-            self.note(await self.desk.store.runs.cancel(run_id))
-        except Conflict:
-            assert before.terminal
-            assert before is not RunStatus.CANCELLED
-        else:
-            assert not before.terminal or before is RunStatus.CANCELLED
-            self.cancelled.add(run_id)
-
     async def claim(self, choose: Choose) -> None:
         """A delivery reaches a worker: for the first time mostly, or again, or late."""
         if not self.deliveries:
             return
         fresh = [each for each in self.deliveries if each.task_id not in self.taken][::-1]
         delivery = choose([*fresh, *fresh, self.deliveries[-1], self.deliveries[0]])
-        lease = await self.desk.try_claim(delivery, choose(WORKERS), nonce=choose([None, "n"]))
+        worker = choose(WORKERS)
+        known = self.known.setdefault((worker, delivery.conversation_id), [0])
+        lease = await self.desk.try_claim(delivery, worker, nonce=choose([None, "n"]), known=known[-1])
         self.taken.add(delivery.task_id)
         if not isinstance(lease, Lease):
             return
@@ -114,9 +70,25 @@ class Walker:
             assert call not in self.started, f"{call} is started twice"
             if lease.call is not None and not lease.call.id.startswith("i"):
                 self.started.add(call)
+            assert lease.run_id not in self.held, f"{call} is begun in a pause"
+            assert lease.call is None or lease.call.id[0] != "o", f"{call} is the client's"
+            assert lease.call is None or lease.call.id[0] != "p" or call in self.allowed, f"{call} was not approved"
         assert lease.run_id not in self.cancelled, f"{call} is begun after the cancel"
+        if lease.call is None:
+            await self._learn(lease, known)
         self.current[step] = lease.fence
         self.leases.append(lease)
+
+    async def _learn(self, lease: Lease, known: list[int]) -> None:
+        """The worker knows the conversation now, as far as models are told of it: whatever it knew before."""
+        read = 0 if lease.afresh else known.pop()
+        if lease.afresh:
+            known.clear()
+        known += [entry.position for entry in lease.entries if entry.position > read]
+        log = await self.desk.log(lease.run_id)
+        told = [entry.position for entry in log if entry.type in MESSAGES and not entry.withdrawn]
+        assert known == told, f"{lease.run_id}/{lease.step}: a worker knows {known} of {told}"
+        known.append(max(read, lease.position))
 
     async def settle(self, choose: Choose) -> None:
         """A worker brings a verdict under its lease."""
@@ -135,7 +107,7 @@ class Walker:
             verdict = "retry"
         newest = self.current.get(step) == lease.fence
         known = await self.redis.hget(keys.run(lease.run_id), "settled") == str(lease.fence).encode()
-        ended = (await self.desk.get(lease.run_id)).status.terminal
+        ended = lease.run_id not in self.runs or (await self.desk.get(lease.run_id)).status.terminal
         # A tool that asks for another try, or was handed back unbegun, may be started again.
         if newest and (verdict == "retry" or (verdict == "hand back" and not flag)):
             self.started.discard(f"{lease.run_id}/{lease.step}")
@@ -155,11 +127,18 @@ class Walker:
             case "go on":
                 asked = tuple(ToolCall(id=call_id, name="t") for call_id in ids)
                 answers = tuple(Message(role="tool", call_id=call_id) for call_id in ids if call_id[0] == "a")
-                opened = tuple(OpenCall(call, call.id[0] == "i") for call in asked if call.id[0] != "a")
+                opened = tuple(
+                    OpenCall(call, call.id[0] == "i", AWAITS.get(call.id[0]), 3600.0)
+                    for call in asked
+                    if call.id[0] != "a"
+                )
                 message = Message(role="assistant", tool_calls=asked)
-                return steps.settle(lease, Continue(message, tuple(map(ToolOutcome, answers)), opened))
+                asides = (Condensed("so far", max(1, lease.position - 2)),) if flag and ids == ("a1",) else ()
+                return steps.settle(lease, Continue(message, tuple(map(ToolOutcome, answers)), opened, asides=asides))
+            case "finish" if flag and not tool:
+                return self.desk.finish(lease)
             case "finish":
-                cut = (ToolCall(id="cut", name="t"),) if flag else ()
+                cut = (ToolCall(id="cut", name="t"),) if ids else ()
                 message = Message(role="assistant", content="bye", tool_calls=cut)
                 return steps.settle(lease, Finish(None if tool else message, StopReason.MAX_TOKENS))
             case "give up":
@@ -175,14 +154,16 @@ class Walker:
         """A worker renews what it holds, or held."""
         held = [(lease.run_id, lease.step) for lease in self.leases[-3:]]
         for (run_id, _), answer in zip(held, await self.desk.store.steps.renew(choose(WORKERS), held), strict=True):
-            assert answer is not Renewal.PROLONGED or run_id not in self.cancelled
+            assert answer is not Renewal.PROLONGED or self.cancelled.get(run_id, "graceful") == "graceful"
 
     async def time_passes(self, choose: Choose) -> None:
         """Something in the due index has come due, and a sweeper attends to it."""
         members = [m.decode() for m in await self.redis.zrange(keys.due("00"), 0, -1)]
         members = sorted((m for m in members if not m.endswith("/end")), key=self._age)
+        # What somebody is to decide on or to answer may wait a little longer.
+        soon = [member for member in members if not {"/p", "/o"} & {member[-3:-1]}]
         if members:
-            await self._comes_due(choose(members))
+            await self._comes_due(choose([*soon * 5, *members]))
 
     async def deadline(self, choose: Choose) -> None:
         """A run's deadline passes."""
@@ -198,8 +179,12 @@ class Walker:
         """A sweeper looks at what may not be due: delivering the unclaimed again is all that it may do."""
         if not self.runs:
             return
-        run_id, what = choose(self.runs), choose(["start", "end", "1", "2", "1/c1", "nonsense"])
+        run_id, what = choose(self.runs), choose(["start", "end", "1", "2", "1/c1", "1/p1", "nonsense"])
         before = (await self.desk.get(run_id)).status
+        if choose([True, False, False]):
+            # As a gate does that has room again.
+            recalled = await self.desk.store.steps.recall(run_id, (await self.desk.get(run_id)).conversation_id, what)
+            self.note(*([recalled] if recalled else []))
         self.note(*await self.desk.attend(run_id, what, unclaimed_after=0))
         assert (await self.desk.get(run_id)).status is before
 
@@ -220,27 +205,7 @@ class Walker:
             assert status in (RunStatus.CANCELLING, RunStatus.CANCELLED), f"{run_id} was cancelled: {status}"
 
     async def drive_to_the_end(self) -> None:
-        """Time passes and one good worker is left: every run ends."""
-        for _ in range(200):
-            came_due = await self._everything_comes_due()
-            found = await self.desk.store.due.unclaimed("model", -60, 100)
-            found += await self.desk.store.due.unclaimed("tools", -60, 100)
-            if not found and not came_due:
-                break
-            for settled in await self.desk.store.due.attend(found, unclaimed_after=-60):
-                for delivery in settled.deliveries:
-                    lease = await self.desk.try_claim(delivery, "good")
-                    if isinstance(lease, Lease):
-                        await (self.desk.finish(lease) if lease.call is None else self.desk.answer(lease))
-        for run_id in self.runs:
-            status = (await self.desk.get(run_id)).status
-            assert status.terminal, f"{run_id} is {status}"
+        """Every run ends, and nothing was lost."""
+        await self.desk.drive_to_the_end(self.runs)
         await check_whole(self.redis)
-
-    async def _everything_comes_due(self) -> bool:
-        members = [m.decode() for m in await self.redis.zrange(keys.due("00"), 0, -1)]
-        things = [Attention(*m.split("/", 1)) for m in members if not m.endswith("/end")]
-        if things:
-            await self.redis.zadd(keys.due("00"), {f"{thing.run_id}/{thing.what}": 1 for thing in things})
-            await self.desk.store.due.attend(things)
-        return bool(things)
+        await self.check_said()

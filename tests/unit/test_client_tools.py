@@ -232,6 +232,7 @@ class TestCalling:
 
         api.on("GET", RUN, pending(wanting(1, "meet"), wanting(2, "meet")), answer(COMPLETED))
         call(api.url, "wait", RUN_ID, client_tools=[meet])
+        assert api.seen[0].query == {"wait": "30", "until": "action"}, "or it would hear of the calls only at the end"
         assert sorted(outputs(api)) == [("act_1", "met", False), ("act_2", "met", False)]
 
     def test_an_output_is_sent_when_it_is_there(self, api: ScriptedAPI, call: Call) -> None:

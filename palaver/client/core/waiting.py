@@ -93,7 +93,6 @@ class Waiting(Base):
             if calls:
                 made.update(call.action.id for call in calls)
                 yield from self._answer_calls(calls, stay)
-                idle = 0
             elif run is not None and reached(run, until):
                 return run
             begun = self.now()

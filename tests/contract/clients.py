@@ -1,0 +1,229 @@
+"""Clients that do anything with any run at any time; the random walk's one half."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from palaver.actions import Item
+from palaver.errors import Conflict
+from palaver.leases import Delivery, Settled
+from palaver.lifecycle import RunStatus
+from palaver.models import AgentSpec, Budget, Message, Retry, Run
+from palaver.settings import Settings
+from palaver.store import Store
+from tests.contract.desk import PAUSE, PAUSE_NOW, RESUME, Desk, approve, deny, edit, output, say
+
+Choose = Callable[[Sequence[Any]], Any]
+"""Picks one of several; early ones are the simple ones."""
+AGENT = AgentSpec(model="fake/echo", max_steps=4)
+MOST_RUNS = 30
+CONFLICTS = ("enqueue", "enqueue", "enqueue", "reject", "steer", "interrupt", "rollback")
+
+
+class Clients:
+    """What clients know, and what they do."""
+
+    def __init__(self, redis: Any) -> None:
+        self.redis = redis
+        self.desk = Desk(Store(redis, Settings(redis_url="redis://127.0.0.1:1/0")), redis)
+        self.runs: list[str] = []
+        self.conversations: list[str] = []
+        self.deliveries: list[Delivery] = []
+        self.cancelled: dict[str, str] = {}
+        """Runs whose cancel was acknowledged, and the strongest mode."""
+        self.held: set[str] = set()
+        """Runs whose pause was acknowledged."""
+        self.allowed: set[str] = set()
+        """Calls whose approval was acknowledged."""
+        self.said: dict[str, str] = {}
+        """What was said into runs: words, and the run."""
+        self._numbers = itertools.count()
+
+    def note(self, *settled: Settled) -> None:
+        """Deliveries that a worker may get, now or ever."""
+        for each in settled:
+            self.deliveries += each.deliveries
+
+    async def client(self, choose: Choose) -> None:
+        """Something that a client does."""
+        often = [self.submit, self.act, self.act, self.act]
+        what = choose([*often * 3, *[self.submit] * 3, *[self.cancel] * 3, self.retry, self.retry, self.delete])
+        try:
+            await what(choose)
+        except Conflict as conflict:
+            await self._refused(conflict)
+
+    async def _refused(self, conflict: Conflict) -> None:
+        """What can be told of the reason is right."""
+        match conflict.code, conflict.run_id:
+            case "run_ended", str(run_id):
+                status = (await self.desk.get(run_id)).status
+                assert status.terminal or status is RunStatus.CANCELLING
+            case "run_active", str(run_id):
+                assert not (await self.desk.get(run_id)).status.terminal
+            case "pending_action", str(run_id):
+                assert (await self.desk.get(run_id)).pending_actions
+
+    async def submit(self, choose: Choose) -> None:
+        """A new run, in a new conversation or in one there is, now or later; or words into one."""
+        if len(self.runs) >= MOST_RUNS:
+            await self.delete(choose)
+            return
+        conversation = choose([None, *self.conversations])
+        later = datetime.now(UTC) + timedelta(hours=1)
+        start_after, how = choose([None, None, None, later]), choose(CONFLICTS)
+        budget = choose([None, None, Budget(tool_calls=3, seconds=3600)])
+        words = self._words()
+        before = await self._waiting(conversation) if conversation else []
+        submitted = await self.desk.submit(
+            (Message(role="user", content=words),), conversation_id=conversation, agent=AGENT, budget=budget,
+            start_after=None if how != "enqueue" else start_after, on_conflict=how,
+        )  # fmt: skip
+        self.deliveries += submitted.deliveries
+        self.said[words] = submitted.run_id
+        if submitted.steered:
+            assert how == "steer"
+            assert submitted.run_id in self.runs
+            return
+        self._new(await self.desk.get(submitted.run_id))
+        if how in ("interrupt", "rollback"):
+            for run_id in before:
+                self._cancelled(run_id, "now" if how == "interrupt" else how)
+
+    async def cancel(self, choose: Choose) -> None:
+        """A cancel is acknowledged, or refused because the run has ended otherwise."""
+        run_id = await self._some_run(choose)
+        if run_id is None:
+            return
+        mode = choose(["now", "graceful", "rollback"])
+        before = (await self.desk.get(run_id)).status
+        settled = await self.desk.store.runs.cancel(run_id, mode=mode)
+        self.note(settled)
+        assert settled.status in ("cancelling", "cancelled")
+        assert not before.terminal or before is RunStatus.CANCELLED
+        if not before.terminal:
+            self._cancelled(run_id, mode)
+
+    async def act(self, choose: Choose) -> None:
+        """Decisions, outputs, words, pause and resume: one or two in a request."""
+        run_id = await self._some_run(choose)
+        if run_id is None:
+            return
+        asking = [each for each in self.runs if (await self.desk.get(each)).pending_actions]
+        run_id = choose([run_id, *asking])
+        run = await self.desk.get(run_id)
+        items = [self._item(run, choose) for _ in range(choose([1, 1, 2]))]
+        acted = await self.desk.act(run_id, *items)
+        self.note(acted.settled)
+        assert not run.status.terminal
+        waiting = {action.id: action for action in run.pending_actions}
+        for item in items:
+            match item.type:
+                case "pause":
+                    self.held.add(run_id)
+                case "resume":
+                    self.held.discard(run_id)
+                case "message":
+                    self.said[item.content] = run_id
+                case "approval" if item.decision != "deny":
+                    ids = list(waiting) if item.action_id == "all" else [item.action_id]
+                    self.allowed |= {
+                        f"{run_id}/{run.step}/{waiting[each].call_id}"
+                        for each in ids
+                        if waiting[each].type == "approval"
+                    }
+
+    def _item(self, run: Run, choose: Choose) -> Item:
+        wanted: list[Item] = [say(self._words()), approve()]
+        wanted += [RESUME] * 6 if run.pausing or run.status is RunStatus.PAUSED else [PAUSE, PAUSE_NOW]
+        for action in run.pending_actions:
+            if action.type == "approval":
+                wanted += [
+                    approve(action.id),
+                    edit(action.id, x=2),
+                    approve(),
+                    deny(action.id, "no"),
+                    output(action.id),
+                ]
+            else:
+                wanted += [output(action.call_id), output(action.id, [1], is_error=True), output(action.id), deny()]
+        return choose([*wanted, RESUME])  # type: ignore[no-any-return]
+
+    async def retry(self, choose: Choose) -> None:
+        """A run that has ended is gone on with, or a step of it is made anew."""
+        run_id = await self._some_run(choose)
+        if run_id is None or len(self.runs) >= MOST_RUNS:
+            return
+        old = await self.desk.get(run_id)
+        step = choose([None, 1, 2])
+        submitted = await self.desk.store.control.retry(run_id, Retry(from_step=step))
+        new = await self.desk.get(submitted.run_id)
+        assert old.status.terminal
+        assert (new.conversation_id == old.conversation_id) == (step is None)
+        self.deliveries += submitted.deliveries
+        self._new(new)
+
+    async def delete(self, choose: Choose) -> None:
+        """A run or a conversation is deleted, or it has not ended."""
+        if not self.runs:
+            return
+        run_id = choose(self.runs)
+        conversation = (await self.desk.get(run_id)).conversation_id
+        if choose([True, True, False]):
+            await self.desk.store.control.delete_run(run_id)
+            self._forget(run_id)
+        else:
+            runs = await self._runs_of(conversation)
+            await self.desk.store.control.delete_conversation(conversation)
+            self.conversations.remove(conversation)
+            for run in runs:
+                self._forget(run)
+
+    async def _some_run(self, choose: Choose) -> str | None:
+        """One that goes on, mostly."""
+        if not self.runs:
+            return None
+        open_runs = [run_id for run_id in self.runs if not (await self.desk.get(run_id)).status.terminal]
+        return choose([*open_runs * 4, *self.runs])  # type: ignore[no-any-return]
+
+    async def _waiting(self, conversation_id: str) -> Sequence[str]:
+        found = await self.desk.store.runs.conversation(conversation_id)
+        return [run_id for run_id in (found.active_run, *found.queued_runs) if run_id]
+
+    async def _runs_of(self, conversation_id: str) -> Sequence[str]:
+        return [
+            run_id for run_id in self.runs if (await self.desk.get(run_id)).conversation_id == conversation_id
+        ]  # fmt: skip
+
+    def _words(self) -> str:
+        return f"words {next(self._numbers)}"
+
+    def _new(self, run: Run) -> None:
+        self.runs.append(run.id)
+        if run.conversation_id not in self.conversations:
+            self.conversations.append(run.conversation_id)
+
+    def _cancelled(self, run_id: str, mode: str) -> None:
+        strength = ("graceful", "now", "rollback")
+        self.cancelled[run_id] = max(self.cancelled.get(run_id, mode), mode, key=strength.index)
+
+    def _forget(self, run_id: str) -> None:
+        self.runs.remove(run_id)
+        self.cancelled.pop(run_id, None)
+        self.said = {words: into for words, into in self.said.items() if into != run_id}
+
+    async def check_said(self) -> None:
+        """What was said into a run is in the log once, or the run's turn has never come."""
+        for words, run_id in self.said.items():
+            run = await self.desk.get(run_id)
+            log = [
+                entry.data
+                for entry in await self.desk.log(run_id)
+                if entry.run_id == run_id and "message" in entry.data
+            ]
+            said = [data["message"].get("content") for data in log]
+            said += [message.content for message in await self.desk.store.runs.waiting_input(run_id)]
+            assert said.count(words) == 1, f"{words} in {said} of {run}"
