@@ -155,8 +155,7 @@ class Control:
             return said
         newest = None
         for entry in await self._log(run):
-            if not entry.withdrawn:
-                newest = entry.data.get("message", newest)
+            newest = entry.data.get("message", newest)
             if entry.run_id == run.id and entry.type == LAST:
                 break
         if newest is None or (newest["role"] == "assistant" and not newest.get("tool_calls")):

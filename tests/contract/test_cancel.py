@@ -6,7 +6,7 @@ import pytest
 
 from palaver.errors import Conflict, StaleLease, UnknownRun
 from palaver.ids import new_id
-from palaver.leases import Stray
+from palaver.leases import Delta, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.store.fleet import Interruption
@@ -161,6 +161,25 @@ async def test_cancelling_waits_for_every_worker(desk: Desk) -> None:
     assert (await desk.lose(leases[0]))[0].status == "cancelling"
     assert (await desk.answer(leases[2])).status == "cancelled"
     assert await desk.results(run_id) == [("c2", "42"), ("c3", "42"), ("c1", BEGUN)]
+
+
+@pytest.mark.parametrize("lets_go", ["deadline", "lost", "handed back", "deadline without a cancel"])
+async def test_text_of_an_answer_that_is_not_kept_is_discarded(desk: Desk, lets_go: str) -> None:
+    run_id, lease = await desk.begin()
+    await desk.store.steps.feed([Delta(lease, "message.delta", b'{"text":"he"}')])
+    if not lets_go.endswith("cancel"):
+        await desk.store.runs.cancel(run_id)
+    match lets_go:
+        case "lost":
+            await desk.lose(lease)
+        case "handed back":
+            await desk.store.steps.hand_back(lease)
+        case _:
+            await desk.redis.hset(f"{{p00}}:run:{run_id}", "deadline", 2)
+            await desk.hasten(run_id, "end")
+    discarded, finished = (await desk.events(run_id))[-2:]
+    assert (discarded.type, discarded.data) == ("message.discarded", {"step": "1", "attempt": 1})
+    assert finished.type == "run.finished"
 
 
 async def test_cancel_on_the_last_step_is_no_max_steps(desk: Desk) -> None:

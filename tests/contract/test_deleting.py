@@ -65,6 +65,17 @@ async def test_no_model_is_told_of_it(desk: Desk) -> None:
     await desk.finish(last)
 
 
+async def test_a_worker_that_knew_it_to_the_last_entry_begins_anew(desk: Desk) -> None:
+    first, conversation = await _run(desk, "one")
+    _, lease = await desk.begin(input="two", conversation_id=conversation)
+    assert lease.position == (await desk.store.runs.conversation(conversation)).entries
+    await desk.store.control.delete_run(first)
+    (delivery,) = (await desk.store.steps.hand_back(lease)).deliveries
+    again = await desk.claim(delivery, known=lease.position)
+    assert (again.afresh, desk.said(again)) == (True, ["two"])
+    await desk.finish(again)
+
+
 async def test_a_summary_of_it_is_deleted_too(desk: Desk) -> None:
     first, conversation = await _run(desk, "one")
     second, lease = await desk.begin(input="two", conversation_id=conversation)

@@ -95,6 +95,18 @@ async def test_a_run_that_is_worked_on_lets_go_first(desk: Desk, how: Any) -> No
 
 
 @pytest.mark.parametrize("how", TAKES_OVER)
+async def test_none_of_those_behind_gets_the_turn_meanwhile(desk: Desk, how: Any, redis: Any) -> None:
+    _, (delivery,) = await desk.turn("c1")
+    conversation = delivery.conversation_id
+    behind = [(await desk.submit(conversation_id=conversation)).run_id for _ in range(3)]
+    last = await desk.submit("instead", conversation_id=conversation, on_conflict=how)
+
+    ends = [entry.run_id for entry in await desk.log(last.run_id) if entry.type == "run.finished"]
+    assert ends == [*behind[::-1], delivery.run_id]
+    assert not [member for member in await redis.zrange("{p00}:due", 0, -1) if member.endswith(b"/start")]
+
+
+@pytest.mark.parametrize("how", TAKES_OVER)
 async def test_the_last_one_to_interrupt_is_next(desk: Desk, how: Any) -> None:
     _, lease = await desk.begin()
     runs = [await desk.submit(conversation_id=lease.conversation_id, on_conflict=how) for _ in range(4)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer, _helpers
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 
 from palaver.providers import Limits
 from palaver.settings import Settings
-from palaver.store import Store
+from palaver.store import Store, keys
 from palaver.store.providers import Wait
 
 LEASE = 15.0
@@ -105,9 +107,8 @@ class Crowd:
 
     async def run(self) -> None:
         """All of them come, ask, wait, call and leave."""
-        store = Store(
-            FakeAsyncRedis(server=FakeServer()), Settings(redis_url="redis://127.0.0.1:1/0", lease_seconds=LEASE)
-        )
+        redis: Any = FakeAsyncRedis(server=FakeServer())
+        store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", lease_seconds=LEASE))
         self.clock.now = START
         refusals = {str(i): list(caller.refused) for i, caller in enumerate(self.callers)}
         for i, caller in enumerate(self.callers):
@@ -152,6 +153,9 @@ class Crowd:
                 else:
                     woken += await store.providers.release("p", call, self.limits, tokens=0, used=0)
         assert not self._waiting, f"never admitted: {self._waiting}"
+        _, _, _, places, _, queue, sums = keys.of_provider("p")
+        left = [json.loads(await redis.hget(places, call)) for call in await redis.zrange(queue, 0, -1)]
+        assert sum(map(int, await redis.hvals(sums))) == sum(place["tokens"] for place in left)
 
     def _will_ask(self, name: str, at: float) -> None:
         self._asks[name] = at

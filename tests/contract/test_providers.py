@@ -236,6 +236,18 @@ async def test_a_wait_for_tokens_counts_those_of_all_who_are_ahead(store: Store)
     assert told == [0.0, *(pytest.approx(seconds, abs=0.3) for seconds in (3, 8, 9))]
 
 
+async def test_a_wait_for_tokens_is_exact_in_a_long_queue(store: Store, redis: Any) -> None:
+    limits, sizes = Limits(tokens_per_minute=60_000), [100 * (1 + i % 7) for i in range(100)]
+    await store.providers.admit("a", "now", limits, 60_000)
+    turns = []
+    for i, tokens in enumerate(sizes):
+        assert isinstance(await store.providers.admit("a", str(i), limits, tokens), Wait)
+        turns.append(await redis.zscore(keys.of_provider("a")[2], str(i)) / 1000)
+    # 1000 a second; a call may begin 5 s before the tokens up to its own are paid for.
+    paid = [sum(sizes[: i + 1]) / 1000 for i in range(100)]
+    assert [turn - turns[0] for turn in turns] == pytest.approx([each - paid[0] for each in paid], abs=0.01)
+
+
 async def test_calls_after_the_first_are_counted_when_they_are_known(store: Store) -> None:
     limits = Limits(requests_per_minute=60)
     assert await _waits(store, "a", ["1"], limits) == [0.0]

@@ -8,7 +8,12 @@ from typing import Any
 from palaver.models import Entry, Event, Run
 
 STARTS = {"approve", "edit"}
-TOLD = {"deny": ("tool_denied",), "expired": ("tool_denied", "tool_timeout"), "output": ("", "tool_error")}
+TOLD = {
+    "deny": ("tool_denied",),
+    "expired": ("tool_denied", "tool_timeout"),
+    "output": ("", "tool_error"),
+    "cancelled": ("tool_denied", "tool_interrupted"),
+}
 """The error class of the result that a resolved call has, empty for none; one that is to start may have any."""
 
 

@@ -91,10 +91,10 @@ async def go_through(cluster: Cluster, drawn: Sequences) -> Sequence[str]:
         try:
             await asyncio.to_thread(check_conversations, cluster, [run_id for talk in talks for run_id in talk.runs])
         except AssertionError as error:
-            for talk in talks:
-                # What it says names a run.
-                if any(run_id in str(error) for run_id in talk.runs):
-                    talk.wrong.append(str(error))
+            said = str(error)
+            meant = [talk for talk in talks if any(name in said for name in (str(talk.conversation_id), *talk.runs))]
+            for talk in meant or talks:
+                talk.wrong.append(said)
     return [talk.story() for talk in talks if talk.wrong]
 
 

@@ -159,7 +159,7 @@ def test_r08_a_thousand_cancels_leave_nothing_in_the_worker(cluster: Cluster) ->
     """All of them of runs whose model call is under way."""
     before = asked(cluster)
     conversations = [cluster.run(cluster.submit("say-400+rate-20")).conversation_id for _ in range(100)]
-    eventually(lambda: asked(cluster) == before + 100)
+    eventually(lambda: asked(cluster) == before + 100, within=30)
     interrupt(cluster, conversations, times=1)
     kept, memory = census(cluster), resident(cluster)
     interrupt(cluster, conversations, times=10)

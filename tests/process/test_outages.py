@@ -49,6 +49,9 @@ def test_watching_and_cancelling_work_after_redis_restarted(cluster: Cluster) ->
     cluster.start("redis")
     before = cluster.run(run_id).last_event_id
     eventually(lambda: cluster.run(run_id).last_event_id > before + 20)
+    with cluster.redis() as server:
+        channel = f"palaver:cancel:{cluster.tries(run_id)[-1]}"
+        eventually(lambda: dict(server.pubsub_numsub(channel))[channel.encode()], why="the worker hears of no cancel")
     cluster.cancel(run_id)
     run = cluster.ended(run_id)
     assert run.cancel is not None

@@ -9,7 +9,7 @@ local function fork(conversation, log, through, run)
   redis.call('HSET', CONV, 'entries', through)
   local text, parts = redis.call('HGET', conversation, 'withdrawn'), {}
   for _, part in ipairs(text and cjson.decode(text) or {}) do
-    if part[1] <= through and part[4] ~= run then parts[#parts + 1] = { part[1], part[2], 0, part[4] } end
+    if part[1] <= through and part[4] ~= run then parts[#parts + 1] = part end
   end
   if #parts > 0 then redis.call('HSET', CONV, 'withdrawn', cjson.encode(parts)) end
 end

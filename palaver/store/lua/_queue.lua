@@ -14,6 +14,7 @@ local function place_of(call)
 end
 
 local function add_tokens(order, tokens)
+  if tokens == 0 then return end
   local part = math.floor(order / PART)
   if redis.call('HINCRBY', SUMS, part, tokens) == 0 then redis.call('HDEL', SUMS, part) end
 end

@@ -53,7 +53,6 @@ local function enter()
     emit('message.created', '{"message":' .. message .. '}', true)
   end
   redis.call('HDEL', RUN, 'waiting', 'input')
-  if STATUS == 'paused' then return '' end
   return next_model_step()
 end
 
