@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -47,6 +48,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and isinstance(running, Cluster):
         report.sections += [(f"log of {name}", text[-_LOG_TAIL:]) for name, text in running.new_logs().items() if text]
     return report
+
+
+def pytest_configure() -> None:
+    """A shell that starts the suite in the background has it ignore SIGINT, and so would all that is started here."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 import json
+import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
@@ -293,6 +294,32 @@ def test_who_comes_on_time_is_admitted_without_waiting_again(
     for second in range(5):
         within = sum(at <= second for at in begun)
         assert within <= 10 * (2**second - 1) + 1, f"{within} calls {second} s after the cool-down"
+
+
+@pytest.mark.parametrize("per_minute", [None, 600])
+def test_who_is_a_little_late_is_not_sent_away_again(clock: Clock, per_minute: int | None) -> None:
+    chance = Random(1)
+    callers = [Caller(0.01 * (i + 1), 1.0, 0, chance.uniform(0, 0.5), False) for i in range(200)]
+    crowd = Crowd(clock, Limits(requests_per_minute=per_minute), callers, [(0.0, 3.0)])
+    asyncio.run(crowd.run())
+    assert max(crowd.asked.values()) <= 2
+
+
+def test_who_comes_to_an_unused_ramp_begins_one_by_one(clock: Clock) -> None:
+    crowd = Crowd(clock, Limits(), [Caller(5.0, 1.0, 0, 0.0, False) for _ in range(100)], [(0.0, 1.0)])
+    asyncio.run(crowd.run())
+    # 110 a second, 4 s after the cool-down.
+    begun = [at - 5 for at, _ in crowd.begun]
+    assert max(bisect_left(begun, at + 0.1) - i for i, at in enumerate(begun)) <= 20
+
+
+def test_who_waits_for_a_place_has_had_its_turn(clock: Clock) -> None:
+    late = [3 - math.log2(1 + i / 10) for i in range(8)]
+    callers = [Caller(0.01 * (i + 1), 0.02, 0, seconds, False) for i, seconds in enumerate(late)]
+    crowd = Crowd(clock, Limits(max_in_flight=2), callers, [(0.0, 1.0)])
+    asyncio.run(crowd.run())
+    # All come in the same instant, ahead of the ramp. Once for the cool-down, once for the place, and then it begins.
+    assert max(crowd.asked.values()) == 3
 
 
 def test_a_crowd_whose_workers_were_away_does_not_begin_all_at_once(clock: Clock) -> None:

@@ -175,6 +175,23 @@ async def test_who_finds_a_place_that_came_free_is_not_woken_for_it(store: Store
     assert min(await _waits(store, "a", ["second", "newcomer"], limits)) > 0
 
 
+async def test_who_is_told_to_wait_for_a_cool_down_waits_for_no_place(store: Store) -> None:
+    limits = Limits(max_in_flight=1)
+    await _waits(store, "a", ["now", "first", "second"], limits)
+    assert await store.providers.release("a", "now", limits, tokens=100, used=100) == ("first",)
+    await store.providers.cool("a", 0.2)
+    assert min(await _waits(store, "a", ["first", "second"], limits)) > 0
+    (state,) = await store.providers.state(["a"])
+    assert (state.in_flight, state.waiting) == (0, 2)
+
+    async def over() -> bool:
+        (state,) = await store.providers.state(["a"])
+        return state.cooling_until is None
+
+    await aeventually(over, within=2)
+    assert await store.providers.release("a", "now", limits, tokens=100, used=100) == ()
+
+
 async def test_a_dead_workers_places_come_free(redis: Any, settings: Settings) -> None:
     brief = Store(redis, settings.model_copy(update={"lease_seconds": 0.2}))
     limits = Limits(max_in_flight=2)
