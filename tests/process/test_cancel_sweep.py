@@ -21,8 +21,8 @@ from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 
-MODEL = "parallel-3-2+use-each+args-split-2+rate-70"
-"""Two turns of three calls each, one of which awaits an approval; then an answer. Longer than the last position."""
+MODEL = "parallel-3-4+use-each+args-split-2+rate-70"
+"""Four turns of three calls each, one of which awaits an approval; then an answer. Longer than the last position."""
 TOOLS = ("record", "record_idempotent", "send")
 MODES = ("now", "now", "graceful", "rollback")
 LONGEST = 2500
