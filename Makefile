@@ -37,6 +37,7 @@ bench: $(DEV) ## measure this machine
 	$(BIN)/python -m bench $(ARGS)
 
 chaos: $(DEV) ## kill, pause and partition things for a while
+	$(BIN)/python -m pytest tests/unit tests/contract --hypothesis-profile=default
 	$(BIN)/python -m pytest tests/chaos tests/process -m chaos $(ARGS)
 
 clean: ## remove caches, builds and the dev stack's data (keeps the environment)

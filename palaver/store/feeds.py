@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
-from palaver.errors import UnknownRun
+from redis.exceptions import RedisError
+
+from palaver.errors import ErrorClass, UnknownRun, classify
 from palaver.ids import is_id
 from palaver.models import Event
 from palaver.store import keys, records
@@ -27,6 +29,8 @@ _BACKLOG: Final = 256
 """Events kept for a watcher that is slow; beyond that it reads the feed instead: its memory is bounded."""
 _IDLE: Final = 10.0
 """Seconds of silence after which a watcher looks into the feed, whatever the subscription seems to be."""
+_AWAY: Final = 1.0
+"""Seconds after which a watcher whose reading failed looks again; it looks at once when the subscription is new."""
 _PAUSE: Final = 0.2
 """Seconds between two attempts to subscribe again while Redis is away."""
 LAST: Final = "run.finished"
@@ -115,22 +119,30 @@ class Feeds:
     async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event | None]:
         """Events behind ``after`` as they come, ending with ``run.finished``; None in long silences.
 
+        While Redis is away or loads its data there is silence; then it goes on where it was.
+
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        last = after
+        last, patience = after, _IDLE
         with self._watching(_feed_of(run_id)) as watcher:
             while True:
                 if watcher.stale:
-                    watcher.stale = False
-                    while events := await self.page(run_id, after=last):
-                        for event in events:
-                            last = event.seq
-                            yield event
-                        if events[-1].type == LAST:
+                    watcher.stale, patience = False, _IDLE
+                    try:
+                        events = await self.page(run_id, after=last)
+                        if not events and await self._is_over(run_id, last):
                             return
-                    if await self._is_over(run_id, last):
-                        return
+                    except RedisError as error:
+                        if classify(error).error_class is not ErrorClass.STORAGE:
+                            raise
+                        events, patience = [], _AWAY
+                    watcher.stale |= bool(events)
+                    for event in events:
+                        last = event.seq
+                        yield event
+                        if event.type == LAST:
+                            return
                 while watcher.events:
                     event = watcher.events.popleft()
                     if event.seq > last + 1:
@@ -144,7 +156,7 @@ class Feeds:
                     continue
                 watcher.news.clear()
                 try:
-                    async with asyncio.timeout(_IDLE):
+                    async with asyncio.timeout(patience):
                         await watcher.news.wait()
                 except TimeoutError:
                     watcher.look()

@@ -32,6 +32,8 @@ class Clients:
         self.runs: list[str] = []
         self.conversations: list[str] = []
         self.deliveries: list[Delivery] = []
+        self.current: dict[tuple[str, str], int] = {}
+        """The newest fence of each step that is leased."""
         self.cancelled: dict[str, str] = {}
         """Runs whose cancel was acknowledged, and the strongest mode."""
         self.held: set[str] = set()
@@ -183,11 +185,12 @@ class Clients:
                 self._forget(run)
 
     async def _some_run(self, choose: Choose) -> str | None:
-        """One that goes on, mostly."""
+        """One that goes on, mostly, and is worked on: that is where things meet."""
         if not self.runs:
             return None
         open_runs = [run_id for run_id in self.runs if not (await self.desk.get(run_id)).status.terminal]
-        return choose([*open_runs * 4, *self.runs])  # type: ignore[no-any-return]
+        worked_on = [run_id for run_id, _ in self.current if run_id in open_runs]
+        return choose([*worked_on * 4, *open_runs * 4, *self.runs])  # type: ignore[no-any-return]
 
     async def _waiting(self, conversation_id: str) -> Sequence[str]:
         found = await self.desk.store.runs.conversation(conversation_id)

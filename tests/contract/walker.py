@@ -36,8 +36,6 @@ class Walker(Clients):
         self.taken: set[str] = set()
         """Deliveries that reached a worker; they come again, too."""
         self.leases: list[Lease] = []
-        self.current: dict[tuple[str, str], int] = {}
-        """The newest fence of each step that is leased."""
         self.started: set[str] = set()
         """Calls that must not be started again."""
         self.known: dict[tuple[str, str], list[int]] = {}
@@ -67,17 +65,26 @@ class Walker(Clients):
         step, call = (lease.run_id, lease.step), f"{lease.run_id}/{lease.step}"
         if lease.fence != self.current.get(step):
             assert step not in self.current, f"{call} is leased to two"
-            assert call not in self.started, f"{call} is started twice"
-            if lease.call is not None and not lease.call.id.startswith("i"):
-                self.started.add(call)
-            assert lease.run_id not in self.held, f"{call} is begun in a pause"
-            assert lease.call is None or lease.call.id[0] != "o", f"{call} is the client's"
-            assert lease.call is None or lease.call.id[0] != "p" or call in self.allowed, f"{call} was not approved"
+            await self._check_begun(lease, call)
         assert lease.run_id not in self.cancelled, f"{call} is begun after the cancel"
         if lease.call is None:
             await self._learn(lease, known)
         self.current[step] = lease.fence
         self.leases.append(lease)
+
+    async def _check_begun(self, lease: Lease, call: str) -> None:
+        """It may begin, and was not begun before."""
+        assert call not in self.started, f"{call} is started twice"
+        assert lease.run_id not in self.held, f"{call} is begun in a pause"
+        if lease.call is None:
+            assert not await self.redis.hexists(keys.run(lease.run_id), "steer"), (
+                f"{call} does not see all that was said"
+            )
+            return
+        assert lease.call.id[0] != "o", f"{call} is the client's"
+        assert lease.call.id[0] != "p" or call in self.allowed, f"{call} was not approved"
+        if lease.call.id[0] != "i":
+            self.started.add(call)
 
     async def _learn(self, lease: Lease, known: list[int]) -> None:
         """The worker knows the conversation now, as far as models are told of it: whatever it knew before."""
@@ -105,6 +112,8 @@ class Walker(Clients):
         step, verdict, flag = (lease.run_id, lease.step), choose(VERDICTS), choose([False, True])
         if verdict == "postpone" and lease.call is not None:
             verdict = "retry"
+        if lease.run_id in self.held:
+            verdict = choose([verdict, "hand back"])
         newest = self.current.get(step) == lease.fence
         known = await self.redis.hget(keys.run(lease.run_id), "settled") == str(lease.fence).encode()
         ended = lease.run_id not in self.runs or (await self.desk.get(lease.run_id)).status.terminal

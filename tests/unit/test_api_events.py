@@ -180,16 +180,22 @@ async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> 
         assert events_of(live.body.decode())[-1][1] == "run.finished"
 
 
-async def test_a_stream_ends_without_run_finished_when_redis_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_goes_on_when_redis_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palaver.store.feeds._IDLE", 0.05)
+    monkeypatch.setattr("palaver.store.feeds._AWAY", 0.05)
     async with world() as api:
         run = await api.submit()
         live = LiveRequest(api.app, "GET", run["links"]["events"])
         await live.until(lambda body: b"message.created" in body)
         api.server.connected = False
+        silent = live.body.count(b"\n: keep-alive\n")
+        await live.until(lambda body: body.count(b"\n: keep-alive\n") >= silent + 5)
+        api.server.connected = True
+        await api.finish(run)
         await asyncio.wait_for(live.task, 10)
-        assert live.over
-        assert b"run.finished" not in live.body
+        numbers = [int(number) for number, _, _ in events_of(live.body.decode())]
+        assert numbers == list(range(1, numbers[-1] + 1))
+        assert events_of(live.body.decode())[-1][1] == "run.finished"
 
 
 async def test_a_long_history_comes_whole() -> None:

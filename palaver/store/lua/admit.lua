@@ -12,26 +12,27 @@ local place = step_out(CALL)
 local slack = place.ends == UNTIL and place.turn <= NOW and SLACK or 0
 
 local function wait(why, turn, at)
-  place.tokens = TOKENS
+  place.tokens, place.rated = TOKENS, true
   step_in(CALL, place, turn, at)
   expire(at)
   return { 'wait', why, math.ceil(at - NOW), woken }
 end
 
-local turn, why = NOW + slack, nil
-local function not_before(at, reason)
-  if at > turn then turn, why = at, reason end
+local turn, why = NOW, nil
+local function not_before(at, reason, ahead)
+  if at > math.max(turn, NOW + ahead) then turn, why = at, reason end
 end
 
 local ramps, used = NOW < (gate.opens or 0), {}
-if ramps then not_before(turn_of(place), 'cooldown') end
+if ramps then not_before(turn_of(place), 'cooldown', slack) end
 for i, rate in ipairs({ { 'requests', 1, calls_ahead }, { 'tokens', TOKENS, tokens_ahead } }) do
   local name, amount, ahead, per_minute = rate[1], rate[2], rate[3], tonumber(ARGV[3 + i])
   if per_minute then
     local each, so_far = 60000 / per_minute, math.max(gate['used_' .. name] or 0, NOW)
     local early = math.max(0, BURST - amount * each)
     used['used_' .. name] = so_far + amount * each
-    not_before(math.ceil(math.max(so_far, UNTIL) + ahead(place) * each - early), name .. '_per_minute')
+    local at = math.ceil(math.max(so_far, UNTIL) + ahead(place) * each - early)
+    not_before(at, name .. '_per_minute', place.rated and slack or 0)
   end
 end
 if why then
