@@ -258,9 +258,10 @@ def test_who_waits_longer_begins_first_whatever_is_refused(
 ) -> None:
     crowd = Crowd(clock, limits, callers, cool_downs)
     asyncio.run(crowd.run())
-    # Nobody knows the tokens of a call that was refused until it asks again: a second's worth may be misjudged.
+    # Nobody knows the tokens of a call that was refused until it asks again: a second's worth may be misjudged, and
+    # who was let through by that may be refused.
     assert crowd.overtaken <= (1.0 if limits.tokens_per_minute else 0.001)
-    assert crowd.excess <= 0
+    assert crowd.excess <= (1 if limits.tokens_per_minute else 0)
 
 
 @pytest.mark.parametrize("late", [0.0, 0.05])
