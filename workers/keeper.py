@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from palaver.failpoints import failpoint
 from palaver.store.fleet import WorkerReport
 from palaver.store.steps import Renewal
 from workers.held import Held, Why
@@ -45,6 +46,7 @@ class Keeper:
         listener = self._runtime.store.fleet.cancels(self._runtime.worker_id)
         try:
             async for run in listener.listen():
+                failpoint("cancel.heard")
                 self._runtime.let_go(run.run_id, Why.PAUSED if run.pausing else Why.CANCELLED)
         finally:
             await listener.close()

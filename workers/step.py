@@ -18,6 +18,7 @@ from typing import Final
 from celery.exceptions import Retry
 
 from palaver.errors import ErrorClass, Failure, StaleLease, classify
+from palaver.failpoints import failpoint
 from palaver.leases import Lease, Settled, Stray
 from palaver.lifecycle import StopReason, WaitReason
 from palaver.retry import RetryPolicy
@@ -55,6 +56,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
             conversation = runtime.conversations.get(conversation_id)
             with runtime.hold(run_id, name) as held:
                 known = conversation.position if "/" not in name else None
+                failpoint("step.delivered")
                 try:
                     lease = await _claim(runtime, run_id, conversation_id, name, known)
                 except Exception as error:
@@ -63,6 +65,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                     return f"not claimed, left to the sweeper: {type(error).__name__}"
                 if isinstance(lease, Stray):
                     return f"stray: {lease.why}"
+                failpoint("step.claimed")
                 if lease.call is None:
                     if lease.afresh:
                         conversation = Conversation()
@@ -70,6 +73,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                     runtime.conversations.keep(conversation_id, conversation)
                 work = Work(lease, runtime, conversation)
                 verdict = await _work(function, work, held, retry)
+                failpoint("step.settling")
                 try:
                     if verdict is None:
                         return await _let_go(runtime, work, held)
@@ -81,7 +85,9 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                     settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
                 except StaleLease:
                     return "stale: somebody else goes on"
+            failpoint("step.settled")
             await runtime.follow_up(settled)
+            failpoint("step.published")
             return _for_flower(verdict, settled)
 
         return attempt

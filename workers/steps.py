@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palaver.errors import ToolFailure
+from palaver.failpoints import failpoint
 from palaver.lifecycle import StopReason
 from palaver.models import Message, ToolCall
 from palaver.retry import MODEL_CALL, TOOL_CALL
@@ -22,7 +23,9 @@ async def call_model(work: Work) -> Verdict:
         return GiveUp(stuck.failure, StopReason.STUCK)
     agent = work.lease.agent
     async with work.passing():
+        failpoint("model.asking")
         reply = await ask_within_window(work, lambda: work.ask(agent, work.messages(), on_text=work.show))
+    failpoint("model.answered")
     tokens = reply.usage.input_tokens
     if reply.finish_reason in _STOPS or not reply.tool_calls:
         message = Message(role="assistant", content=reply.content)
@@ -67,5 +70,7 @@ async def call_tool(work: Work) -> Verdict:
     call = work.lease.call
     assert call is not None  # only tool steps are delivered here
     tool, arguments = work.tool(call)
+    failpoint("tool.starting")
     result = answer(call, await work.runtime.run_tool(tool, arguments), edited=work.lease.edited)
+    failpoint("tool.done")
     return Continue(outcomes=(result,))

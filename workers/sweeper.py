@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from palaver.deliveries import Publisher
+from palaver.failpoints import failpoint
 from palaver.leases import Delivery, Queue
 from palaver.store import Store
 from palaver.store.due import Attention
@@ -63,7 +64,9 @@ class Sweeper:
 
     async def _attend(self, things: Sequence[Attention]) -> None:
         while things:
+            failpoint("sweep.found")
             settled = await self._store.due.attend(things, unclaimed_after=_UNCLAIMED_AFTER)
+            failpoint("sweep.settled")
             self._publish([delivery for each in settled for delivery in each.deliveries])
             things = [Attention(each.upcoming, "start") for each in settled if each.upcoming]
 

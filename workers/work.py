@@ -11,6 +11,7 @@ from typing import Any
 
 from palaver.actions import ClientTool
 from palaver.errors import Source, UnknownTool
+from palaver.failpoints import failpoint
 from palaver.leases import Lease
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.providers import Price
@@ -139,6 +140,7 @@ class Work:
 
     def show(self, text: str) -> None:
         """Let watchers see more of the answer."""
+        failpoint("model.delta")
         self._text.append(text)
         self._shown.add(text)
 

@@ -21,6 +21,7 @@ from api.problems import Fault, Problem
 from api.queries import Query, read_query
 from palaver.actions import RunInput
 from palaver.errors import Conflict
+from palaver.failpoints import failpoint
 from palaver.fields import Strict
 from palaver.models import CancelMode, Retry, Run
 
@@ -67,6 +68,7 @@ async def cancel(request: Request) -> Response:
     by, waited = asked_by(request), ms_since_arrival(request)
     runs = here.store.runs
     settled = await prompt(runs.cancel(run_id, mode=wanted.mode, reason=wanted.reason, by=by, acked_ms=waited))
+    failpoint("run.cancelled")
     await here.follow_up(settled)
     return answer_asked(await prompt(runs.get(run_id)))
 
@@ -124,6 +126,7 @@ async def send_input(request: Request) -> Response:
         acted = await prompt(here.store.control.act(run_id, wanted.items, by=asked_by(request), idempotency_key=key))
     except Conflict as conflict:
         raise await conflict_problem(conflict, here) from None
+    failpoint("run.acted")
     await here.follow_up(acted.settled)
     return answer_asked(await prompt(here.store.runs.get(run_id)), REPLAYED if acted.replayed else None)
 

@@ -22,6 +22,7 @@ from api.queries import Number, Query, read_query
 from api.sse import EventStream, frames
 from api.waiting import Until, await_run
 from palaver.errors import Conflict, UnknownConversation
+from palaver.failpoints import failpoint
 from palaver.models import Run, Submission
 from palaver.store.runs import Submitted
 
@@ -106,7 +107,9 @@ async def submit(request: Request) -> Response:
     here = backend(request)
     submission = admit_submission(await read_body(request, Submission), here)
     submitted = await _submitted(submission, key, here)
+    failpoint("run.submitted")
     here.publisher.publish_soon(submitted.deliveries)
+    failpoint("run.answering")
     headers = {"Location": f"/v1/runs/{submitted.run_id}"}
     if submitted.replayed:
         headers |= REPLAYED

@@ -18,6 +18,7 @@ from celery import current_task
 from pydantic import AfterValidator, Field
 
 from palaver import tool
+from palaver.failpoints import failpoint
 from palaver.tools import RetryableToolError
 
 Seconds = Annotated[float, Field(ge=0, le=60)]
@@ -30,6 +31,8 @@ def _write(event: str, name: str) -> None:
     ledger = os.open(os.environ["TOOL_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(ledger, json.dumps(line).encode() + b"\n")
     os.close(ledger)
+    if event == "begin":
+        failpoint("tool.effect")
 
 
 def read_tool_ledger(path: Path) -> list[dict[str, Any]]:
