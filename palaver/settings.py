@@ -49,7 +49,7 @@ class Settings(BaseSettings):
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
     """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
-    retention: float = Field(default=7 * 86400.0, ge=60)
+    retention: float = Field(default=7 * 86400.0, ge=1)
     """A finished run and its conversation stay this long after the last run ended."""
     feed_retention: float = Field(default=3600.0, ge=1)
     """Token deltas stay this long after the run ended; afterwards events come from the log."""

@@ -21,6 +21,8 @@ _TICK: Final = 0.25
 _SHORTEST: Final = 0.01
 _UNCLAIMED_AFTER: Final = 1.0
 """Seconds after which a delivery that nobody claimed may have been lost."""
+_FORGET: Final = 1.0
+"""Seconds between two looks for runs whose retention is over."""
 _GATE: Final = 16
 """Messages in the broker beyond which nothing is sent again: with a backlog, unclaimed means waiting, not lost, and
 sending again would multiply the backlog (FAULTS M10: 800 runs never finished without this)."""
@@ -41,6 +43,7 @@ class Sweeper:
         self._publish = publish
         self._lease = lease_seconds
         self._looked: float | None = None
+        self._forgot = 0.0
 
     async def run(self) -> None:
         """Sweep, for ever."""
@@ -59,6 +62,9 @@ class Sweeper:
             await self._attend(things)
             await self._repair("model")
             await self._repair("tools")
+            if clock() - self._forgot > _FORGET:
+                await self._store.due.forget_expired()
+                self._forgot = clock()
             if not things:
                 await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
 

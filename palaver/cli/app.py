@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from palaver.cli import deciding, looking, running, steering, stopping
+from palaver.cli import deciding, exporting, looking, running, steering, stopping
 
 app: Final = typer.Typer(
     name="palaver",
@@ -29,4 +29,5 @@ app.command()(steering.resume)
 app.command()(stopping.cancel)
 app.command()(stopping.retry)
 app.command()(stopping.delete)
+app.command()(exporting.export)
 app.command()(looking.queues)

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
@@ -60,6 +61,14 @@ def duration(text: str) -> float:
     if found is None:
         raise typer.BadParameter(f"{text!r} is not a time such as 90s, 15m, 12h or 3d")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def since(text: str) -> datetime:
+    """``12h`` ago, or ``2026-01-31T12:00:00Z``; without a zone in the local one."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        return datetime.now(UTC) - timedelta(seconds=duration(text))
 
 
 def approvals(asked: list[str] | None) -> str | list[str] | None:

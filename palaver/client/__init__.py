@@ -16,6 +16,7 @@ from palaver.client.errors import (
     Unprocessable,
     WaitTimeout,
 )
+from palaver.client.exported import Exported
 from palaver.client.sync import Palaver
 from palaver.errors import RunFailed
 
@@ -26,6 +27,7 @@ __all__ = [
     "ClientError",
     "Conflict",
     "ConnectionFailed",
+    "Exported",
     "NotFound",
     "Palaver",
     "RunFailed",

@@ -101,6 +101,7 @@ class AsyncPalaver:
     conversation = _method(Core.conversation)
     messages = _iterator(Core.messages)
     delete_conversation = _method(Core.delete_conversation)
+    export = _iterator(Core.export)
     queues = _method(Core.queues)
 
     async def aclose(self) -> None:

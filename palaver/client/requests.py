@@ -104,6 +104,12 @@ def follow_run(run_id: str, after: int) -> Request:
     return Request("GET", path("runs", run_id, "events"), headers=headers, run_id=run_id)
 
 
+def get_events(run_id: str, after: int) -> Request:
+    """``GET /v1/runs/{id}/events``: one page, from behind sequence number ``after``."""
+    headers, query = {"Accept": "application/json"}, {"after": str(after), "limit": "500"}
+    return Request("GET", path("runs", run_id, "events"), query=query, headers=headers, run_id=run_id)
+
+
 def create_conversation(agent: Any) -> Request:
     """``POST /v1/conversations``; twice makes two, so it is not repeated blindly."""
     return Request("POST", "/v1/conversations", body=given({"agent": agent}), repeatable=False)
@@ -114,10 +120,12 @@ def get_conversation(conversation_id: str) -> Request:
     return Request("GET", path("conversations", conversation_id))
 
 
-def get_messages(conversation_id: str, after: int) -> Request:
+def get_messages(conversation_id: str, after: int, limit: int | None = None) -> Request:
     """``GET /v1/conversations/{id}/messages``: one page, from behind the log's position ``after``."""
-    where = path("conversations", conversation_id, "messages")
-    return Request("GET", where, query={"after": str(after)} if after else {})
+    query = {"after": str(after)} if after else {}
+    if limit is not None:
+        query["limit"] = str(limit)
+    return Request("GET", path("conversations", conversation_id, "messages"), query=query)
 
 
 def get_queues() -> Request:

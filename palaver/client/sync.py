@@ -94,6 +94,7 @@ class Palaver:
     conversation = _method(Core.conversation)
     messages = _iterator(Core.messages)
     delete_conversation = _method(Core.delete_conversation)
+    export = _iterator(Core.export)
     queues = _method(Core.queues)
 
     def close(self) -> None:

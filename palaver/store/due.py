@@ -74,6 +74,22 @@ class Due:
             if reply[0] == b"attended"
         ]
 
+    async def forget_expired(self, limit: int = 1000) -> int:
+        """Take runs whose retention is over out of the lists of runs; how many, ``limit`` a shard at most."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit)
+        found = dict(zip(self.shards, await pipeline.execute(), strict=True))
+        for shard, members in found.items():
+            if members:
+                # In this order: what is cut off in between is done again.
+                pipeline.zrem(keys.runs(shard), *members)
+                pipeline.zrem(keys.ended(shard), *members)
+        if len(pipeline):
+            await pipeline.execute()
+        return sum(map(len, found.values()))
+
     async def depths(self) -> dict[str, tuple[int, float]]:
         """For each queue: how many steps are delivered and unclaimed, and the oldest one's seconds."""
         now = await now_ms(self._redis)

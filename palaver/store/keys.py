@@ -9,7 +9,9 @@
 {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
 {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
-{p00}:runs         zset     runs by time of creation     trimmed by age                        no TTL
+{p00}:runs         zset     runs by time of creation                                           no TTL
+{p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
+                            sweepers take what is over out of this one and of the one above
 palaver:worker:<id> hash    what a worker reports        TTL: three beats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
@@ -33,7 +35,7 @@ from palaver.ids import shard_of
 
 WORKERS = "palaver:workers"
 PROVIDERS = "palaver:providers"
-PERMANENT = ("due", "ready:model", "ready:tools", "runs")
+PERMANENT = ("due", "ready:model", "ready:tools", "runs", "ended")
 """The keys of a shard that have no TTL, by design."""
 
 
@@ -95,6 +97,11 @@ def ready(shard: str, queue: str) -> str:
 def runs(shard: str) -> str:
     """Runs by time of creation."""
     return f"{{p{shard}}}:runs"
+
+
+def ended(shard: str) -> str:
+    """Runs that have ended, by the time at which their retention is over."""
+    return f"{{p{shard}}}:ended"
 
 
 def of_run(run_id: str, conversation_id: str) -> tuple[str, ...]:

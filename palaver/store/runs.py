@@ -239,12 +239,14 @@ class Runs:
             ValueError: the cursor is none of ours.
         """
         before = records.parse_cursor(cursor) if cursor else None
+        if before is None and admitted.created_before is not None:
+            before = (int(records.millis(admitted.created_before)) + 1, "")
         only = admitted.conversation_id
         shards = self._shards if only is None else (shard_of(only),) if is_id("conv", only) else ()
         page = RunPage(runs=[])
         looked = 0
         while looked < _SCAN_BUDGET:
-            candidates = await self._newest(shards, before)
+            candidates = await self._newest(shards, before, admitted.created_after)
             if not candidates:
                 return page
             found = {run.id: run for run in await self._read([run_id for _, run_id in candidates])}
@@ -257,12 +259,16 @@ class Runs:
                         return RunPage(page.runs, records.cursor(before))
         return RunPage(page.runs, records.cursor(before) if before else None)
 
-    async def _newest(self, shards: Sequence[str], before: tuple[int, str] | None) -> Sequence[tuple[int, str]]:
-        """Creation times and ids of runs that are older than ``before``, newest first; of one time, by id."""
+    async def _newest(
+        self, shards: Sequence[str], before: tuple[int, str] | None, after: datetime | None
+    ) -> Sequence[tuple[int, str]]:
+        """Creation times and ids of runs that are older than ``before``, newest first; of one time, by id. None that
+        are older than ``after``."""
+        oldest = records.millis(after) or "-inf"
         pipeline = self._redis.pipeline(transaction=False)
         for shard in shards:
             older = "+inf" if before is None else f"({before[0]}"
-            pipeline.zrange(keys.runs(shard), older, "-inf", True, True, byscore=True, offset=0, num=_SCAN)
+            pipeline.zrange(keys.runs(shard), older, oldest, True, True, byscore=True, offset=0, num=_SCAN)
             if before is not None:
                 pipeline.zrange(keys.runs(shard), before[0], before[0], withscores=True, byscore=True)
         replies = await pipeline.execute()

@@ -102,9 +102,11 @@ def _constants(settings: Settings) -> str:
         f"{source} = {{ {', '.join(f'{target} = true' for target in sorted(targets))} }}"
         for source, targets in TRANSITIONS.items()
     )
+    # A feed goes with its run at the latest.
+    feed_retention = min(settings.feed_retention, settings.retention)
     return (
         f"local EDGES = {{ {edges} }}\n"
-        f"local RETENTION, FEED_RETENTION = {int(settings.retention)}, {int(settings.feed_retention)}\n"
+        f"local RETENTION, FEED_RETENTION = {int(settings.retention)}, {int(feed_retention)}\n"
         f"local RUN_DEADLINE = {int(settings.run_deadline * 1000)}\n"
         f"local FEED_CAP, MAX_LOSSES = {settings.feed_cap}, {settings.max_losses}\n"
     )

@@ -25,6 +25,7 @@ class Shard:
     due: dict[str, float] = field(default_factory=dict)
     ready: dict[str, dict[str, float]] = field(default_factory=lambda: {"model": {}, "tools": {}})
     listed: set[str] = field(default_factory=set)
+    ended: dict[str, float] = field(default_factory=dict)
     runs: dict[str, dict[str, str]] = field(default_factory=dict)
     steps: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     conversations: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -87,6 +88,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.due = await _scores(redis, name)
         elif kind == "runs":
             shard.listed = set(await _scores(redis, name))
+        elif kind == "ended":
+            shard.ended = await _scores(redis, name)
         else:
             raise AssertionError(f"{text} is a key that nobody knows")
     return shards
@@ -108,10 +111,12 @@ def _check_run(shard: Shard, run_id: str, max_losses: int) -> None:
         assert "entered" not in run or "steer" not in run, said + "what was said into it is not in the log"
         assert not steps, said + "it still has steps"
         assert f"run:{run_id}" not in shard.lasting, said + "no TTL"
+        assert shard.ended[run_id] > float(run["ended_at"]), said + "the list of runs keeps it for ever"
         assert f"feed:{run_id}" not in shard.lasting, said + "no TTL on its feed"
         assert conversation.get("active") != run_id, said + "it still has the turn"
         return
     assert f"run:{run_id}" in shard.lasting, said + "it may expire before it ends"
+    assert run_id not in shard.ended, said + "the list of runs loses it"
     assert "ended_at" not in run, said + "it has an end"
     ends, expected = shard.due.get(f"{run_id}/end"), _looked_at(run)
     assert ends in expected, said + f"its time is looked at at {ends}, and should be at {expected}"

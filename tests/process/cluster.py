@@ -6,9 +6,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import httpx
@@ -64,7 +65,14 @@ prices."*" = {{ input = 10, output = 10 }}
 class Cluster(Inputs):
     """One stack for the whole session; each test finds one worker of each kind and leaves as many."""
 
-    def __init__(self, folder: Path, redis_url: str | None = None, lease: float = LEASE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        redis_url: str | None = None,
+        lease: float = LEASE,
+        *,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.folder = folder
         self.tool_ledger_path = folder / "tools.jsonl"
         self.busy_port = free_port()
@@ -81,6 +89,7 @@ class Cluster(Inputs):
                 "PALAVER_DRAIN_GRACE": str(GRACE),
                 "PALAVER_TOOLS": "tests.process.tools",
                 "TOOL_LEDGER": str(self.tool_ledger_path),
+                **environment,
             },
         )
         self.providers_path.write_text(PROVIDERS.format(url=self.stack.model_url, busy_port=self.busy_port))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.process.leaks import Crowd, brief, leave_nothing, open_files
 
 pytestmark = pytest.mark.process
 
@@ -39,6 +37,6 @@ def some_of_each(cluster: Cluster) -> None:
         cluster.ended(run_id)
 
 
-def open_files(pid: int) -> int:
-    """How many file descriptors a process has."""
-    return len(os.listdir(Path(f"/proc/{pid}/fd")))
+def test_nothing_is_left_once_the_retention_is_over(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with brief(tmp_path_factory.mktemp("brief"), retention=6) as cluster:
+        leave_nothing(cluster, Crowd(cluster, seed=1), warm_up=80, runs=220, within=60)

@@ -58,15 +58,15 @@ class TestAddress:
 
 METHODS = (
     "answer", "approve", "bulk", "cancel", "conversation", "create_conversation", "delete", "delete_conversation",
-    "deny", "events", "get", "list", "messages", "pause", "queues", "resume", "retry", "run", "send", "steer",
+    "deny", "events", "export", "get", "list", "messages", "pause", "queues", "resume", "retry", "run", "send", "steer",
     "submit", "wait",
 )  # fmt: skip
 
 
 def test_the_public_surface() -> None:
     assert palaver.client.__all__ == [
-        "APIError", "AsyncPalaver", "BulkResult", "ClientError", "Conflict", "ConnectionFailed", "NotFound", "Palaver",
-        "RunFailed", "TooManyRequests", "Unauthorized", "Unavailable", "Unprocessable", "WaitTimeout",
+        "APIError", "AsyncPalaver", "BulkResult", "ClientError", "Conflict", "ConnectionFailed", "Exported", "NotFound",
+        "Palaver", "RunFailed", "TooManyRequests", "Unauthorized", "Unavailable", "Unprocessable", "WaitTimeout",
     ]  # fmt: skip
     assert all(hasattr(palaver.client, name) for name in palaver.client.__all__)
 

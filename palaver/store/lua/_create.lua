@@ -13,7 +13,6 @@ local function create(kept, agent, max_steps, input)
   if ARGV[13] ~= '' then redis.call('HSET', RUN, 'budget', ARGV[13]) end
   if ARGV[14] ~= '' then redis.call('HSET', RUN, 'retried_from', ARGV[14]) end
   redis.call('ZADD', KEYS[9], NOW, ID)
-  redis.call('ZREMRANGEBYSCORE', KEYS[9], '-inf', NOW - 4 * RETENTION * 1000)
   emit('run.created', '{"conversation_id":"' .. ARGV[2] .. '"}', true)
   keep_time()
 end

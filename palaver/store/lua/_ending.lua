@@ -65,6 +65,8 @@ local function finish(reason, status, failure)
     .. (failure ~= '' and failure or 'null') .. '}', true)
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
   redis.call('EXPIRE', RUN, RETENTION)
+  -- Sweepers take it out of the list of runs by then.
+  redis.call('ZADD', ENDED, NOW + RETENTION * 1000, ID)
   redis.call('EXPIRE', FEED, FEED_RETENTION)
   return pass_on()
 end

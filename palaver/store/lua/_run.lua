@@ -11,6 +11,7 @@
 
 local RUN, STEPS, CONV, LOG, FEED, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local READY = { model = KEYS[7], tools = KEYS[8] }
+local ENDED = string.match(RUN, '^{.-}:') .. 'ended'
 local time = redis.call('TIME')
 local NOW = time[1] * 1000 + math.floor(time[2] / 1000)
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the

@@ -15,6 +15,7 @@ for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '-', '+')) do
     if redis.call('HGET', ARGV[1] .. 'run:' .. id, 'conversation') == conversation[1] then
       redis.call('DEL', ARGV[1] .. 'run:' .. id, ARGV[1] .. 'feed:' .. id)
       redis.call('ZREM', KEYS[3], id)
+      redis.call('ZREM', ARGV[1] .. 'ended', id)
     end
   end
 end

@@ -17,4 +17,5 @@ if redis.call('EXISTS', CONV) == 1 then
 end
 redis.call('DEL', RUN, FEED)
 redis.call('ZREM', KEYS[9], ID)
+redis.call('ZREM', ENDED, ID)
 return { 'deleted' }

@@ -1,0 +1,57 @@
+"""Ten thousand runs of every kind, exported as they end: afterwards nothing of them is left but the export."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.report import record
+from tests.process.cluster import Cluster
+from tests.process.leaks import Crowd, brief, leave_nothing, resident
+
+pytestmark = [pytest.mark.process, pytest.mark.chaos]
+
+RETENTION = 60.0
+
+
+def test_ten_thousand_runs_leave_nothing_behind(tmp_path_factory: pytest.TempPathFactory) -> None:
+    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
+    print(f"PALAVER_CHAOS_SEED={seed}")
+    count = int(os.environ.get("PALAVER_LEAK_RUNS", "10000"))
+    folder = tmp_path_factory.mktemp("brief")
+    with brief(folder, RETENTION) as cluster, exporting(cluster, folder / "runs.jsonl") as exporter:
+        crowd = Crowd(cluster, seed)
+        leave_nothing(cluster, crowd, warm_up=max(100, count // 20), runs=count, within=3 * RETENTION)
+        assert resident(exporter) < 150 * 2**20
+    records = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    runs = Counter(each["run"]["id"] for each in records if each["kind"] == "run")
+    assert set(runs.values()) == {1}
+    assert set(crowd.submitted) - crowd.deleted <= set(runs)
+    events = [each["event"] for each in records if each["kind"] == "event"]
+    assert Counter(event["run_id"] for event in events if event["type"] == "run.finished") == runs
+    record("leaks", seed=seed, counts={**crowd.made, "exported": len(runs)})
+
+
+@contextmanager
+def exporting(cluster: Cluster, path: Path) -> Iterator[int]:
+    """`palaver export --follow` beside the runs; its process id."""
+    command = [sys.executable, "-m", "palaver.cli", "export", "--all", "--follow", "--every", "5s"]
+    child = subprocess.Popen([*command, "--to", str(path), "--url", cluster.stack.url], stderr=subprocess.PIPE)
+    try:
+        yield child.pid
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+        assert child.returncode == 0, said.decode()
+    finally:
+        child.kill()
+        child.wait()

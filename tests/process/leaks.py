@@ -1,0 +1,230 @@
+"""Runs of every kind by the thousand, and what a stack holds before and after them."""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+from tests.process.inputs import decision
+
+KINDS: Final = ("echo", "echo", "tools", "fail", "retry", "cancel", "leave", "steer", "approve", "fork", "delete")
+UNDER_WAY: Final = 60
+"""Runs at once, about."""
+SLACK: Final = 24
+"""Connections that pools may have opened meanwhile and keep."""
+GROWTH: Final = 1.15
+"""Of a process's RAM, by fragments."""
+
+
+@contextmanager
+def brief(folder: Path, retention: float) -> Iterator[Cluster]:
+    """A stack that keeps what has ended for `retention` seconds only."""
+    cluster = Cluster(folder, environment={"PALAVER_RETENTION": str(retention)})
+    try:
+        cluster.stack.up()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a stack holds."""
+
+    keys: frozenset[str]
+    """Of Redis, but for those of providers and of the brokers' own; a list of runs counts as long as it has any."""
+    memory: int
+    """Bytes that Redis uses."""
+    connections: int
+    """To Redis."""
+    channels: int
+    """That somebody listens to."""
+    files: dict[str, int]
+    """Open file descriptors of each process."""
+    resident: dict[str, int]
+    """Bytes of RAM of each process."""
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Footprint:
+        """As it is now."""
+        cluster.forget_cool_downs()
+        pids = {
+            f"{name}-{i}": pid for name in ("api", "worker", "tools") for i, pid in enumerate(cluster.stack.pids(name))
+        }
+        pids |= {f"child-{i}": pid for i, pid in enumerate(cluster.children_of("tools"))}
+        with cluster.redis() as server:
+            names = frozenset(name.decode() for name in server.scan_iter(count=1000))
+            info = server.info()
+            return cls(
+                keys=frozenset(name for name in names if name.startswith(("{p", "palaver:"))),
+                memory=info["used_memory"],
+                connections=info["connected_clients"],
+                channels=len(server.pubsub_channels("{p*")),
+                files={name: open_files(pid) for name, pid in pids.items()},
+                resident={name: resident(pid) for name, pid in pids.items()},
+            )
+
+    def told(self) -> str:
+        """For people."""
+        mib = {name: round(bytes_ / 2**20, 1) for name, bytes_ in self.resident.items()}
+        return (
+            f"{len(self.keys)} keys, {self.memory / 2**20:.2f} MiB, {self.connections} connections, files {self.files},"
+            f" MiB {mib}"
+        )
+
+
+def open_files(pid: int) -> int:
+    """How many file descriptors a process has."""
+    return len(os.listdir(Path(f"/proc/{pid}/fd")))
+
+
+def resident(pid: int) -> int:
+    """How many bytes of RAM a process has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class Crowd:
+    """Clients that submit runs of every kind and do to them what clients do."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self.made: Counter[str] = Counter()
+        self.submitted: list[str] = []
+        self.deleted: set[str] = set()
+        self._cluster = cluster
+        self._chance = random.Random(seed)
+        self._going: list[str] = []
+        self._later: list[tuple[Callable[[str], bool], str]] = []
+        """What is done to a run as soon as it can be: answers whether it was."""
+
+    def run(self, count: int) -> None:
+        """So many runs, to their ends."""
+        for _ in range(count):
+            kind = self._chance.choice(KINDS)
+            self.made[kind] += 1
+            getattr(self, f"_{kind}")()
+            if len(self._going) >= UNDER_WAY:
+                self._see_to(UNDER_WAY // 2)
+        self._see_to(0)
+
+    def _see_to(self, left: int) -> None:
+        def settled() -> bool:
+            self._later = [(do, run_id) for do, run_id in self._later if not do(run_id)]
+            self._going = [run_id for run_id in self._going if not self._over(run_id)]
+            return len(self._going) <= left and not self._later
+
+        eventually(settled, within=60, why=f"runs go on: {self._going[:5]}, {self._later[:5]}")
+
+    def _over(self, run_id: str) -> bool:
+        """Ended; perhaps so long ago that it is gone."""
+        answer = self._cluster.http.get(f"/v1/runs/{run_id}")
+        return answer.status_code == 404 or answer.json()["times"]["ended_at"] is not None
+
+    def _add(self, run_id: str) -> None:
+        self.submitted.append(run_id)
+        self._going.append(run_id)
+
+    def _submit(self, model: str, **more: Any) -> str:
+        run_id = self._cluster.submit(model, **more)
+        self._add(run_id)
+        return run_id
+
+    def _echo(self) -> None:
+        self._submit("echo", key=uuid.UUID(int=self._chance.getrandbits(128)).hex)
+
+    def _tools(self) -> None:
+        self._submit("parallel-2+use-each", tools=["calculator", "record"])
+
+    def _fail(self) -> None:
+        self._submit("401")
+
+    def _retry(self) -> None:
+        self._submit("say-30+rate-200+cut-1-5")
+
+    def _cancel(self) -> None:
+        run_id = self._submit("say-400+rate-20")
+        self._later.append((lambda run_id: self._cluster.cancel(run_id) < 500, run_id))
+
+    def _leave(self) -> None:
+        """A client that watches from the start and goes in mid-stream."""
+        body = self._cluster.body("say-20+rate-200")
+        headers = {"Accept": "text/event-stream"}
+        with self._cluster.http.stream("POST", "/v1/runs", json=body, headers=headers) as answer:
+            self._add(answer.headers["location"].rpartition("/")[2])
+            next(answer.iter_bytes())
+
+    def _steer(self) -> None:
+        run_id = self._submit("say-20+rate-200")
+        self._cluster.put(run_id, {"type": "message", "content": "more"}, key=uuid.uuid4().hex)
+
+    def _approve(self) -> None:
+        run_id = self._submit("tool-1", tools=["send"])
+        approval = decision("all", "edit", arguments={"seconds": 0})
+
+        def approve(run_id: str) -> bool:
+            pending = self._cluster.run(run_id).pending_actions
+            items = [{**approval, "action_id": action.id} for action in pending]
+            return bool(items) and self._cluster.put(run_id, *items, key=uuid.uuid4().hex).status_code < 300
+
+        self._later.append((approve, run_id))
+
+    def _fork(self) -> None:
+        def fork(run_id: str) -> bool:
+            if not self._over(run_id):
+                return False
+            key = {"Idempotency-Key": uuid.uuid4().hex}
+            answer = self._cluster.http.post(f"/v1/runs/{run_id}/retry", json={"from_step": 1}, headers=key)
+            assert answer.status_code == 202, answer.text
+            self._add(answer.json()["id"])
+            return True
+
+        self._later.append((fork, self._submit("echo")))
+
+    def _delete(self) -> None:
+        def delete(run_id: str) -> bool:
+            if not self._over(run_id):
+                return False
+            self.deleted.add(run_id)
+            if self._chance.random() < 0.5:
+                conversation = self._cluster.run(run_id).conversation_id
+                return self._cluster.http.delete(f"/v1/conversations/{conversation}").status_code == 204
+            return self._cluster.http.delete(f"/v1/runs/{run_id}").status_code == 204
+
+        self._later.append((delete, self._submit("echo")))
+
+
+def leave_nothing(cluster: Cluster, crowd: Crowd, *, warm_up: int, runs: int, within: float) -> None:
+    """Make so many runs; once their retention is over, the stack must hold what it held before them."""
+    empty = Footprint.of(cluster)
+    crowd.run(warm_up)
+    before = Footprint.of(cluster)
+    print(f"before: {before.told()}")
+    crowd.run(runs)
+    after = before
+
+    def flat() -> bool:
+        nonlocal after
+        after = Footprint.of(cluster)
+        assert not after.keys - empty.keys, sorted(after.keys - empty.keys)[:10]
+        assert after.channels == 0
+        assert after.connections <= before.connections + SLACK, (before.connections, after.connections)
+        for name, files in after.files.items():
+            assert files <= before.files[name] + SLACK, (name, before.files[name], files)
+        return True
+
+    eventually(flat, within=within, every=0.5)
+    print(f"after {runs} runs ({dict(crowd.made)}): {after.told()}")
+    for name, bytes_ in after.resident.items():
+        assert bytes_ <= before.resident[name] * GROWTH + 8 * 2**20, (name, before.resident[name], bytes_)
+    assert after.memory <= empty.memory + 3 * 2**20, (empty.memory, after.memory)
+    listed = cluster.http.get("/v1/runs").json()
+    assert (listed["data"], listed["has_more"]) == ([], False)
