@@ -44,12 +44,14 @@ class Broker:
     def double(self, queue: str, copies: int) -> None:
         """Each message that waits in `queue` waits there so many times more."""
         with self._channel() as channel:
-            taken = []
-            while message := channel.basic_get(queue, no_ack=True):
-                taken.append(message)
-            for message in taken:
+            for message in _taken(channel, queue):
                 for _ in range(copies + 1):
                     channel.basic_publish(_again(channel, message), exchange="", routing_key=queue)
+
+    def take(self, queue: str) -> list[dict[str, Any]]:
+        """The headers of each message that waits in `queue`, in the order in which a worker would get them."""
+        with self._channel() as channel:
+            return [channel.message_to_python(message).headers for message in _taken(channel, queue)]
 
     def deliver(self, delivery: Delivery, times: int = 1) -> None:
         """Send a delivery, as late and as often as it pleases."""
@@ -66,6 +68,13 @@ class Broker:
             for queue in QUEUES.values():
                 queue(channel).declare()
             yield channel
+
+
+def _taken(channel: Any, queue: str) -> list[Any]:
+    found = []
+    while message := channel.basic_get(queue, no_ack=True):
+        found.append(message)
+    return found
 
 
 def _again(channel: Any, message: Any) -> Any:
