@@ -10,11 +10,28 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakSet
 
+from celery.app.amqp import AMQP
 from celery.bootsteps import StartStopStep
 from celery.worker.state import reserved_requests
+from kombu.connection import Connection
 from kombu.transport import TRANSPORT_ALIASES
 
 from palaver.deliveries import RECOVERED, Transport, has_priorities, kombu_url, tls_options, transport_options
+
+
+class KeenConnection(Connection):
+    """A broker that is away is asked for every 3 s at least. kombu waits for up to 30: long after it is back."""
+
+    def ensure_connection(self, *args: Any, **options: Any) -> Any:
+        """Connect, however long it takes."""
+        keen = {"interval_start": 1, "interval_step": 1, "interval_max": 3}
+        return super().ensure_connection(*args, **keen | options)  # type: ignore[no-untyped-call]
+
+
+class Amqp(AMQP):  # type: ignore[misc]  # Celery is untyped
+    """How an app's workers connect."""
+
+    Connection = KeenConnection
 
 
 def broker_settings(url: str) -> dict[str, Any]:

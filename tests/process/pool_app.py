@@ -17,12 +17,12 @@ from celery.signals import celeryd_after_setup, worker_init
 
 from palaver.deliveries import QUEUES
 from workers.pool import TaskPool
-from workers.transport import LetGo, broker_settings, consume_recovered_first
+from workers.transport import Amqp, LetGo, broker_settings, consume_recovered_first
 
 RECORD = Path(os.environ.get("POOL_RECORD", os.devnull))
 LIFESPAN = os.environ.get("POOL_LIFESPAN", "")
 
-app = Celery("pool", set_as_current=False)
+app = Celery("pool", amqp=Amqp, set_as_current=False)
 app.conf.update(
     broker_settings(os.environ.get("POOL_BROKER", "redis://127.0.0.1:1/0")),
     task_queues=tuple(QUEUES.values()),
