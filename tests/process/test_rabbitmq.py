@@ -12,10 +12,12 @@ import pytest
 from palaver.deliveries import Publisher
 from palaver.leases import Delivery
 from palaver.testing import eventually
+from palaver.testing.ports import free_port
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import LEASE, Cluster
 from tests.process.pool_bench import Bench
 from tests.process.rabbitmq import RabbitServer, find_server
+from tests.process.test_tls import certificate  # noqa: F401  # a fixture
 
 pytestmark = [
     pytest.mark.process,
@@ -131,10 +133,26 @@ def delivery(queue: str, number: int) -> Delivery:
 
 
 @pytest.fixture(scope="module")
-def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
-    """A node that closes the channel of a consumer that keeps a delivery for long."""
-    variables = f"{{consumer_timeout, {int(1000 * PATIENCE)}}}, {{channel_tick_interval, 200}}"
-    node = RabbitServer(tmp_path_factory.mktemp("impatient"), variables=variables)
+def tls_port() -> int:
+    """Where the node below speaks TLS."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def impatient(
+    tmp_path_factory: pytest.TempPathFactory,
+    certificate: Path,
+    tls_port: int,  # noqa: F811
+) -> Iterator[RabbitServer]:
+    """A node that closes the channel of a consumer that keeps a delivery for long; it speaks TLS as well."""
+    options = (
+        f"listeners.ssl.default = 127.0.0.1:{tls_port}\n"
+        f"ssl_options.certfile = {certificate}\n"
+        f"ssl_options.keyfile = {certificate.with_name('key.pem')}\n"
+        f"consumer_timeout = {int(1000 * PATIENCE)}\n"
+    )
+    # How often it looks is not for rabbitmq.conf.
+    node = RabbitServer(tmp_path_factory.mktemp("impatient"), options=options, variables="{channel_tick_interval, 200}")
     try:
         node.start()
         yield node
@@ -164,3 +182,22 @@ def test_a_step_takes_longer_than_rabbitmq_waits(
         assert worker.wait(20) == 0
     assert ("onnection to broker lost" in bench.tail()) == closed
     assert "Couldn't ack" not in bench.tail()
+
+
+def test_tls(impatient: RabbitServer, certificate: Path, tls_port: int, tmp_path: Path) -> None:  # noqa: F811
+    """Publishers and workers speak it, and trust whom they are told to."""
+    plain = f"amqps://guest:guest@127.0.0.1:{tls_port}//"
+    trusting = f"{plain}?ssl_ca_certs={certificate}"
+
+    def published(url: str) -> bool:
+        with closing(Publisher(url)) as publisher:
+            return publisher.publish([delivery("spare", 0)])
+
+    assert not published(plain)
+    assert not published(f"{plain}?ssl_check_hostname=false")
+    assert published(f"{plain}?ssl_cert_reqs=none"), "asked not to look"
+    assert published(trusting)
+    bench = Bench(impatient, tmp_path)
+    with closing(bench), bench.worker("-c", "1", broker=trusting):
+        bench.send("nap", 0, "hidden")
+        bench.saw("end hidden")
