@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import socket
 import ssl
 import threading
@@ -34,11 +35,14 @@ except ImportError as error:
 _log = logging.getLogger("palaver.deliveries")
 
 QUEUE_NAMES: Final = ("model", "tools", "model.recovered", "tools.recovered")
+RECOVERED: Final = ".recovered"
 _CONNECT_TIMEOUT: Final = 2.0
+_ANSWER_TIMEOUT: Final = 5.0
 _PIPELINE: Final = 100
 """Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
 _BACKLOG: Final = 10_000
 """What may wait for a broker that does not answer; the rest is dropped and left to the sweeper."""
+_KIND: Final = {"x-queue-type": "classic", "x-max-priority": 1}
 _ORIGIN: Final = f"palaver@{socket.gethostname()}"
 _AT_ONCE: Final = {"max_retries": 0, "interval_start": 0}
 """kombu connects a second time after 2 s, unless told."""
@@ -46,22 +50,30 @@ _EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": No
 
 
 def queue(name: str) -> Queue:
-    """The declaration of a queue that publishers and workers share: durable, on the default exchange."""
+    """The declaration of a queue that publishers and workers share: durable, on the default exchange.
+
+    Its arguments are for RabbitMQ: the kind that every version has, with one priority above the usual.
+    """
     exchange = Exchange("")  # type: ignore[no-untyped-call]
-    return Queue(name, exchange, routing_key=name, durable=True)  # type: ignore[no-untyped-call]
+    return Queue(name, exchange, routing_key=name, durable=True, queue_arguments=_KIND)  # type: ignore[no-untyped-call]
 
 
 QUEUES: Final[Mapping[str, Queue]] = {name: queue(name) for name in QUEUE_NAMES}
 """Every queue there is, by name."""
 
 
+def has_priorities(url: str) -> bool:
+    """Whether the broker at ``url`` is a RabbitMQ. Elsewhere what is recovered has queues of its own."""
+    return urlsplit(url).scheme in ("amqp", "amqps")
+
+
 def transport_options(url: str) -> dict[str, Any]:
     """kombu's options for the broker at ``url``, for publishers and workers alike."""
-    if urlsplit(url).scheme.partition("+")[0] not in {"redis", "rediss"}:
+    if urlsplit(url).scheme.partition("+")[0] not in {"redis", "rediss", "unix"}:
         return {}
     return {
         # Without them a publish hangs for as long as Redis does.
-        "socket_timeout": 5,
+        "socket_timeout": _ANSWER_TIMEOUT,
         "socket_connect_timeout": _CONNECT_TIMEOUT,
         "socket_keepalive": True,
         "health_check_interval": 10,
@@ -76,7 +88,7 @@ def transport_options(url: str) -> dict[str, Any]:
 
 
 def tls_options(url: str) -> dict[str, Any]:
-    """How a rediss:// broker is trusted, for publishers and workers alike: the ``ssl_…`` options of its URL.
+    """How a rediss:// or amqps:// broker is trusted, by publishers and workers alike: the ``ssl_…`` options of its URL.
 
     Its certificate is verified unless they say otherwise; kombu's own default is not to. Empty for other brokers.
 
@@ -84,18 +96,37 @@ def tls_options(url: str) -> dict[str, Any]:
         ConfigurationError: the URL has an option that the store may understand, but kombu does not.
     """
     parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss"):
+    if parts.scheme not in ("redis", "rediss", "amqp", "amqps"):
         return {}
+    encrypted = parts.scheme in ("rediss", "amqps")
     for name, _ in parse_qsl(parts.query):
-        if parts.scheme == "redis" or not name.startswith("ssl_"):
-            raise ConfigurationError(f"a {parts.scheme}:// broker takes no `{name}`; only ssl_… with rediss://")
-    if parts.scheme == "redis":
+        if not encrypted if name.startswith("ssl_") else parts.scheme.startswith("redis"):
+            only = "only ssl_… with rediss://" if parts.scheme.startswith("redis") else "that is for amqps://"
+            raise ConfigurationError(f"a {parts.scheme}:// broker takes no `{name}`; {only}")
+    if not encrypted:
         return {}
     try:
         given: dict[str, Any] = parse_url(url).get("ssl", {})
     except KeyError as error:
         raise ConfigurationError(f"`ssl_cert_reqs` is none, optional or required, not {error}") from None
-    return {"ssl_cert_reqs": ssl.CERT_REQUIRED} | given
+    options = {"ssl_cert_reqs": ssl.CERT_REQUIRED} | given
+    if parts.scheme == "rediss":
+        return options
+    if options.pop("ssl_check_hostname", True) and options["ssl_cert_reqs"] is ssl.CERT_REQUIRED:
+        # None: that of the URL.
+        options["ssl_server_hostname"] = None
+    return {name.removeprefix("ssl_"): value for name, value in options.items()}
+
+
+def kombu_url(url: str) -> str:
+    """``url`` as kombu wants it: a socket under another name, RabbitMQ without the options that `tls_options` has."""
+    if url.startswith("unix://"):
+        return url.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=")
+    if not has_priorities(url):
+        return url
+    address, _, options = url.partition("?")
+    others = "&".join(option for option in options.split("&") if not option.startswith("ssl_"))
+    return f"{address}?{others}" if others else address
 
 
 class Channel(redis.Channel):
@@ -132,6 +163,7 @@ class Publisher:
     def __init__(self, url: str) -> None:
         self._url = url
         self._options = transport_options(url)
+        self._has_priorities = has_priorities(url)
         # A transport that is named is not asked what its scheme means: TLS has to be named as well.
         self._transport = Transport if self._options else None
         self._tls = tls_options(url)
@@ -143,17 +175,18 @@ class Publisher:
     def publish(self, deliveries: Sequence[Delivery]) -> bool:
         """Send ``deliveries``, on Redis in one pipeline. False when it failed: the sweeper will send them.
 
-        Waits for the broker, 5 s at most on Redis: not for an event loop.
+        Waits for the broker, 5 s at most: not for an event loop. RabbitMQ is not asked to confirm.
         """
         if not deliveries:
             return True
         try:
             producer = self._producer()
-            self._declare(producer, {delivery.queue for delivery in deliveries})
+            routes = [self._route(delivery.queue) for delivery in deliveries]
+            self._declare(producer, {name for name, _ in routes})
             # A pipeline costs more than it saves for one.
             with producer.batch(max_size=_PIPELINE) if len(deliveries) > 1 else nullcontext():
-                for delivery in deliveries:
-                    _send(producer, delivery)
+                for delivery, (name, priority) in zip(deliveries, routes, strict=True):
+                    _send(producer, delivery, name, priority)
         except Exception as error:
             self._drop()
             _log.warning(
@@ -177,17 +210,21 @@ class Publisher:
                     self._thread.start()
 
     def depth(self, queue: str) -> int:
-        """Messages that wait in ``queue``; 0 when there is no such queue. Waits for the broker.
+        """Messages that wait in ``queue``, recovered ones too; 0 when there is no such queue. Waits for the broker.
 
         Raises what kombu raises when the broker does not answer.
         """
         try:
+            channel = self._producer().channel
+            names = dict.fromkeys(self._route(each)[0] for each in (queue, queue + RECOVERED))
             # Declaring tells it too; a passive question would cost the channel when there is no queue yet.
-            reply = self._producer().channel.queue_declare(queue=queue, durable=True, auto_delete=False)
+            replies = [
+                channel.queue_declare(queue=name, durable=True, auto_delete=False, arguments=_KIND) for name in names
+            ]
         except Exception:
             self._drop()
             raise
-        return int(reply.message_count)
+        return sum(int(reply.message_count) for reply in replies)
 
     def close(self) -> None:
         """Send what was handed over, for at most 5 s, and disconnect."""
@@ -212,21 +249,32 @@ class Publisher:
         self._drop()
 
     def _producer(self) -> Any:
-        """This thread's producer, on a connection of its own; a new one after a fork."""
+        """This thread's producer, on a connection of its own; a new one after a fork, or when RabbitMQ hung up."""
         local = self._local
-        if getattr(local, "process", None) != os.getpid():
+        if getattr(local, "process", None) != os.getpid() or _told(local.socket):
+            self._drop()
             local.connection = Connection(  # type: ignore[no-untyped-call]
-                self._url,
+                kombu_url(self._url),
                 transport=self._transport,
                 ssl=self._tls or False,
                 transport_options=self._options | _AT_ONCE,
                 connect_timeout=_CONNECT_TIMEOUT,
             )
             channel = local.connection.default_channel
+            local.socket = channel.connection.sock if self._has_priorities else None
+            if local.socket is not None:
+                # py-amqp waits for an answer for as long as RabbitMQ takes.
+                local.socket.settimeout(_ANSWER_TIMEOUT)
             local.producer = Producer(channel, auto_declare=False)  # type: ignore[no-untyped-call]
             local.declared = set()
             local.process = os.getpid()
         return local.producer
+
+    def _route(self, name: str) -> tuple[str, int]:
+        """The queue and the priority that stand for the queue of a delivery."""
+        if self._has_priorities and name.endswith(RECOVERED):
+            return name.removesuffix(RECOVERED), 1
+        return name, 0
 
     def _declare(self, producer: Any, names: Iterable[str]) -> None:
         """Once a connection: RabbitMQ drops silently what is sent to a queue that is not there."""
@@ -247,12 +295,22 @@ class Publisher:
                 _log.debug("the broker's connection did not close: %s", type(error).__name__)
 
 
-def _send(producer: Any, delivery: Delivery) -> None:
+def _told(connected: socket.socket | None) -> bool:
+    """Whether RabbitMQ said something unasked: mostly its farewell, and what is sent after that is lost in silence."""
+    if connected is None:
+        return False
+    poll = select.poll()
+    poll.register(connected, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _send(producer: Any, delivery: Delivery, queue: str, priority: int) -> None:
     task_id = delivery.task_id
     arguments = [delivery.run_id, delivery.conversation_id, delivery.step, delivery.number]
     producer.publish(
         json.dumps([arguments, {}, _EMBED]),
-        routing_key=delivery.queue,
+        routing_key=queue,
+        priority=priority,
         exchange="",
         content_type="application/json",
         content_encoding="utf-8",

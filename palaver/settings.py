@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from palaver.errors import ConfigurationError
@@ -36,7 +36,7 @@ class Settings(BaseSettings):
     redis_url: str | None = None
     """Where the truth is kept. Unset: an error, but for the dev commands, which bring a server of their own."""
     broker_url: str | None = None
-    """Where deliveries go; default: the same Redis. ``amqp://`` works."""
+    """Where deliveries go, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
     shards: int = Field(default=1, ge=1, le=MAX_SHARDS)
     """Hash tags that new conversations are spread over; 1 unless Redis is a cluster. May grow, ids carry theirs."""
     providers: Path | None = None
@@ -65,6 +65,11 @@ class Settings(BaseSettings):
     """On SIGTERM, steps may finish for this long; then their leases are handed back."""
     delta_interval: float = Field(default=0.03, ge=0.005)
     """Token deltas are gathered for this long before they are written; more while a worker is busy."""
+
+    @field_validator("redis_url", "broker_url")
+    @classmethod
+    def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
+        return value and _known(value, amqp=field.field_name == "broker_url")
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -99,6 +104,19 @@ class Settings(BaseSettings):
     def beat(self) -> float:
         """Leases are renewed this often: three tries before one is lost."""
         return self.lease_seconds / 3
+
+
+def _known(url: str, *, amqp: bool) -> str:
+    """The address, if it is one that Palaver can talk to. Messages never quote it: it may hold a password."""
+    scheme, _, rest = url.partition("://")
+    if "cluster" in scheme or "," in rest.rpartition("@")[2].partition("/")[0]:
+        raise ValueError("a Redis in cluster mode does not work: name one server, redis://HOST:PORT/0")
+    if scheme == "redis+socket":
+        raise ValueError("a socket is written unix:///PATH?db=0")
+    known = ("redis", "rediss", "unix", *(("amqp", "amqps") if amqp else ()))
+    if scheme not in known:
+        raise ValueError(f"must begin with {', '.join(f'{each}://' for each in known)}")
+    return url
 
 
 def _parts(text: str) -> tuple[str, ...]:

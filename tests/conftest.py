@@ -23,7 +23,7 @@ settings.load_profile("repeatable")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
-        cluster.stack.up()
+        cluster.up()
         yield cluster
     finally:
         cluster.close()

@@ -33,12 +33,12 @@ from workers.request import StepRequest
 from workers.runtime import Runtime
 from workers.step import StepFailed
 from workers.steps import call_model, call_tool
-from workers.transport import broker_settings, consume_recovered_first
+from workers.transport import Amqp, LetGo, broker_settings, consume_recovered_first
 
 _POOL_EXTRA = 5.0
 """Seconds that the pool waits longer than the keeper's grace: by then every lease is settled or handed back."""
 
-app = Celery("palaver")
+app = Celery("palaver", amqp=Amqp)
 app.conf.update(
     broker_settings(settings().deliveries_url),
     task_queues=tuple(QUEUES.values()),
@@ -69,6 +69,7 @@ def _remember_node(sender: str, **_: Any) -> None:
         sys.path.insert(0, os.getcwd())
 
 
+app.steps["consumer"].add(LetGo)
 celeryd_after_setup.connect(consume_recovered_first)
 
 

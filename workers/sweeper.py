@@ -81,7 +81,5 @@ class Sweeper:
         unclaimed = await self._store.due.unclaimed(queue, _UNCLAIMED_AFTER, _GATE)
         if not unclaimed:
             return
-        waiting = await asyncio.to_thread(
-            lambda: self._publisher.depth(queue) + self._publisher.depth(f"{queue}.recovered")
-        )
+        waiting = await asyncio.to_thread(self._publisher.depth, queue)
         await self._attend(unclaimed[: max(0, _GATE - waiting)])

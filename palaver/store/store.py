@@ -51,7 +51,7 @@ class Store:
             timeout=5,
             socket_timeout=5,
             socket_connect_timeout=2,
-            socket_keepalive=True,
+            **({} if settings.store_url.startswith("unix:") else {"socket_keepalive": True}),
             health_check_interval=15,
             # One repeat at once: a pooled connection may be stale after the server restarted. Longer waits
             # are the caller's to decide; each script bears being run twice.

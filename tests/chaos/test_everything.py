@@ -97,14 +97,11 @@ class Trouble:
         os.kill(paused, signal.SIGCONT)
 
     def lose_deliveries(self) -> None:
-        with self._cluster.redis() as broker:
-            broker.delete(*QUEUES)
+        self._cluster.broker.lose()
 
     def double_deliveries(self) -> None:
-        with self._cluster.redis() as broker:
-            for queue in QUEUES:
-                if messages := broker.lrange(queue, 0, 50):
-                    broker.lpush(queue, *messages, *messages)
+        for queue in QUEUES:
+            self._cluster.broker.double(queue, 2)
 
     def _pass(self, seconds: float) -> None:
         until = time.monotonic() + seconds

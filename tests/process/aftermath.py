@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from palaver.deliveries import Publisher
 from palaver.leases import Delivery
 from palaver.models import Run
 from palaver.testing import eventually
@@ -46,9 +45,7 @@ def strays(cluster: Cluster, run_id: str) -> int:
 def deliver(cluster: Cluster, run: Run) -> None:
     """Ask a worker for the run's first step once more, and wait until it got that."""
     before = strays(cluster, run.id)
-    publisher = Publisher(cluster.stack.redis_url)
-    publisher.publish([Delivery("model", run.id, run.conversation_id, "1", 2)])
-    publisher.close()
+    cluster.broker.deliver(Delivery("model", run.id, run.conversation_id, "1", 2))
     eventually(lambda: strays(cluster, run.id) > before)
 
 

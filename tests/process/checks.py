@@ -270,9 +270,8 @@ def check_nothing_left(cluster: Cluster) -> None:
 
         def left() -> dict[str, Any]:
             sets = ("{p00}:due", "{p00}:ready:model", "{p00}:ready:tools")
-            lists = ("model", "tools", "model.recovered", "tools.recovered")
             found: dict[str, Any] = {name: connection.zrange(name, 0, 5) for name in sets}
-            found |= {name: connection.lrange(name, 0, 1) for name in lists}
+            found |= {f"messages in {name}": cluster.broker.depth(name) for name in ("model", "tools")}
             found["steps"] = connection.keys("{p00}:steps:*")
             return {name: some for name, some in found.items() if some}
 

@@ -24,7 +24,9 @@ from palaver.store import Store
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 from palaver.testing.ports import free_port
+from tests.process.broker import ON_RABBITMQ, Broker
 from tests.process.inputs import Inputs
+from tests.process.rabbitmq import RabbitServer
 from tests.process.tools import read_tool_ledger
 
 T = TypeVar("T")
@@ -71,9 +73,12 @@ class Cluster(Inputs):
         redis_url: str | None = None,
         lease: float = LEASE,
         *,
+        rabbitmq: bool = ON_RABBITMQ,
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.folder = folder
+        self.rabbitmq = RabbitServer(folder / "rabbitmq") if rabbitmq else None
+        """The broker, where it is not the same Redis."""
         self.tool_ledger_path = folder / "tools.jsonl"
         self.busy_port = free_port()
         """Where a test may listen as the provider `busy`."""
@@ -89,9 +94,11 @@ class Cluster(Inputs):
                 "PALAVER_DRAIN_GRACE": str(GRACE),
                 "PALAVER_TOOLS": "tests.process.tools",
                 "TOOL_LEDGER": str(self.tool_ledger_path),
+                "PALAVER_BROKER_URL": self.rabbitmq.url if self.rabbitmq else "",
                 **environment,
             },
         )
+        self.broker = Broker(self.rabbitmq.url if self.rabbitmq else self.stack.redis_url)
         self.providers_path.write_text(PROVIDERS.format(url=self.stack.model_url, busy_port=self.busy_port))
         self.http = httpx.Client(base_url=self.stack.url, timeout=40.0, trust_env=False)
         self.submitted: list[str] = []
@@ -99,6 +106,12 @@ class Cluster(Inputs):
         self._marks: dict[Path, int] = {}
 
     # Processes.
+
+    def up(self) -> None:
+        """Start everything; on return all of it is ready."""
+        if self.rabbitmq:
+            self.rabbitmq.start()
+        self.stack.up()
 
     def start(self, name: str) -> int:
         """One more `model` worker (`worker`), `tools` worker, …: ready when this returns."""
@@ -132,6 +145,9 @@ class Cluster(Inputs):
         """Back to one process of each kind."""
         for pid in self.stack.pids("redis") or [self.start("redis")]:
             os.kill(pid, signal.SIGCONT)
+        if self.rabbitmq:
+            self.rabbitmq.resume()
+            self.rabbitmq.start()
         for name in ("model_server", "api", "worker", "tools"):
             for pid in self.stack.pids(name):
                 os.killpg(pid, signal.SIGCONT)
@@ -149,6 +165,9 @@ class Cluster(Inputs):
                 child.kill(signal.SIGKILL)
         with self.redis() as server:
             server.flushall()
+        if self.rabbitmq:
+            self.rabbitmq.start()
+            self.broker.lose()
         self.heal()
 
     def forget_cool_downs(self) -> None:
@@ -198,7 +217,7 @@ class Cluster(Inputs):
 
     @contextmanager
     def redis(self) -> Iterator[redis.Redis]:
-        """A plain connection to the server that is the broker as well."""
+        """A plain connection to the server that has the store."""
         with redis.Redis.from_url(self.stack.redis_url, socket_timeout=5) as connection:
             yield connection
 
@@ -290,6 +309,8 @@ class Cluster(Inputs):
         """End everything."""
         self.http.close()
         self.stack.stop()
+        if self.rabbitmq:
+            self.rabbitmq.close()
 
 
 def stream(http: httpx.Client, path: str, **request: Any) -> Iterator[tuple[float, dict[str, Any]]]:

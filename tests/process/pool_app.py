@@ -15,15 +15,17 @@ from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.exceptions import Ignore, Reject, Retry
 from celery.signals import celeryd_after_setup, worker_init
 
+from palaver.deliveries import QUEUES
 from workers.pool import TaskPool
-from workers.transport import broker_settings, consume_recovered_first
+from workers.transport import Amqp, LetGo, broker_settings, consume_recovered_first
 
 RECORD = Path(os.environ.get("POOL_RECORD", os.devnull))
 LIFESPAN = os.environ.get("POOL_LIFESPAN", "")
 
-app = Celery("pool", set_as_current=False)
+app = Celery("pool", amqp=Amqp, set_as_current=False)
 app.conf.update(
     broker_settings(os.environ.get("POOL_BROKER", "redis://127.0.0.1:1/0")),
+    task_queues=tuple(QUEUES.values()),
     task_acks_late=True,
     task_ignore_result=True,
     worker_prefetch_multiplier=1,
@@ -33,6 +35,8 @@ app.conf.update(
 )
 app.draining = asyncio.Event()
 celeryd_after_setup.connect(consume_recovered_first)
+LetGo.interval = float(os.environ.get("POOL_LET_GO", LetGo.interval))
+app.steps["consumer"].add(LetGo)
 
 
 @worker_init.connect

@@ -8,14 +8,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import redis
 from celery import Celery
 
+from palaver.deliveries import QUEUES
 from palaver.testing.redis_server import RedisServer, dying_with_parent
 from palaver.testing.waiting import eventually
+from tests.process.rabbitmq import RabbitServer
 from workers.transport import broker_settings
 
 ROOT = Path(__file__).parents[2]
@@ -24,16 +27,20 @@ ROOT = Path(__file__).parents[2]
 class Bench:
     """One server, one producer, and the record the workers write to."""
 
-    def __init__(self, server: RedisServer, folder: Path) -> None:
+    def __init__(self, server: RedisServer | RabbitServer, folder: Path) -> None:
         self.server = server
         self.folder = folder
         self.record = folder / "record"
         self.record.touch()
         self.log = folder / "worker.log"
-        self.redis = redis.Redis.from_url(server.url)
         self.celery = Celery("producer", set_as_current=False)
-        self.celery.conf.update(broker_settings(server.url))
+        self.celery.conf.update(broker_settings(server.url), task_queues=tuple(QUEUES.values()))
         self.events: list[dict[str, Any]] = []
+
+    @cached_property
+    def redis(self) -> redis.Redis:
+        """A plain connection to the server, if it is a Redis."""
+        return redis.Redis.from_url(self.server.url)
 
     def send(self, task: str, *args: object, queue: str = "model") -> str:
         return str(self.celery.send_task(task, args, queue=queue).id)
@@ -107,4 +114,5 @@ class Bench:
 
     def close(self) -> None:
         self.celery.close()
-        self.redis.close()
+        if "redis" in self.__dict__:
+            self.redis.close()

@@ -28,7 +28,7 @@ def test_a_crowd_that_was_refused_waits_and_comes_back_one_by_one(cluster: Clust
     cluster.start("worker")
     cluster.start("worker")
     provider = Turnstile(cluster.stack.model_url, CROWD, RETRY_AFTER)
-    with provider.listening(cluster.busy_port), celery_events(cluster.stack.redis_url, workers=4) as seen:
+    with provider.listening(cluster.busy_port), celery_events(cluster.broker.url, workers=4) as seen:
         at_once = (datetime.now(UTC) + timedelta(seconds=4)).isoformat()
         crowd = [cluster.submit("busy/echo", start_after=at_once) for _ in range(CROWD)]
         eventually(lambda: provider.refused_at, within=30, why="all of the crowd asks at once")

@@ -6,23 +6,19 @@ import time
 
 import pytest
 
-from palaver.deliveries import Publisher
 from palaver.leases import Delivery
 from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 
 pytestmark = pytest.mark.process
 
-QUEUES = ("model", "tools", "model.recovered", "tools.recovered")
-
 
 def test_a_broker_that_lost_everything_loses_no_run(cluster: Cluster) -> None:
     cluster.kill("worker")
     cluster.kill("tools")
     runs = [cluster.submit("tool-1", tools=["record"]) for _ in range(40)]
-    with cluster.redis() as broker:
-        assert broker.llen("model") == 40
-        broker.delete(*QUEUES)
+    eventually(lambda: cluster.broker.depth("model") == 40)
+    cluster.broker.lose()
     cluster.start("worker")
     cluster.start("tools")
     for run_id in runs:
@@ -31,9 +27,7 @@ def test_a_broker_that_lost_everything_loses_no_run(cluster: Cluster) -> None:
 
 def test_losses_while_runs_are_under_way_cost_only_time(cluster: Cluster) -> None:
     runs = [cluster.submit("tool-3+rate-100", tools=["record_idempotent"]) for _ in range(20)]
-    with cluster.redis() as broker:
-        for _ in range(200):
-            broker.delete(*QUEUES)
+    cluster.broker.lose(200)
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
 
@@ -41,20 +35,17 @@ def test_losses_while_runs_are_under_way_cost_only_time(cluster: Cluster) -> Non
 def test_doubled_deliveries_are_not_worked_on_twice(cluster: Cluster) -> None:
     cluster.kill("worker")
     runs = [cluster.submit("tool-2+rate-100", tools=["record"]) for _ in range(20)]
-    copy = 5
-    with cluster.redis() as broker:
-        messages = broker.lrange("model", 0, -1)
-        broker.lpush("model", *(message for message in messages for _ in range(copy)))
-        cluster.start("worker")
-        cluster.start("worker")
+    cluster.broker.double("model", 5)
+    eventually(lambda: cluster.broker.depth("model") == 20 * 6)
+    cluster.start("worker")
+    cluster.start("worker")
 
-        def double_tool_calls() -> bool:
-            for message in broker.lrange("tools", 0, -1):
-                broker.lpush("tools", *[message] * copy)
-            return all(cluster.run(run_id).status.terminal for run_id in runs)
+    def double_tool_calls() -> bool:
+        cluster.broker.double("tools", 5)
+        return all(cluster.run(run_id).status.terminal for run_id in runs)
 
-        eventually(double_tool_calls, within=30)
-        eventually(lambda: not any(broker.llen(queue) for queue in QUEUES), within=10)
+    eventually(double_tool_calls, within=30)
+    eventually(cluster.broker.empty, within=10)
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
         assert len(cluster.model_calls(run_id)) == 3
@@ -66,11 +57,9 @@ def test_a_step_that_is_delivered_again_keeps_its_lease(cluster: Cluster) -> Non
     lease."""
     run_id = cluster.submit(f"say-{int(40 * LEASE)}+rate-20")
     cluster.saw(run_id, "message.delta")
-    message = delivery(cluster, run_id)
-    with cluster.redis() as broker:
-        for _ in range(5):
-            broker.lpush("model", *[message] * 20)
-            eventually(lambda: not broker.llen("model"))
+    for _ in range(5):
+        cluster.broker.deliver(first_step(cluster, run_id), 20)
+        eventually(cluster.broker.empty)
     assert cluster.ended(run_id).status == "completed"
     assert len(cluster.tries(run_id)) == 1
 
@@ -78,9 +67,8 @@ def test_a_step_that_is_delivered_again_keeps_its_lease(cluster: Cluster) -> Non
 def test_a_cancel_finds_a_step_that_was_delivered_again(cluster: Cluster) -> None:
     run_id = cluster.submit("say-400+rate-20")
     cluster.saw(run_id, "message.delta")
-    with cluster.redis() as broker:
-        broker.lpush("model", *[delivery(cluster, run_id)] * 20)
-        eventually(lambda: not broker.llen("model"))
+    cluster.broker.deliver(first_step(cluster, run_id), 20)
+    eventually(cluster.broker.empty)
     cluster.cancel(run_id)
     run = cluster.ended(run_id)
     assert run.cancel is not None
@@ -88,26 +76,16 @@ def test_a_cancel_finds_a_step_that_was_delivered_again(cluster: Cluster) -> Non
     assert run.cancel.stopped_ms < 300
 
 
-def delivery(cluster: Cluster, run_id: str) -> bytes:
+def first_step(cluster: Cluster, run_id: str) -> Delivery:
     """A copy of the message that asks for the run's first step."""
-    publisher = Publisher(cluster.stack.redis_url)
-    publisher.publish([Delivery("copies", run_id, cluster.run(run_id).conversation_id, "1", 2)])
-    publisher.close()
-    with cluster.redis() as broker:
-        message = broker.lpop("copies")
-    assert isinstance(message, bytes)
-    return message
+    return Delivery("model", run_id, cluster.run(run_id).conversation_id, "1", 1)
 
 
 def test_ancient_deliveries_of_ended_runs_are_dropped(cluster: Cluster) -> None:
-    cluster.kill("worker")
     run_id = cluster.submit("echo")
-    with cluster.redis() as broker:
-        (message,) = broker.lrange("model", 0, -1)
-        cluster.start("worker")
-        cluster.ended(run_id)
-        broker.lpush("model", message)
-        eventually(lambda: not broker.llen("model"))
+    cluster.ended(run_id)
+    cluster.broker.deliver(first_step(cluster, run_id))
+    eventually(cluster.broker.empty)
     follow = cluster.submit("echo", conversation_id=cluster.run(run_id).conversation_id)
     assert cluster.ended(follow).status == "completed"
     assert len(cluster.model_calls(run_id)) == 1
@@ -117,11 +95,10 @@ def test_a_backlog_does_not_multiply(cluster: Cluster) -> None:
     """With many steps waiting, an unclaimed delivery is one that waits: sweepers send none of them again."""
     cluster.kill("tools")
     runs = [cluster.submit("tool-1", tools=["record"]) for _ in range(60)]
-    with cluster.redis() as broker:
-        eventually(lambda: broker.llen("tools") == 60)
-        until = time.monotonic() + 2.5
-        eventually(lambda: time.monotonic() >= until or broker.llen("tools.recovered"))
-        assert broker.llen("tools") + broker.llen("tools.recovered") == 60
+    eventually(lambda: cluster.broker.depth("tools") == 60)
+    until = time.monotonic() + 2.5
+    eventually(lambda: time.monotonic() >= until or cluster.broker.depth("tools") > 60)
+    assert cluster.broker.depth("tools") == 60
     cluster.start("tools")
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"

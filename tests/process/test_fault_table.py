@@ -90,7 +90,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Out
         with cluster.providers_path.open("a") as file:
             file.writelines(providers(cluster.stack.model_url, sockets))
         try:
-            cluster.stack.up()
+            cluster.up()
             cluster.start("worker")
             cluster.mark_logs()
             yield gather(cluster, asyncio.run(submit_all(cluster)))

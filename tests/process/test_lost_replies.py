@@ -30,7 +30,7 @@ def lossy_cluster(way: LossyWay, tmp_path_factory: pytest.TempPathFactory) -> It
     """A cluster whose workers and API reach Redis over that way."""
     cluster = Cluster(tmp_path_factory.mktemp("lossy"), redis_url=f"redis://127.0.0.1:{way.port}/0")
     try:
-        cluster.stack.up()
+        cluster.up()
         yield cluster
     finally:
         cluster.close()

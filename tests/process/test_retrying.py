@@ -20,7 +20,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_provider_says(cluster: Cluste
 
 
 def test_flower_shows_a_retry_and_no_worker_is_kept_waiting(cluster: Cluster) -> None:
-    with celery_events(cluster.stack.redis_url, workers=2) as seen:
+    with celery_events(cluster.broker.url, workers=2) as seen:
         run_id = cluster.submit("429-1-2+echo")
         eventually(lambda: [e for e in seen if e["type"] == "task-retried" and e["uuid"].startswith(run_id)])
         waiting = cluster.run(run_id).waiting

@@ -65,7 +65,7 @@ def url(port: int, certificate: Path) -> str:
 def test_a_run_with_a_tool_over_tls(url: str, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, redis_url=url)
     try:
-        cluster.stack.up()
+        cluster.up()
         run = cluster.ended(cluster.submit("tool-2", tools=["record"]))
         assert (run.status, run.usage.tool_calls) == ("completed", 2)
         told = cluster.new_logs()

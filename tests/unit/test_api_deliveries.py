@@ -12,7 +12,7 @@ import pytest
 from kombu.connection import Connection
 from kombu.transport.memory import Transport
 
-from palaver.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, tls_options, transport_options
+from palaver.deliveries import QUEUE_NAMES, QUEUES, Publisher, kombu_url, queue, tls_options, transport_options
 from palaver.errors import ConfigurationError
 from palaver.leases import Delivery
 from palaver.testing import eventually
@@ -119,7 +119,22 @@ def test_rediss_verifies_unless_its_url_says_otherwise() -> None:
         "ssl_check_hostname": False,
     }
     assert tls_options("rediss://localhost/0?ssl_cert_reqs=none") == {"ssl_cert_reqs": ssl.CERT_NONE}
-    assert tls_options("redis://localhost/0") == tls_options("amqps://localhost//?heartbeat=30") == {}
+    assert tls_options("redis://localhost/0") == tls_options("amqp://localhost//?heartbeat=30") == {}
+
+
+def test_amqps_verifies_unless_its_url_says_otherwise() -> None:
+    verified = {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": None}
+    assert tls_options("amqps://localhost//?heartbeat=30") == verified
+    assert tls_options("amqps://localhost//?ssl_ca_certs=/own%20ca.pem") == verified | {"ca_certs": "/own ca.pem"}
+    assert tls_options("amqps://localhost//?ssl_check_hostname=false") == {"cert_reqs": ssl.CERT_REQUIRED}
+    assert tls_options("amqps://localhost//?ssl_cert_reqs=none") == {"cert_reqs": ssl.CERT_NONE}
+
+
+def test_kombu_gets_its_own_spelling() -> None:
+    assert kombu_url("amqps://h//?ssl_ca_certs=/ca.pem&heartbeat=30&ssl_keyfile=/k") == "amqps://h//?heartbeat=30"
+    assert kombu_url("amqps://h//?ssl_ca_certs=/ca.pem") == "amqps://h//"
+    assert kombu_url("unix://u:p%40@/run/redis.sock?db=2") == "redis+socket://u:p%40@/run/redis.sock?virtual_host=2"
+    assert kombu_url("rediss://h/0?ssl_ca_certs=/ca.pem") == "rediss://h/0?ssl_ca_certs=/ca.pem"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +144,7 @@ def test_rediss_verifies_unless_its_url_says_otherwise() -> None:
         ("redis://localhost/0?ssl_ca_certs=/ca.pem", "`ssl_ca_certs`; only ssl_… with rediss://"),
         ("rediss://localhost/0?socket_timeout=1", "`socket_timeout`"),
         ("rediss://localhost/0?ssl_cert_reqs=perhaps", "'perhaps'"),
+        ("amqp://localhost//?ssl_ca_certs=/ca.pem", "`ssl_ca_certs`; that is for amqps://"),
     ],
 )
 def test_what_a_broker_does_not_understand_is_told_at_start(url: str, told: str) -> None:

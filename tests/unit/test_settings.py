@@ -38,6 +38,34 @@ def test_no_redis_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPat
         _ = Settings().store_url
 
 
+@pytest.mark.parametrize(
+    ("variable", "url", "told"),
+    [
+        ("REDIS_URL", "redis+cluster://10.0.0.1:6379/0", "cluster mode does not work: name one server"),
+        ("REDIS_URL", "redis://:s3cret@10.0.0.1:6379,10.0.0.2:6379/0", "cluster mode does not work: name one server"),
+        ("BROKER_URL", "rediscluster://10.0.0.1:6379", "cluster mode does not work: name one server"),
+        ("REDIS_URL", "redis+socket:///run/redis.sock", "unix:///PATH"),
+        ("REDIS_URL", "amqp://guest@10.0.0.1//", "must begin with redis://, rediss://, unix://$"),
+        ("REDIS_URL", "10.0.0.1:6379", "must begin with redis://"),
+        ("BROKER_URL", "sqs://", "must begin with redis://, rediss://, unix://, amqp://, amqps://$"),
+    ],
+)
+def test_an_address_that_does_not_work_is_told_at_start(
+    monkeypatch: pytest.MonkeyPatch, variable: str, url: str, told: str
+) -> None:
+    settings.cache_clear()
+    monkeypatch.setenv(f"PALAVER_{variable}", url)
+    with pytest.raises(ConfigurationError, match=f"PALAVER_{variable}: .*{told}") as refused:
+        settings()
+    assert "s3cret" not in str(refused.value)
+    settings.cache_clear()
+
+
+@pytest.mark.parametrize("url", ["redis://:p%2C%40@h:1/0", "rediss://h/0", "unix:///run/r.sock?db=1", "amqps://h//"])
+def test_an_address_that_works_is_taken(url: str) -> None:
+    assert Settings(broker_url=url).broker_url == url
+
+
 def test_lists_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALAVER_TOOLS", "shop.tools, crm.tools,")
     assert Settings().tools == ("shop.tools", "crm.tools")

@@ -1,0 +1,203 @@
+"""RabbitMQ as the broker: what differs from Redis. The whole suite runs on it with PALAVER_TEST_BROKER=rabbitmq."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from palaver.deliveries import Publisher
+from palaver.leases import Delivery
+from palaver.testing import eventually
+from palaver.testing.ports import free_port
+from tests.process.broker import ON_RABBITMQ
+from tests.process.cluster import LEASE, Cluster
+from tests.process.pool_bench import Bench
+from tests.process.rabbitmq import RabbitServer, find_server
+from tests.process.test_tls import certificate  # noqa: F401  # a fixture
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(
+        find_server() is None and not ON_RABBITMQ,
+        reason="RABBITMQ IS NOT TESTED: there is no rabbitmq-server; apt-get install rabbitmq-server",
+    ),
+]
+
+PATIENCE = 2.0
+"""Seconds after which the node closes the channel of a consumer that keeps a delivery."""
+
+
+@pytest.fixture(scope="module")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("rabbitmq"), rabbitmq=True)
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def server(cluster: Cluster) -> RabbitServer:
+    assert cluster.rabbitmq
+    return cluster.rabbitmq
+
+
+def test_a_run_with_tools_and_a_cancel(cluster: Cluster) -> None:
+    runs = [cluster.submit("tool-3", tools=["record", "calculator"]) for _ in range(10)]
+    long = cluster.submit("say-400+rate-20")
+    cluster.saw(long, "message.delta")
+    cluster.cancel(long)
+    stopped = cluster.ended(long)
+    assert stopped.cancel is not None
+    assert stopped.cancel.stopped_ms is not None
+    assert stopped.cancel.stopped_ms < 500
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+        assert len(cluster.model_calls(run_id)) == 4
+
+
+def test_a_killed_worker_and_what_it_held(cluster: Cluster) -> None:
+    cluster.start("worker")
+    runs = [cluster.submit("tool-3+rate-50", tools=["record", "record_idempotent"]) for _ in range(20)]
+    cluster.saw(runs[-1], "step.started")
+    cluster.kill("worker")
+    cluster.kill("tools")
+    cluster.start("tools")
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+
+
+@pytest.mark.parametrize("crash", [True, False], ids=["killed", "paused"])
+def test_the_broker_goes_with_everything_in_flight(cluster: Cluster, crash: bool) -> None:
+    """What is worked on goes on and is not begun again; what is next waits for the broker."""
+    workers = cluster.stack.pids("worker") + cluster.stack.pids("tools")
+    runs = [cluster.submit("tool-3+rate-20", tools=["record", "calculator"]) for _ in range(10)]
+    long = cluster.submit(f"say-{int(20 * 2 * LEASE)}+rate-20")
+    cluster.saw(long, "message.delta")
+    if crash:
+        server(cluster).kill()
+    else:
+        server(cluster).pause()
+    during = cluster.submit("tool-1", tools=["record"])
+    if crash:
+        server(cluster).start()
+    else:
+        until = time.monotonic() + 3
+        eventually(lambda: time.monotonic() >= until)
+        server(cluster).resume()
+    for run_id in (*runs, during, long):
+        assert cluster.ended(run_id, within=60).status == "completed"
+    assert len(cluster.model_calls(long)) == 1
+    assert cluster.stack.pids("worker") + cluster.stack.pids("tools") == workers
+
+
+def test_lost_and_doubled_deliveries(cluster: Cluster) -> None:
+    cluster.kill("worker")
+    runs = [cluster.submit("tool-2", tools=["record"]) for _ in range(20)]
+    eventually(lambda: cluster.broker.depth("model") == 20)
+    cluster.broker.lose()
+    doubled = [cluster.submit("tool-2", tools=["record"]) for _ in range(10)]
+    cluster.broker.double("model", 5)
+    cluster.start("worker")
+    for run_id in (*runs, *doubled):
+        assert cluster.ended(run_id).status == "completed"
+        assert len(cluster.model_calls(run_id)) == 3
+
+
+def test_what_is_recovered_passes_the_backlog(cluster: Cluster) -> None:
+    with closing(Publisher(cluster.broker.url)) as publisher:
+        assert publisher.publish([delivery("spare", number) for number in range(5)])
+        assert publisher.publish([delivery("spare.recovered", 5)])
+        eventually(lambda: publisher.depth("spare") == 6)
+    numbers = [message["id"].rpartition(":")[2] for message in cluster.broker.take("spare")]
+    assert numbers == ["5", "0", "1", "2", "3", "4"]
+
+
+def test_nothing_is_sent_into_a_connection_that_the_broker_closed(cluster: Cluster) -> None:
+    with closing(Publisher(cluster.broker.url)) as publisher:
+        assert publisher.publish([delivery("spare", 0)])
+        server(cluster).kill()
+        server(cluster).start()
+        cluster.broker.take("spare")
+        assert publisher.publish([delivery("spare", 1)])
+        eventually(lambda: publisher.depth("spare") == 1)
+    cluster.broker.take("spare")
+
+
+def delivery(queue: str, number: int) -> Delivery:
+    return Delivery(queue, "run_00" + "1" * 26, "conv_00" + "2" * 26, "1", number)
+
+
+@pytest.fixture(scope="module")
+def tls_port() -> int:
+    """Where the node below speaks TLS."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def impatient(
+    tmp_path_factory: pytest.TempPathFactory,
+    certificate: Path,
+    tls_port: int,  # noqa: F811
+) -> Iterator[RabbitServer]:
+    """A node that closes the channel of a consumer that keeps a delivery for long; it speaks TLS as well."""
+    options = (
+        f"listeners.ssl.default = 127.0.0.1:{tls_port}\n"
+        f"ssl_options.certfile = {certificate}\n"
+        f"ssl_options.keyfile = {certificate.with_name('key.pem')}\n"
+        f"consumer_timeout = {int(1000 * PATIENCE)}\n"
+    )
+    # How often it looks is not for rabbitmq.conf.
+    node = RabbitServer(tmp_path_factory.mktemp("impatient"), options=options, variables="{channel_tick_interval, 200}")
+    try:
+        node.start()
+        yield node
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize(("interval", "closed"), [(PATIENCE / 4, False), (300.0, True)], ids=["let go", "kept"])
+def test_a_step_takes_longer_than_rabbitmq_waits(
+    impatient: RabbitServer, tmp_path: Path, interval: float, closed: bool
+) -> None:
+    """Deliveries are let go of in time. If they were not, the worker would connect again rather than exit."""
+    bench = Bench(impatient, tmp_path)
+    with closing(bench), bench.worker("-c", "1", let_go=str(interval)) as worker:
+        known = len(impatient.log)
+        bench.send("hold", "long")
+        bench.saw("begin long")
+        until = time.monotonic() + 2 * PATIENCE
+        refused = "delivery acknowledgement on channel"
+        eventually(lambda: time.monotonic() >= until or refused in impatient.log[known:], within=30)
+        assert (refused in impatient.log[known:]) == closed
+        bench.open()
+        bench.saw("end long")
+        bench.send("nap", 0, "after")
+        bench.saw("end after")
+        worker.terminate()
+        assert worker.wait(20) == 0
+    assert ("onnection to broker lost" in bench.tail()) == closed
+    assert "Couldn't ack" not in bench.tail()
+
+
+def test_tls(impatient: RabbitServer, certificate: Path, tls_port: int, tmp_path: Path) -> None:  # noqa: F811
+    """Publishers and workers speak it, and trust whom they are told to."""
+    plain = f"amqps://guest:guest@127.0.0.1:{tls_port}//"
+    trusting = f"{plain}?ssl_ca_certs={certificate}"
+
+    def published(url: str) -> bool:
+        with closing(Publisher(url)) as publisher:
+            return publisher.publish([delivery("spare", 0)])
+
+    assert not published(plain)
+    assert not published(f"{plain}?ssl_check_hostname=false")
+    assert published(f"{plain}?ssl_cert_reqs=none"), "asked not to look"
+    assert published(trusting)
+    bench = Bench(impatient, tmp_path)
+    with closing(bench), bench.worker("-c", "1", broker=trusting):
+        bench.send("nap", 0, "hidden")
+        bench.saw("end hidden")
