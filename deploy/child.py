@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Protocol
 
 from deploy.errors import StackError
 from palaver.testing.redis_server import dying_with_parent
@@ -17,6 +18,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Sent to one process these would leave its own children working, or orphaned until they notice.
 _GROUP_SIGNALS = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
+
+
+class Spawned(Protocol):
+    """What a child asks of its process; `subprocess.Popen` is one."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 class Child:
@@ -39,7 +51,7 @@ class Child:
         self._command = command
         self._environment = environment
         self._ready = ready
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Spawned | None = None
         self._group_may_live = False
         self._log_offset = 0
         log_path.unlink(missing_ok=True)
@@ -50,6 +62,11 @@ class Child:
         if self._process is None:
             raise StackError(f"{self.name} was never started")
         return self._process.pid
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """All of its environment."""
+        return self._environment
 
     @property
     def running(self) -> bool:
@@ -77,16 +94,19 @@ class Child:
         """Start the command from the repository's root; does not wait for anything."""
         with self.log_path.open("ab") as log:
             self._log_offset = log.tell()
-            self._process = subprocess.Popen(
-                dying_with_parent(self._command),
-                cwd=ROOT,
-                env=dict(self._environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._process = self._spawn(log)
             self._group_may_live = True
+
+    def _spawn(self, log: IO[bytes]) -> Spawned:
+        return subprocess.Popen(
+            dying_with_parent(self._command),
+            cwd=ROOT,
+            env=dict(self._environment),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def wait_until_ready(self, give_up_at: float) -> None:
         """Return once it is ready. Raises StackError if it exits or `give_up_at` (monotonic) comes first."""

@@ -63,10 +63,20 @@ SIGCONT."""
 class Failpoints:
     """The points that were armed, and how often each was passed."""
 
-    def __init__(self, specs: str, ledger: str | None) -> None:
-        self._ledger = ledger
+    def __init__(self, specs: str = "", ledger: str | None = None) -> None:
         self._armed: dict[str, tuple[str, int, float]] = {}
         self._passes: dict[str, int] = {}
+        self.arm(specs, ledger)
+
+    def arm(self, specs: str, ledger: str | None) -> None:
+        """Arm these points and no others; from here on passes are counted anew.
+
+        Raises:
+            ConfigurationError: one of ``specs`` is none.
+        """
+        self._ledger = ledger
+        self._armed.clear()
+        self._passes.clear()
         for spec in specs.split():
             match = _SPEC.fullmatch(spec)
             if match is None or match[1] not in POINTS:
@@ -90,12 +100,5 @@ class Failpoints:
         _ACTIONS[action]()
 
 
-def _pass(point: str) -> None:
-    """Nothing is armed."""
-
-
-_SPECS: Final = os.environ.get("PALAVER_FAILPOINTS", "")
-failpoint: Final[Callable[[str], None]] = (
-    Failpoints(_SPECS, os.environ.get("PALAVER_FAILPOINTS_LEDGER")) if _SPECS else _pass
-)
-"""Pass a point. What it costs when nothing is armed is an empty call."""
+failpoint: Final = Failpoints(os.environ.get("PALAVER_FAILPOINTS", ""), os.environ.get("PALAVER_FAILPOINTS_LEDGER"))
+"""Pass a point. What it costs when nothing is armed is a look into an empty dict."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import settings
 
+from palaver.testing.ports import free_port
+from tests.chaos.zygote import Zygote
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 
@@ -44,6 +47,17 @@ def cluster(_cluster: Cluster) -> Iterator[Cluster]:
         # What is wrong here must not be found again by the tests after it.
         _cluster.reset()
         raise
+
+
+@pytest.fixture(scope="session")
+def zygotes(_cluster: Cluster) -> Iterator[Mapping[str, Zygote]]:
+    """Warm parents of workers, and of an API at a port of its own. Leases are short, so that what a dead worker held
+    goes on soon; and a step may lose its worker so often that its run never fails for it."""
+    short = {"PALAVER_LEASE_SECONDS": "1", "PALAVER_MAX_LOSSES": "100"}
+    with ExitStack() as stack:
+        warm = {line: stack.enter_context(Zygote(_cluster, line, **short)) for line in ("worker", "tools")}
+        warm["api"] = stack.enter_context(Zygote(_cluster, "api", PALAVER_API_PORT=str(free_port())))
+        yield warm
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""Kills of workers at random moments, as fast as they start again: nothing is lost, doubled or started twice.
+"""Kills at random moments, as fast as processes start again: nothing is lost, doubled or started twice.
 
 The checks behind every test do the counting (checks.py): logs whole, every model call derivable from the log, no tool
 that must not be started twice started twice. Here is only the killing.
@@ -8,70 +8,102 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
+import httpx
 import pytest
 
-from deploy.child import Child
+from palaver.testing.ports import HOST
+from tests.chaos.report import record
+from tests.chaos.traffic import Traffic
+from tests.chaos.zygote import Forked, Zygote
+from tests.process.checks import check
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 
-WORKERS = {"worker": 3, "tools": 2}
-MODELS = ("tool-10+use-each+rate-400", "steps-2-1-3-1-2-1+use-each+rate-400")
+VICTIMS = {"worker": 3, "tools": 2, "api": 1}
+"""Each model worker is a sweeper as well."""
+MODELS = ("tool-4+use-each+rate-400", "steps-2-1-3+use-each+rate-400", "say-30+rate-100")
+ROUND = 300
+"""Kills between two looks at everything: what they left has to fit into memory."""
 
 
-def test_random_kills(cluster: Cluster) -> None:
-    kill_at_random(cluster, kills=12, runs=30)
+def test_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
+    kill_at_random(cluster, zygotes, ROUND)
 
 
 @pytest.mark.chaos
-def test_two_hundred_random_kills(cluster: Cluster) -> None:
-    kill_at_random(cluster, kills=int(os.environ.get("PALAVER_CHAOS_KILLS", "200")), runs=100)
+def test_thousands_of_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
+    for _ in range(0, int(os.environ.get("PALAVER_CHAOS_KILLS", "2000")), ROUND):
+        kill_at_random(cluster, zygotes, ROUND)
+        cluster.heal()
+        check(cluster)
+        cluster.submitted.clear()
+        cluster.mark_logs()
 
 
-def kill_at_random(cluster: Cluster, *, kills: int, runs: int) -> None:
-    """Keep `runs` runs under way until so many kills have hit a worker; every run completes."""
+def kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], kills: int) -> None:
+    """Let so many kills hit processes that keep runs under way; every run ends as it was asked to."""
     seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
     print(f"PALAVER_CHAOS_SEED={seed}")
     chance = random.Random(seed)
     cluster.expect_traceback("WorkerLostError")
-    for name, count in WORKERS.items():
-        for _ in range(count - 1):
-            cluster.start(name)
-    victims = [child for name in WORKERS for child in cluster.children(name)]
-    going = {submit(cluster, chance) for _ in range(runs)}
-    for pause in pauses(chance, kills):
-        victim = chance.choice([child for child in victims if child.running])
-        os.killpg(victim.pid, 9) if chance.random() < 0.8 else kill_one_child(victim, chance)
-        deadline = time.monotonic() + pause
-        while time.monotonic() < deadline:
-            for child in victims:
-                if not child.running:
-                    child.start()
-            going -= {run_id for run_id in going if cluster.run(run_id).status.terminal}
-            going |= {submit(cluster, chance) for _ in range(runs - len(going))}
-    print(f"{len(cluster.submitted)} runs, {sum(child.running for child in victims)} workers at the end")
-    for child in victims:
-        if not child.running:
-            child.start()
-    for run_id in cluster.submitted:
-        assert cluster.ended(run_id, within=60).status == "completed"
+    for line in ("worker", "tools"):
+        cluster.kill(line)
+    port = zygotes["api"].environment["PALAVER_API_PORT"]
+    made: Counter[str] = Counter()
+    try:
+        victims = {zygotes[line].child(): line for line, count in VICTIMS.items() for _ in range(count)}
+        with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False) as door:
+            traffic = Traffic(cluster, chance, door, aimed=False)
+            while made.total() - made["starting"] < kills:
+                start_all(victims)
+                traffic.top_up(16, lambda: body(cluster, chance))
+                if chance.random() < 0.2:
+                    traffic.cancel_one()
+                made[kill_one(victims, chance)] += 1
+                pause(chance.uniform(0.0, 0.3))
+            start_all(victims)
+            ends = traffic.check()
+    finally:
+        for zygote in zygotes.values():
+            zygote.kill_children()
+    print(f"{dict(made)}; {dict(ends)}")
+    record("random kills", seed=seed, counts={**made, **ends})
 
 
-def submit(cluster: Cluster, chance: random.Random) -> str:
-    """A run of ten tool turns, or of ten calls in six: calculator inline, the others in a child of a tools worker."""
-    return cluster.submit(chance.choice(MODELS), tools=["calculator", "record", "record_idempotent"])
+def body(cluster: Cluster, chance: random.Random) -> dict[str, Any]:
+    """A run of tool turns or of an answer alone: calculator inline, the others in a child of a tools worker."""
+    return cluster.body(chance.choice(MODELS), tools=["calculator", "record", "record_idempotent"])
 
 
-def kill_one_child(worker: Child, chance: random.Random) -> None:
-    """One process of a tools worker; the model worker is one process."""
-    with open(f"/proc/{worker.pid}/task/{worker.pid}/children") as listed:
+def start_all(victims: Mapping[Forked, str]) -> None:
+    """Start again what has died."""
+    for victim in victims:
+        if not victim.running:
+            victim.start()
+
+
+def kill_one(victims: Mapping[Forked, str], chance: random.Random) -> str:
+    """Kill one process, or one child of a tools worker; which kind, or that it did nothing yet."""
+    victim = chance.choice([victim for victim in victims if victim.running])
+    line = victims[victim] if victim.ready else "starting"
+    with open(f"/proc/{victim.pid}/task/{victim.pid}/children") as listed:
         children = [int(pid) for pid in listed.read().split()]
-    os.kill(chance.choice(children or [worker.pid]), 9)
+    if children and chance.random() < 0.5:
+        os.kill(chance.choice(children), signal.SIGKILL)
+        return "tools' child"
+    victim.kill(signal.SIGKILL)
+    return line
 
 
-def pauses(chance: random.Random, kills: int) -> Iterator[float]:
-    """Seconds between two kills: a worker needs 2 s to start, and three of five should work at any time."""
-    return (chance.uniform(0.2, 1.6) for _ in range(kills))
+def pause(seconds: float) -> None:
+    """Kills come at any moment, not when the one before has had its effect."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(left)

@@ -55,6 +55,24 @@ def test_what_cannot_be_meant_is_refused(spec: str) -> None:
         Failpoints(spec, None)
 
 
+def test_a_process_may_be_armed_anew(tmp_path: Path) -> None:
+    code = (
+        "from palaver.failpoints import failpoint; failpoint('step.claimed')\n"
+        f"failpoint.arm('step.settled=kill@2', {str(tmp_path / 'ledger')!r})\n"
+        "for n in range(1, 9): failpoint('step.claimed'); print(n, flush=True); failpoint('step.settled')"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PALAVER_FAILPOINTS": "step.claimed=kill@2"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (found.returncode, found.stdout.split()) == (-signal.SIGKILL, ["1", "2"])
+    assert (tmp_path / "ledger").read_text().startswith("step.settled kill ")
+
+
 def test_every_point_is_passed_somewhere() -> None:
     passed = set[str]()
     for part in ("workers", "api", "tests/process"):

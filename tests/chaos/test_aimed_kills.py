@@ -1,0 +1,175 @@
+"""SIGKILL at each named point of the product, in each kind of run: nothing is lost, doubled or started twice.
+
+One process of each kind is armed and dies at its n-th pass of the point; another one is not, and goes on with what the
+dead one held. tests/process/checks.py looks at every run afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from palaver.failpoints import POINTS
+from palaver.testing.ports import HOST
+from tests.chaos.report import record
+from tests.chaos.traffic import Traffic
+from tests.chaos.zygote import Forked, Zygote
+from tests.process.cluster import Cluster
+
+pytestmark = pytest.mark.process
+
+UNDER_WAY = 8
+"""Runs at once."""
+SURE = 20.0
+A_KILL = 5.0
+"""Seconds that the kills of an aim may take, and how many more for each of them."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Where a process is to die, and what runs do then: stream an answer, call one tool, or several at once."""
+
+    point: str
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.point}-{self.mode}"
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The processes that pass the point, as lines of the Procfile."""
+        kind = self.point.partition(".")[0]
+        if kind in ("step", "cancel"):
+            return ("worker",) if self.mode == "stream" else ("worker", "tools")
+        return ({"run": "api", "tool": "tools"}.get(kind, "worker"),)
+
+    @property
+    def latest(self) -> int:
+        """The last pass at which a process dies: an answer has many deltas."""
+        return 30 if self.point == "model.delta" else 3
+
+    def body(self, cluster: Cluster, chance: random.Random) -> dict[str, Any]:
+        """A run that passes the point."""
+        more: dict[str, Any] = {}
+        slow = self.point in ("cancel.heard", "run.cancelled") or (self.point, self.mode) == ("run.acted", "stream")
+        if self.point.startswith("sweep"):
+            soon = datetime.now(UTC) + timedelta(seconds=chance.uniform(0.02, 0.3))
+            more["start_after"] = soon.isoformat()
+        if self.mode == "stream":
+            return cluster.body("say-30+rate-60" if slow else "say-16+rate-100", **more)
+        text = f'[[args {{"seconds": {0.3 if slow else 0.01}}}]]'
+        model = "parallel-3" if self.mode == "parallel" else "tool-2"
+        if self.point == "run.acted":
+            return cluster.body(f"{model}+rate-400", text, tools=["send"], **more)
+        return cluster.body(f"{model}+use-each+rate-100", text, tools=["record", "record_idempotent"], **more)
+
+    def act(self, traffic: Traffic) -> None:
+        """What clients do to their runs."""
+        if self.point in ("cancel.heard", "run.cancelled"):
+            traffic.cancel_one()
+        elif self.point == "run.acted":
+            traffic.steer_one() if self.mode == "stream" else traffic.approve_all()
+
+
+AIMS = [
+    Aim(point, mode)
+    for point in sorted(POINTS)
+    for mode in ("stream", "tool", "parallel")
+    if not (point.startswith("tool.") and mode == "stream")
+]
+
+
+class Range:
+    """Where processes are armed, one of each kind; others are not, and go on with what the dead held."""
+
+    def __init__(self, cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
+        self._cluster = cluster
+        self._zygotes = zygotes
+        self._armed: dict[str, Forked] = {line: zygote.child() for line, zygote in zygotes.items()}
+        self._door_port = zygotes["api"].environment["PALAVER_API_PORT"]
+
+    @contextmanager
+    def open(self) -> Iterator[httpx.Client]:
+        """A way to the API that may be armed. The cluster's own workers, with their long leases, stand back."""
+        for line in ("worker", "tools"):
+            self._cluster.kill(line)
+        try:
+            for line in ("worker", "tools"):
+                self._zygotes[line].child().start()
+            with httpx.Client(base_url=f"http://{HOST}:{self._door_port}", trust_env=False) as door:
+                yield door
+        finally:
+            for zygote in self._zygotes.values():
+                zygote.kill_children()
+
+    def fire(self, aim: Aim, kills: int, chance: random.Random, traffic: Traffic) -> int:
+        """Let processes die at the point until so many have; how many did."""
+        deadline = time.monotonic() + SURE + A_KILL * kills
+        before = self._deaths(aim)
+        while (deaths := self._deaths(aim) - before) < kills:
+            assert time.monotonic() < deadline, f"{aim}: {deaths} of {kills} deaths"
+            # At first children of a tools worker alone, then all of it.
+            action = "kill" if 3 * deaths < 2 * kills else "kill-group"
+            for line in aim.lines:
+                self._arm(self._armed[line], aim, action if line == "tools" else "kill", chance)
+            # While one starts, runs would only pass it by.
+            if all(self._armed[line].ready for line in aim.lines):
+                traffic.top_up(UNDER_WAY, lambda: aim.body(self._cluster, chance))
+                aim.act(traffic)
+            time.sleep(0.01)
+        for line in aim.lines:
+            self._armed[line].kill(signal.SIGKILL)
+        return self._deaths(aim) - before
+
+    def _arm(self, child: Forked, aim: Aim, action: str, chance: random.Random) -> None:
+        wanted = f"{aim.point}={action}"
+        if child.running and child.armed.partition("@")[0] == wanted:
+            return
+        child.kill(signal.SIGKILL)
+        child.armed = f"{wanted}@{chance.randint(1, aim.latest)}"
+        child.start()
+
+    def _deaths(self, aim: Aim) -> int:
+        ledger = self._zygotes["worker"].ledger
+        return ledger.read_text().count(f"{aim.point} kill") if ledger.exists() else 0
+
+
+def fire_at(aims: Sequence[Aim], kills: int, cluster: Cluster, zygotes: Mapping[str, Zygote], name: str) -> None:
+    """So many kills for each aim, one aim after the other; in the end every run is as it should be."""
+    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
+    print(f"PALAVER_CHAOS_SEED={seed}")
+    cluster.expect_traceback("WorkerLostError")
+    counts: Counter[str] = Counter()
+    targets = Range(cluster, zygotes)
+    with targets.open() as door:
+        traffic = Traffic(cluster, random.Random(seed), door, aimed=True)
+        for aim in aims:
+            t = time.monotonic()
+            counts[str(aim)] = targets.fire(aim, kills, random.Random(f"{seed} {aim}"), traffic)
+            print(aim, counts[str(aim)], round(time.monotonic() - t, 1), len(cluster.submitted), flush=True)
+        counts += traffic.check()
+        print("end", time.monotonic() - t)
+    print(f"{sum(counts[str(aim)] for aim in aims)} kills: {dict(counts)}")
+    record(name, seed=seed, counts=counts)
+
+
+def test_a_kill_at_any_point_loses_nothing(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
+    fire_at(AIMS, 6, cluster, zygotes, "aimed kills")
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("aim", AIMS, ids=str)
+def test_hundreds_of_kills_at_a_point_lose_nothing(cluster: Cluster, zygotes: Mapping[str, Zygote], aim: Aim) -> None:
+    kills = int(os.environ.get("PALAVER_CHAOS_KILLS", "200"))
+    fire_at([aim], kills, cluster, zygotes, f"aimed kills: {aim}")

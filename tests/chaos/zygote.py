@@ -1,0 +1,204 @@
+"""Processes of the Procfile that start in a fifth of the time: a warm parent has imported their program, and forks.
+
+    with Zygote(cluster, "worker", PALAVER_LEASE_SECONDS="1") as zygote:
+        victim = zygote.child(armed="step.claimed=kill@3")
+        victim.start()
+
+What runs is the line of the Procfile, in a session and with a log of its own; it ends when its parent ends, and the
+parent with the tests. As a program, `python -m tests.chaos.zygote celery|uvicorn`, this is that parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, NoReturn, Self
+
+from deploy.child import ROOT, Child, Spawned
+from deploy.plan import read_procfile
+from deploy.readiness import accepts
+from deploy.stack import PROCFILE
+from palaver.failpoints import failpoint
+from palaver.settings import settings
+from palaver.testing.redis_server import dying_with_parent
+from tests.process.cluster import Cluster
+
+_PRELOADED: Final[Mapping[str, str]] = {
+    "celery": """
+        workers.app celery.__main__ celery.bin.celery celery.loaders.app celery.apps.worker celery.app.log
+        celery.app.amqp celery.app.control celery.app.events celery.worker.autoscale celery.worker.consumer
+        celery.worker.strategy kombu.pidbox billiard.popen_fork billiard.sharedctypes
+    """,
+    "uvicorn": "api.app uvicorn.main uvicorn.loops.asyncio uvicorn.protocols.http.h11_impl uvicorn.lifespan.on",
+}
+"""What a program imports until it works."""
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Zygote:
+    """The warm parent of processes of one line of the Procfile; `more` is added to what the cluster's have in their
+    environment."""
+
+    def __init__(self, cluster: Cluster, line: str, **more: str) -> None:
+        self.ledger = cluster.folder / "failpoints"
+        """Has a line for each process that died at a point."""
+        self.environment = {**cluster.children(line)[0].environment, **more}
+        self._line = line
+        self._command = read_procfile(PROCFILE)[line]
+        self._logs = cluster.stack.data_dir / "logs"
+        self._children: list[Child] = []
+        self._named = 0
+
+    def __enter__(self) -> Self:
+        program = self._command.split()[0]
+        self._process = subprocess.Popen(
+            dying_with_parent([sys.executable, "-m", "tests.chaos.zygote", program]),
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._read() == "ready"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill_children()
+        self._process.kill()
+        self._process.communicate()
+
+    def child(self, armed: str = "") -> Forked:
+        """One more process, to be started; `armed` is what PALAVER_FAILPOINTS would say."""
+        self._named += 1
+        name = f"forked-{self._line}-{self._named}"
+        child = Forked(self, name, log_path=self._logs / f"{name}.log", ready=self._ready, armed=armed)
+        self._children.append(child)
+        return child
+
+    def _ready(self, child: Child) -> bool:
+        return accepts(int(self.environment["PALAVER_API_PORT"])) if self._line == "api" else " ready." in child.output
+
+    def kill_children(self) -> None:
+        """All that were started."""
+        for child in self._children:
+            child.kill(signal.SIGKILL)
+        self._children.clear()
+
+    def fork(self, log: Path, armed: str) -> int:
+        """Its process id."""
+        return int(self.ask(command=self._command, log=str(log), armed=armed, ledger=str(self.ledger)))
+
+    def ask(self, **request: Any) -> Any:
+        """What the warm parent answers."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline()
+        assert answer, "the zygote has ended"
+        return json.loads(answer)
+
+
+class Forked(Child):
+    """A process that a zygote forks. `armed` may be changed for its next start."""
+
+    def __init__(
+        self, zygote: Zygote, name: str, *, log_path: Path, ready: Callable[[Child], bool], armed: str
+    ) -> None:
+        super().__init__(name, (), environment=zygote.environment, log_path=log_path, ready=ready)
+        self.armed = armed
+        self._zygote = zygote
+
+    @property
+    def ready(self) -> bool:
+        """Whether it runs, and does its work."""
+        return self.running and self._ready(self)
+
+    def _spawn(self, log: IO[bytes]) -> Spawned:
+        return _Fork(self._zygote, self._zygote.fork(self.log_path, self.armed))
+
+
+class _Fork:
+    """As `subprocess.Popen`, for a child of the zygote: only its parent may wait for it."""
+
+    def __init__(self, zygote: Zygote, pid: int) -> None:
+        self.pid = pid
+        self._zygote = zygote
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        if self._code is None:
+            self._code = self._zygote.ask(poll=self.pid)
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = time.monotonic() + (30.0 if timeout is None else timeout)
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a fork", timeout or 30.0)
+            time.sleep(0.002)
+        return code
+
+
+# The warm parent.
+
+
+def main(program: str) -> None:
+    """Import, then fork for each request that comes in, until nobody can send one."""
+    for name in (*_PRELOADED[program].split(), *settings().tools):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    assert threading.active_count() == 1, "a fork would lose threads, and what they hold"
+    print('"ready"', flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "poll" in request:
+            ended, status = os.waitpid(request["poll"], os.WNOHANG)
+            print(os.waitstatus_to_exitcode(status) if ended else "null", flush=True)
+        elif (pid := os.fork()) == 0:
+            _become(**request)
+        else:
+            print(pid, flush=True)
+
+
+def _become(command: str, log: str, armed: str, ledger: str) -> NoReturn:
+    """Be the process of a line of the Procfile, as if a shell had started it."""
+    parent = os.getppid()
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
+        opened = os.open(path, flags, 0o644)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.dup2(1, 2)
+    failpoint.arm(armed, ledger)
+    expanded = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: os.environ.get(found[1]) or found[2], command)
+    sys.argv = shlex.split(expanded.replace("$$", str(os.getpid())))
+    module = importlib.import_module("celery.__main__" if sys.argv[0] == "celery" else "uvicorn.main")
+    sys.exit(module.main())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
