@@ -30,7 +30,14 @@ MUTANTS: Final = {
             "or step.fence ~= tonumber(ARGV[2]) then",
             "then",
         ),
-        _mutant("no sweeper", "lost_deliveries", "all_end", "workers/runtime.py", "chores.append(Sweeper(", "Sweeper("),
+        _mutant(
+            "no sweeper",
+            "lost_deliveries",
+            "all_end",
+            "workers/runtime.py",
+            "        if sweeps:\n",
+            "        if False:\n",
+        ),
         _mutant(
             "a verdict that is taken in twice",
             "ordinary_day",
@@ -185,6 +192,38 @@ MUTANTS: Final = {
             "redis.call('HINCRBY', CONV, 'entries', 2)",
         ),
         _mutant(
+            "an answer that is lost when others wait behind its run",
+            "ordinary_day",
+            "every_step_has_its_message",
+            f"{_LUA}_verdict.lua",
+            "    emit(ARGV[i], ARGV[i + 2], true)\n",
+            "    if not redis.call('HGET', CONV, 'queued') then emit(ARGV[i], ARGV[i + 2], true) end\n",
+        ),
+        _mutant(
+            "a result that the model is not told",
+            "ordinary_day",
+            "nothing_refused asked_from_own_log",
+            "workers/conversations.py",
+            "        for call in calls:\n            self._append(",
+            "        for call in calls[1:]:\n            self._append(",
+        ),
+        _mutant(
+            "a step that two may claim",
+            "doubled_deliveries",
+            "overlaps_follow_losses",
+            f"{_LUA}claim.lua",
+            "if step.state ~= 'ready' and not again then",
+            "if step.state ~= 'ready' and step.state ~= 'leased' then",
+        ),
+        _mutant(
+            "a rollback that leaves something",
+            "cancelled",
+            "withdrawn_as_a_whole",
+            f"{_LUA}_ending.lua",
+            "  parts[#parts + 1] = { ENTERED + 1,",
+            "  parts[#parts + 1] = { ENTERED + 2,",
+        ),
+        _mutant(
             "results in another order than their calls",
             "ordinary_day",
             "asked_from_own_log",
@@ -274,7 +313,7 @@ def main() -> None:
     for name in sys.argv[1:] or MUTANTS:
         mutant = MUTANTS[name]
         found = {violation["checker"] for violation in play(mutant, mutant.scenario)}
-        caught = found & mutant.caught_by
+        caught = mutant.caught_by <= found
         survived += not caught
         print(f"{'caught' if caught else 'SURVIVED'}: {name}; failed: {', '.join(sorted(found)) or 'none'}", flush=True)
     sys.exit(min(survived, 1))

@@ -161,14 +161,29 @@ def lost_deliveries(story: Story) -> None:
         story.cluster.stack.kill(name, 0, signal.SIGCONT)
 
 
+def doubled_deliveries(story: Story) -> None:
+    """What the broker has is there three times."""
+    story.cluster.stack.kill("worker", 0, signal.SIGSTOP)
+    for _ in range(2):
+        story.submit("echo+ttft-3000")
+    with story.cluster.redis() as broker:
+        messages = broker.lrange("model", 0, -1)
+        broker.lpush("model", *messages, *messages)
+    story.deaths += 1
+    story.cluster.stack.kill("worker", 0, signal.SIGCONT)
+
+
 def cancelled(story: Story) -> None:
-    """Cancels of all kinds: in a stream, among tools, and a graceful one with steps still ahead."""
+    """Cancels of all kinds, in a stream, among tools and with steps still ahead, and a run whose time is up."""
     streaming = story.submit("say-400+rate-20")
+    withdrawn = story.submit("say-400+rate-20")
+    timed = story.submit("say-400+rate-20", budget={"seconds": 1})
     in_tools = story.submit("parallel-6", text='[[args {"seconds": 20}]]', tools=["linger"])
-    graceful = story.submit("tool-5+ttft-500", tools=["calculator"])
-    story.cluster.saw(streaming, "message.delta")
+    graceful = story.submit("tool-12+ttft-500", tools=["calculator"])
+    for run_id in (streaming, withdrawn, timed):
+        story.cluster.saw(run_id, "message.delta")
     eventually(lambda: len(story.cluster.tool_starts(in_tools)) == 4)
-    for run_id, mode in ((streaming, "now"), (in_tools, "now"), (graceful, "graceful")):
+    for run_id, mode in ((streaming, "now"), (withdrawn, "rollback"), (in_tools, "now"), (graceful, "graceful")):
         assert story.cluster.cancel(run_id, mode=mode) in (200, 202)
 
 
@@ -188,6 +203,7 @@ SCENARIOS: Final[Mapping[str, Callable[[Story], None]]] = {
         killed_in_tool,
         frozen,
         lost_deliveries,
+        doubled_deliveries,
         cancelled,
         backlog,
     )
