@@ -2,21 +2,25 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+HOURS ?= 1
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
+CHAOS := $(BIN)/python -m pytest tests/chaos tests/process -m chaos $(ARGS)
+CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test check bench chaos clean
+.PHONY: help demo up test check bench chaos soak clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, VENV=dir the environment,"
-	@echo "  ARGS='…' adds options to demo, test, bench and chaos."
+	@echo "  ARGS='…' adds options to demo, test, bench, chaos and soak."
 
 demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a cancel
 	$(BIN)/python -m deploy.demo $(ARGS)
@@ -38,7 +42,18 @@ bench: $(DEV) ## measure this machine
 
 chaos: $(DEV) ## kill, pause and partition things for a while
 	$(BIN)/python -m pytest tests/unit tests/contract --hypothesis-profile=default
-	$(BIN)/python -m pytest tests/chaos tests/process -m chaos $(ARGS)
+	@mkdir -p .palaver/chaos
+	@export PALAVER_CHAOS_REPORT=$(CHAOS_REPORT); \
+	$(CHAOS); status=$$?; $(BIN)/python -m tests.chaos.report $$PALAVER_CHAOS_REPORT; exit $$status
+
+soak: $(DEV) ## repeat the chaos with new seeds for HOURS=n, until something does not hold
+	@mkdir -p .palaver/chaos
+	@export PALAVER_CHAOS_REPORT=$(CHAOS_REPORT); \
+	status=0; end=$$(awk 'BEGIN { srand(); print int(srand() + 3600 * $(HOURS)) }'); \
+	while [ $$status = 0 ] && [ $$(date +%s) -lt $$end ]; do \
+	  PALAVER_CHAOS_SEED=$$(awk 'BEGIN { srand(); print 1 + int(rand() * 1073741823) }'); \
+	  export PALAVER_CHAOS_SEED; echo "PALAVER_CHAOS_SEED=$$PALAVER_CHAOS_SEED"; $(CHAOS) -x || status=$$?; \
+	done; $(BIN)/python -m tests.chaos.report $$PALAVER_CHAOS_REPORT; exit $$status
 
 clean: ## remove caches, builds and the dev stack's data (keeps the environment)
 	rm -rf .palaver build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

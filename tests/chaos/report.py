@@ -1,15 +1,34 @@
-"""What chaos did and found: each test adds a line to a file, PALAVER_CHAOS_REPORT, if there is one."""
+"""What chaos did and found: each test adds a line to a file, PALAVER_CHAOS_REPORT, if there is one.
+
+    python -m tests.chaos.report FILE… [--to STEM]
+
+adds the lines of several runs up and writes STEM.md and STEM.json (default: beside the first file).
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from deploy.child import ROOT
+from palaver.testing.redis_server import find_server
+
+_INTRODUCTION = """# Chaos report
+
+What `make chaos` and `make soak` did to Palaver on one machine, and what the checkers of the invariants I1 to I14
+(`tests/checkers`) found. Written by `python -m tests.chaos.report`; several runs add up.
+"""
 
 
 def record(
@@ -25,6 +44,8 @@ def record(
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.strip(),
         "python": platform.python_version(),
+        "server": _server(),
+        "cpus": os.cpu_count(),
         "seed": seed,
         "counts": dict(counts),
         "seconds": [round(each, 4) for each in seconds],
@@ -32,3 +53,118 @@ def record(
     }
     with open(path, "a") as file:
         file.write(json.dumps(line) + "\n")
+
+
+@cache
+def _server() -> str:
+    """The server that the tests start, such as ``Valkey 9.1.0``."""
+    said = subprocess.run([find_server(), "--version"], capture_output=True, text=True, check=True).stdout.split()
+    version = next((word.removeprefix("v=") for word in said if word.startswith("v=")), "")
+    return f"{said[0]} {version}".strip()
+
+
+@dataclass
+class Sum:
+    """The lines of one name, added up. `seconds` are sorted."""
+
+    runs: int = 0
+    violations: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """One more line."""
+        self.runs += 1
+        self.violations += line["violations"]
+        self.counts.update(line["counts"])
+        self.seconds = sorted([*self.seconds, *line["seconds"]])
+        if line["seed"]:
+            self.seeds.append(line["seed"])
+
+    def percentile(self, share: float) -> float:
+        """The seconds that so great a share of all took at most: nearest rank."""
+        return self.seconds[max(0, math.ceil(share * len(self.seconds)) - 1)]
+
+
+def read(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """The lines of several files."""
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+def add_up(lines: Iterable[Mapping[str, Any]]) -> dict[str, Sum]:
+    """The lines by name, in the order in which names come first."""
+    sums: dict[str, Sum] = {}
+    for line in lines:
+        sums.setdefault(line["name"], Sum()).add(line)
+    return sums
+
+
+def markdown(lines: Sequence[Mapping[str, Any]], sums: Mapping[str, Sum]) -> str:
+    """The report for people."""
+    seen = {name: sorted({str(line[name]) for line in lines}) for name in ("commit", "python", "server", "cpus")}
+    total: Counter[str] = Counter()
+    for each in sums.values():
+        total.update(each.counts)
+    violations = sum(each.violations for each in sums.values())
+    parts = [
+        _INTRODUCTION,
+        f"From {min(line['at'] for line in lines)} to {max(line['at'] for line in lines)}; commit "
+        f"{', '.join(seen['commit'])}; Python {', '.join(seen['python'])}; {', '.join(seen['server'])}; "
+        f"{', '.join(seen['cpus'])} CPUs.\n",
+        f"**{violations} violations.**\n",
+        "## In all\n",
+        _table(("what", "how often"), sorted(total.items())),
+        "## By test\n",
+        _table(
+            ("test", "runs", "violations", "counts"),
+            [
+                (name, each.runs, each.violations, ", ".join(f"{what} {n}" for what, n in each.counts.items()))
+                for name, each in sums.items()
+            ],
+        ),
+    ]
+    if timed := [(name, each) for name, each in sums.items() if each.seconds]:
+        parts += [
+            "## Seconds\n",
+            _table(
+                ("test", "n", "p50", "p90", "p99", "max"),
+                [
+                    (name, len(each.seconds), *(f"{each.percentile(p):.3f}" for p in (0.5, 0.9, 0.99, 1)))
+                    for name, each in timed
+                ],
+            ),
+        ]
+    if seeded := [(name, each.seeds) for name, each in sums.items() if each.seeds]:
+        parts += [
+            "## Seeds\n",
+            "`PALAVER_CHAOS_SEED` repeats a run.\n",
+            _table(("test", "seeds"), [(name, ", ".join(map(str, seeds))) for name, seeds in seeded]),
+        ]
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Add the files up and write both forms of the report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.report", description=main.__doc__)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--to", type=Path, metavar="STEM", help="default: the first file without its suffix")
+    options = parser.parse_args(argv)
+    lines = read(options.files)
+    if not lines:
+        parser.exit(1, "nothing was recorded\n")
+    sums = add_up(lines)
+    stem = options.to or options.files[0].with_suffix("")
+    stem.with_suffix(".md").write_text(markdown(lines, sums))
+    document = {"lines": len(lines), "tests": {name: asdict(each) for name, each in sums.items()}}
+    stem.with_suffix(".json").write_text(json.dumps(document, indent=2) + "\n")
+    print(f"{stem.with_suffix('.md')} and {stem.with_suffix('.json')}")
+
+
+if __name__ == "__main__":
+    main()

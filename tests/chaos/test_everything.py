@@ -13,6 +13,8 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,6 +22,10 @@ import pytest
 
 from deploy.child import Child
 from palaver.testing import eventually
+from tests.chaos.report import record
+from tests.chaos.watchers import Watchers
+from tests.checkers import violations
+from tests.process.checks import collect
 from tests.process.cluster import LEASE, Cluster
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
@@ -35,6 +41,8 @@ MODELS = (
 )
 UNDER_WAY = 150
 """Runs at once, at most."""
+WATCHED = 5
+"""One run of so many is watched from its first event to its last."""
 QUEUES = ("model", "tools", "model.recovered", "tools.recovered")
 
 
@@ -108,7 +116,7 @@ class Trouble:
         eventually(lambda: time.monotonic() >= until, within=seconds + 1)
 
 
-def test_everything_at_once(cluster: Cluster) -> None:
+def test_everything_at_once(cluster: Cluster, tmp_path: Path) -> None:
     seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
     print(f"PALAVER_CHAOS_SEED={seed}")
     chance = random.Random(seed)
@@ -117,6 +125,23 @@ def test_everything_at_once(cluster: Cluster) -> None:
         for _ in range(count - 1):
             cluster.start(name)
     trouble = Trouble(cluster, chance)
+    with Watchers(
+        cluster.stack.url, tmp_path / "watchers.jsonl", random.Random(seed), breaking=0.01
+    ).open() as watchers:
+        ends = go_through(cluster, chance, trouble, watchers)
+        seen = watchers.seen()
+    found = violations(replace(collect(cluster), watched=seen))
+    counts = {**trouble.made, **ends, "runs": len(cluster.submitted), "connections of watchers": watchers.connections}
+    record("everything at once", seed=seed, counts=counts, violations=len(found))
+    assert not found, "\n".join(map(str, found))
+    begun = time.monotonic()
+    for run_id in [cluster.submit("tool-3", tools=["calculator", "record"]) for _ in range(10)]:
+        assert cluster.ended(run_id).status == "completed"
+    assert time.monotonic() - begun < 5
+
+
+def go_through(cluster: Cluster, chance: random.Random, trouble: Trouble, watchers: Watchers) -> Counter[str]:
+    """Make trouble, use the stack meanwhile and heal it at last; how the runs ended."""
     lost: list[tuple[dict[str, Any], str]] = []
     for _ in range(int(os.environ.get("PALAVER_CHAOS_KILLS", "100"))):
         trouble.make()
@@ -126,6 +151,8 @@ def test_everything_at_once(cluster: Cluster) -> None:
                 if not child.running:
                     child.start()
             try_to_use(cluster, chance, lost)
+        for run_id in cluster.submitted[::WATCHED]:
+            watchers.follow(run_id)
     cluster.heal()
     for body, key in lost:
         cluster.post(body, key)
@@ -134,10 +161,7 @@ def test_everything_at_once(cluster: Cluster) -> None:
     assert ends.keys() <= {"completed", "cancelled", "failed"}
     for run in map(cluster.run, cluster.submitted):
         assert run.status != "failed" or (run.error or {})["class"] in ("worker_lost", "storage"), run
-    begun = time.monotonic()
-    for run_id in [cluster.submit("tool-3", tools=["calculator", "record"]) for _ in range(10)]:
-        assert cluster.ended(run_id).status == "completed"
-    assert time.monotonic() - begun < 5
+    return ends
 
 
 def try_to_use(cluster: Cluster, chance: random.Random, lost: list[tuple[dict[str, Any], str]]) -> None:

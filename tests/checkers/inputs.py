@@ -1,11 +1,12 @@
-"""What must be true of a run that somebody paused, cancelled, rolled back, or decided on the calls of."""
+"""What must be true of a run that somebody paused, cancelled, or decided on the calls of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from palaver.models import Entry, Event, Run
+from palaver.models import Event, Run
+from tests.checkers.evidence import Evidence
 
 STARTS = {"approve", "edit"}
 TOLD = {
@@ -17,9 +18,14 @@ TOLD = {
 """The error class of the result that a resolved call has, empty for none; one that is to start may have any."""
 
 
-def check_inputs(run: Run, events: Sequence[Event]) -> None:
-    """Each action was resolved once or by the run's end, and no call began before; nothing began in a pause or behind
-    a cancel."""
+def inputs_hold(evidence: Evidence) -> None:
+    """I11: each action was resolved once or by the run's end, and no call began before; nothing began in a pause or
+    behind a cancel."""
+    for run, events in evidence.runs:
+        _check(run, events)
+
+
+def _check(run: Run, events: Sequence[Event]) -> None:
     assert not run.pending_actions, run
     assert not run.pausing, run
     waiting: dict[str, dict[str, Any]] = {}
@@ -64,11 +70,3 @@ def check_inputs(run: Run, events: Sequence[Event]) -> None:
             case "message.delta":
                 assert not paused, where
     assert not waiting, f"{run.id} ended with actions: {waiting}"
-
-
-def check_withdrawn(run: Run, entries: Sequence[Entry]) -> None:
-    """Everything that a run said is withdrawn if it was rolled back, and nothing otherwise."""
-    rolled_back = run.cancel is not None and run.cancel.mode == "rollback"
-    for entry in entries:
-        if entry.run_id == run.id and "message" in entry.data:
-            assert entry.withdrawn == run.withdrawn == rolled_back, entry

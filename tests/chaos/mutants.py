@@ -1,0 +1,323 @@
+"""Mutants of the product: each breaks one promise, and the checkers that are named must say so.
+
+    python -m tests.chaos.mutants [NAME …]
+
+A checker that no mutant makes fail proves nothing. Each mutant lives in a copy of the tree that is thrown away.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from tests.chaos.mutation import Mutant, play
+
+_LUA: Final = "palaver/store/lua/"
+
+
+def _mutant(name: str, scenario: str, caught_by: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, scenario, frozenset(caught_by.split()), file, old, new)
+
+
+MUTANTS: Final = {
+    mutant.name: mutant
+    for mutant in (
+        _mutant(
+            "a commit without its fence",
+            "frozen",
+            "newest_try_commits",
+            f"{_LUA}settle.lua",
+            "or step.fence ~= tonumber(ARGV[2]) then",
+            "then",
+        ),
+        _mutant(
+            "no sweeper",
+            "lost_deliveries",
+            "all_end",
+            "workers/runtime.py",
+            "        if sweeps:\n",
+            "        if False:\n",
+        ),
+        _mutant(
+            "a verdict that is taken in twice",
+            "ordinary_day",
+            "messages_once calls_have_one_result",
+            f"{_LUA}settle.lua",
+            "take_in(name, step)\n",
+            "take_in(name, step) take_in(name, step)\n",
+        ),
+        _mutant(
+            "a lease of a tool that is no record of intent",
+            "killed_in_tool",
+            "no_tool_twice",
+            f"{_LUA}_overdue.lua",
+            "if step.call and not step.idempotent then",
+            "if false then",
+        ),
+        _mutant(
+            "an interrupted tool that is said to be denied",
+            "killed_in_tool",
+            "results_are_true",
+            f"{_LUA}_turn.lua",
+            "step, 'tool_interrupted', why .. IN_DOUBT)",
+            "step, 'tool_denied', why)",
+        ),
+        _mutant(
+            "tools under a key that nobody knows",
+            "ordinary_day",
+            "starts_have_calls",
+            "palaver/leases.py",
+            "{self.step.replace('/', ':')}",
+            "{self.step.replace('/', '-')}",
+        ),
+        _mutant(
+            "a sweeper that does not look at the broker's depth",
+            "backlog",
+            "backlog_not_multiplied",
+            "workers/sweeper.py",
+            "unclaimed[: max(0, _GATE - waiting)]",
+            "unclaimed[: max(_GATE, -waiting)]",
+        ),
+        _mutant(
+            "text of a dead try that is not withdrawn",
+            "killed_mid_stream",
+            "text_adds_up",
+            f"{_LUA}_overdue.lua",
+            "  discard_text(name, step)\n  step.losses",
+            "  step.losses",
+        ),
+        _mutant(
+            "open calls that are not sealed",
+            "cancelled",
+            "calls_have_one_result",
+            f"{_LUA}_ending.lua",
+            "  seal(reason)\n",
+            "",
+        ),
+        _mutant(
+            "calls that are sealed from the last one to the first",
+            "cancelled",
+            "sealed_in_call_order",
+            f"{_LUA}_calls.lua",
+            "  for _, call in ipairs(calls) do\n    local step = step_of(",
+            "  for i = #calls, 1, -1 do\n    local call = calls[i]\n    local step = step_of(",
+        ),
+        _mutant(
+            "a cancel that stops no call",
+            "cancelled",
+            "cancel_wins all_end",
+            "workers/held.py",
+            "            if self._task is not None:\n                self._task.cancel()\n",
+            "",
+        ),
+        _mutant(
+            "a cancel that the next step does not know of",
+            "cancelled",
+            "cancel_wins inputs_hold",
+            f"{_LUA}_stop.lua",
+            "  if STATUS ~= 'cancelling' then move('cancelling') end\n",
+            "",
+        ),
+        _mutant(
+            "leases that never run out",
+            "killed_mid_stream",
+            "all_end",
+            f"{_LUA}attend.lua",
+            "if due or ARGV[2] == step.worker then",
+            "if ARGV[2] == step.worker then",
+        ),
+        _mutant(
+            "a claim without a lease",
+            "killed_at_claim",
+            "all_end",
+            f"{_LUA}claim.lua",
+            "redis.call('ZADD', DUE, NOW + ARGV[3], member(name))\n",
+            "",
+        ),
+        _mutant(
+            "leases that are not renewed",
+            "ordinary_day",
+            "losses_follow_deaths",
+            "workers/keeper.py",
+            "            if held:\n",
+            "            if not held:\n",
+        ),
+        _mutant(
+            "an end that is written twice",
+            "ordinary_day",
+            "one_end",
+            f"{_LUA}_ending.lua",
+            "  redis.call('HSET', CONV, 'last_outcome'",
+            "  emit('run.finished', '{\"status\":\"' .. status .. '\",\"error\":null}', true)\n"
+            "  redis.call('HSET', CONV, 'last_outcome'",
+        ),
+        _mutant(
+            "a feed with holes",
+            "ordinary_day",
+            "numbers_have_no_gap watchers_saw_everything",
+            f"{_LUA}feed.lua",
+            "local seq = at[1] + 1",
+            "local seq = at[1] + 2",
+        ),
+        _mutant(
+            "watchers that miss events",
+            "ordinary_day",
+            "watchers_saw_everything",
+            "api/sse.py",
+            '            yield b"".join(map(lines, page))\n',
+            '            yield b"".join(map(lines, page[1:] or page))\n',
+        ),
+        _mutant(
+            "an idempotency key that is not kept",
+            "ordinary_day",
+            "one_run_for_a_key",
+            f"{_LUA}submit.lua",
+            "if fingerprint ~= '' then remember('run', ID) end\n",
+            "",
+        ),
+        _mutant(
+            "an input that is lost when others wait behind it",
+            "ordinary_day",
+            "accepted_input_is_there",
+            f"{_LUA}_turn.lua",
+            "(redis.call('HGET', RUN, 'input'))) do\n",
+            "(place[2] and '[]' or redis.call('HGET', RUN, 'input'))) do\n",
+        ),
+        _mutant(
+            "a log whose entries are counted twice",
+            "ordinary_day",
+            "positions_have_no_gap",
+            f"{_LUA}_run.lua",
+            "redis.call('HINCRBY', CONV, 'entries', 1)",
+            "redis.call('HINCRBY', CONV, 'entries', 2)",
+        ),
+        _mutant(
+            "an answer that is lost when others wait behind its run",
+            "ordinary_day",
+            "every_step_has_its_message",
+            f"{_LUA}_verdict.lua",
+            "    emit(ARGV[i], ARGV[i + 2], true)\n",
+            "    if not redis.call('HGET', CONV, 'queued') then emit(ARGV[i], ARGV[i + 2], true) end\n",
+        ),
+        _mutant(
+            "a result that the model is not told",
+            "ordinary_day",
+            "nothing_refused asked_from_own_log",
+            "workers/conversations.py",
+            "        for call in calls:\n            self._append(",
+            "        for call in calls[1:]:\n            self._append(",
+        ),
+        _mutant(
+            "a step that two may claim",
+            "doubled_deliveries",
+            "overlaps_follow_losses",
+            f"{_LUA}claim.lua",
+            "if step.state ~= 'ready' and not again then",
+            "if step.state ~= 'ready' and step.state ~= 'leased' then",
+        ),
+        _mutant(
+            "a rollback that leaves something",
+            "cancelled",
+            "withdrawn_as_a_whole",
+            f"{_LUA}_ending.lua",
+            "  parts[#parts + 1] = { ENTERED + 1,",
+            "  parts[#parts + 1] = { ENTERED + 2,",
+        ),
+        _mutant(
+            "results in another order than their calls",
+            "ordinary_day",
+            "asked_from_own_log",
+            "workers/conversations.py",
+            "        for call in calls:\n            self._append(",
+            "        for call in reversed(calls):\n            self._append(",
+        ),
+        _mutant(
+            "a worker that mixes up its conversations",
+            "ordinary_day",
+            "asked_from_own_log",
+            "workers/conversations.py",
+            "kept = self._kept.get(conversation_id)",
+            "kept = next(iter(self._kept.values()), None)",
+        ),
+        _mutant(
+            "a retry without its delay",
+            "ordinary_day",
+            "retries_wait",
+            f"{_LUA}_verdict.lua",
+            "put_off(name, step, NOW + delay)",
+            "put_off(name, step, NOW)",
+        ),
+        _mutant(
+            "a run that starts with each step",
+            "ordinary_day",
+            "statuses_follow_the_table",
+            f"{_LUA}claim.lua",
+            "  emit('step.started'",
+            "  emit('run.started', '{}', true)\n  emit('step.started'",
+        ),
+        _mutant(
+            "a failed run without an error",
+            "ordinary_day",
+            "ends_truthfully",
+            f"{_LUA}_ending.lua",
+            "unpack(failure ~= '' and { 'error', failure } or {}))",
+            "unpack({}))",
+        ),
+        _mutant(
+            "an error of another class",
+            "ordinary_day",
+            "error_names_the_fault",
+            "palaver/errors/response.py",
+            "    401: _C.AUTHENTICATION,\n",
+            "    401: _C.PERMISSION,\n",
+        ),
+        _mutant(
+            "a run that is kept for ever",
+            "ordinary_day",
+            "keys_expire",
+            f"{_LUA}_ending.lua",
+            "  redis.call('EXPIRE', RUN, RETENTION)\n",
+            "",
+        ),
+        _mutant(
+            "a deadline that outlives its run",
+            "ordinary_day",
+            "nothing_left",
+            f"{_LUA}_ending.lua",
+            "redis.call('ZREM', DUE, member('start'), member('end'))",
+            "redis.call('ZREM', DUE, member('start'))",
+        ),
+        _mutant(
+            "a model that is asked twice for each answer",
+            "ordinary_day",
+            "calls_within_need calls_within_tries",
+            "workers/work.py",
+            "        return await runtime.model.complete(\n",
+            "        await runtime.model.complete(\n"
+            "            agent,\n"
+            "            request_body(agent, messages, runtime.registry, cache_control=cached),\n"
+            "            on_text=lambda text: None,\n"
+            "            time_left=lease.time_left,\n"
+            "            request_id=request_id,\n"
+            "            completion=Completion(),\n"
+            "        )\n"
+            "        return await runtime.model.complete(\n",
+        ),
+    )
+}
+
+
+def main() -> None:
+    """Play the mutants that are named, or all, and say which was caught by what."""
+    survived = 0
+    for name in sys.argv[1:] or MUTANTS:
+        mutant = MUTANTS[name]
+        found = {violation["checker"] for violation in play(mutant, mutant.scenario)}
+        caught = mutant.caught_by <= found
+        survived += not caught
+        print(f"{'caught' if caught else 'SURVIVED'}: {name}; failed: {', '.join(sorted(found)) or 'none'}", flush=True)
+    sys.exit(min(survived, 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""A mutant of the product: a copy of the tree in which one promise is broken, and what the checkers say of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.child import ROOT
+
+TREE: Final = ("palaver", "workers", "api", "deploy", "tests", "Procfile", "pyproject.toml")
+TAKES_AT_MOST: Final = 300.0
+"""Seconds for a scenario, on a machine that has other things to do as well."""
+_PROBE: Final = """
+import json, api.app, palaver.store.scripts, workers.step
+print(json.dumps([module.__file__ for module in (api.app, palaver.store.scripts, workers.step)]))
+"""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``old`` is in ``file`` once, and becomes ``new``; ``caught_by`` are the checkers that fail in the scenario."""
+
+    name: str
+    scenario: str
+    caught_by: frozenset[str]
+    file: str
+    old: str
+    new: str
+
+
+@contextmanager
+def tree(mutant: Mutant | None = None) -> Iterator[Path]:
+    """A copy of the tree, changed as the mutant says. Raises AssertionError if there is nothing, or too much, to
+    change: the product has moved on and the mutant must follow."""
+    with tempfile.TemporaryDirectory(prefix="palaver-mutant-") as folder:
+        root = Path(folder) / "tree"
+        root.mkdir()
+        for name in TREE:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / name, root / name)
+        if mutant is not None:
+            text = (root / mutant.file).read_text()
+            assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.file} has {mutant.old!r} not exactly once"
+            (root / mutant.file).write_text(text.replace(mutant.old, mutant.new))
+        yield root
+
+
+def play(mutant: Mutant | None, scenario: str) -> list[dict[str, Any]]:
+    """What the checkers find when the scenario is played with the mutant, or with the product as it is."""
+    with tree(mutant) as root:
+        places = json.loads(_run(root, "-c", _PROBE))
+        assert all(Path(place).is_relative_to(root) for place in places), f"the mutant is not what runs: {places}"
+        found: list[dict[str, Any]] = json.loads(_run(root, "-m", "tests.chaos.scenarios", scenario, "../stack"))
+        return found
+
+
+def _run(root: Path, *arguments: str) -> str:
+    """The last line that Python prints, started in this tree and with nothing before it on its path."""
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True, timeout=TAKES_AT_MOST
+    )
+    assert done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stderr[-3000:]}"
+    return done.stdout.splitlines()[-1]

@@ -1,0 +1,48 @@
+"""The checkers are worth something: each mutant of the product is caught by those that are named, and the product
+itself gets through the same scenarios."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.mutants import MUTANTS
+from tests.chaos.mutation import play
+from tests.chaos.report import record
+from tests.chaos.scenarios import SCENARIOS
+
+pytestmark = pytest.mark.process
+
+QUICK = ("a lease of a tool that is no record of intent", "text of a dead try that is not withdrawn")
+"""The ones that are played outside of `make chaos` as well."""
+
+
+def named(*, quick: bool) -> list[str]:
+    return [name for name in MUTANTS if (name in QUICK) is quick]
+
+
+@pytest.mark.parametrize("name", named(quick=True))
+def test_a_quick_mutant_is_caught(name: str) -> None:
+    catch(name)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("name", named(quick=False))
+def test_a_mutant_is_caught(name: str) -> None:
+    catch(name)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_product_itself_gets_through(scenario: str) -> None:
+    found = play(None, scenario)
+    record("scenarios", seed=0, counts={scenario: 1}, violations=len(found))
+    assert not found
+
+
+def catch(name: str) -> None:
+    """Play a mutant; all checkers that are named for it must fail."""
+    mutant = MUTANTS[name]
+    failed = {violation["checker"] for violation in play(mutant, mutant.scenario)}
+    caught = mutant.caught_by <= failed
+    record("mutants", seed=0, counts={"mutants": 1, "mutants caught": int(caught)})
+    assert caught, f"{name}: {sorted(mutant.caught_by - failed)} did not fail, only {sorted(failed)}"

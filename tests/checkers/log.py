@@ -1,0 +1,117 @@
+"""The log of a conversation: nothing lost, nothing doubled, every turn whole."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+
+from tests.checkers.evidence import Evidence, History, message_of
+
+_SEALED = re.compile(r"Cancelled after it had begun|the run ended \(|The user cancelled the request|The run ended \(")
+
+
+def positions_have_no_gap(evidence: Evidence) -> None:
+    """I1: positions are 1, 2, … up to what the conversation counts."""
+    for history in evidence.histories:
+        positions = [entry.position for entry in history.entries]
+        assert positions == list(range(1, len(positions) + 1)), f"{history.conversation.id}: {positions}"
+        assert len(positions) == history.conversation.entries, f"{history.conversation}: {len(positions)} entries"
+
+
+def accepted_input_is_there(evidence: Evidence) -> None:
+    """I1: what a client was told to be accepted is the first message of its run, unless that never had its turn."""
+    texts = {sent.run_id: sent.text for sent in evidence.sent}
+    for history in evidence.histories:
+        said: dict[str, list[str]] = defaultdict(list)
+        for entry in history.entries:
+            if (message := message_of(entry)) and message["role"] == "user":
+                said[entry.run_id].append(message.get("content", ""))
+        for run_id, run in history.runs.items():
+            if run_id in texts and run.step > 0:
+                assert texts[run_id] in said[run_id], f"{run_id} lacks its input {texts[run_id]!r}: {said[run_id]}"
+
+
+def every_step_has_its_message(evidence: Evidence) -> None:
+    """I1: a run that completed has the model's message of each of its steps."""
+    for history in evidence.histories:
+        steps = defaultdict(set)
+        for entry in history.entries:
+            if (message := message_of(entry)) and message["role"] == "assistant" and "step" in entry.data:
+                steps[entry.run_id].add(entry.data["step"])
+        for run_id, run in history.runs.items():
+            wanted = {str(number) for number in range(1, run.step + 1)}
+            if run.status == "completed":
+                assert steps[run_id] == wanted, f"{run_id} has messages of {steps[run_id]}, not {wanted}"
+
+
+def messages_once(evidence: Evidence) -> None:
+    """I2: no step has two messages, and no event is in the log twice."""
+    for history in evidence.histories:
+        steps = Counter((e.run_id, e.data["step"]) for e in history.entries if "step" in e.data and message_of(e))
+        twice = [step for step, count in steps.items() if count > 1]
+        assert not twice, f"two messages of one step: {twice}"
+        events = Counter((entry.run_id, entry.seq) for entry in history.entries)
+        twice = [event for event, count in events.items() if count > 1]
+        assert not twice, f"in the log twice: {twice}"
+
+
+def one_run_for_a_key(evidence: Evidence) -> None:
+    """I2: whatever was sent with the same idempotency key became one run."""
+    runs = defaultdict(set)
+    for sent in evidence.sent:
+        if sent.key is not None:
+            runs[sent.key].add(sent.run_id)
+    doubled = {key: ids for key, ids in runs.items() if len(ids) > 1}
+    assert not doubled, f"several runs for one key: {doubled}"
+
+
+def calls_have_one_result(evidence: Evidence) -> None:
+    """I4: every call has exactly one result, in its turn. The strict model server says so a second time: see
+    ``nothing_refused``."""
+    for history in evidence.histories:
+        waiting: dict[str, str] = {}
+        for entry in history.entries:
+            message = message_of(entry)
+            if message is None:
+                continue
+            if message["role"] == "tool":
+                assert waiting.pop(message["call_id"], None) == entry.run_id, f"a result without a call: {entry}"
+                continue
+            assert not waiting, f"calls without a result before {entry}: {waiting}"
+            waiting = dict.fromkeys((call["id"] for call in message.get("tool_calls", ())), entry.run_id)
+        going = {run.id for run in history.runs.values() if not run.status.terminal}
+        open_still = {call: run_id for call, run_id in waiting.items() if run_id not in going}
+        assert not open_still, f"calls without a result: {open_still}"
+
+
+def sealed_in_call_order(evidence: Evidence) -> None:
+    """I4: the results that the end of a run gave are in the order of the calls."""
+    for history in evidence.histories:
+        order: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for entry in history.entries:
+            message = message_of(entry)
+            if message is None:
+                continue
+            if message["role"] != "tool":
+                order = {call["id"]: place for place, call in enumerate(message.get("tool_calls", ()))}
+                last = {}
+            elif _SEALED.search(message.get("content", "")):
+                place = order.get(message["call_id"], -1)
+                assert place > last.get(entry.run_id, -1), f"sealed out of order: {entry}"
+                last[entry.run_id] = place
+
+
+def withdrawn_as_a_whole(evidence: Evidence) -> None:
+    """I4: everything that a run said is withdrawn if it was rolled back, and nothing otherwise."""
+    for history in evidence.histories:
+        for entry in history.entries:
+            if message_of(entry):
+                _check_withdrawn(history, entry.run_id, entry.withdrawn)
+
+
+def _check_withdrawn(history: History, run_id: str, withdrawn: bool) -> None:
+    run = history.runs.get(run_id)
+    if run is not None and run.status.terminal:
+        rolled_back = run.cancel is not None and run.cancel.mode == "rollback"
+        assert withdrawn == run.withdrawn == rolled_back, f"{run_id}: {withdrawn=} {run.withdrawn=} {rolled_back=}"

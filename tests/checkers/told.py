@@ -1,0 +1,109 @@
+"""What a model may be told, derived from the log once more, and independently of the workers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from palaver.models import Entry, Run
+from tests.checkers.evidence import message_of
+
+SUMMARY = "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
+
+
+@dataclass
+class Turn:
+    """Messages that only go together, and the position of the last one."""
+
+    said: list[dict[str, Any]]
+    end: int = 0
+    by_the_user: bool = False
+    results: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return [*self.said, *(result for result in self.results.values() if result)]
+
+
+def digests(run: Run, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
+    """Of the histories that the run may ask with, and of those that it got a whole answer to."""
+    told, withdrawn = Told(run.agent.instructions), set[int]()
+    asked, kept = set(), set()
+    for index, entry in enumerate(entries):
+        message = message_of(entry)
+        if message and message["role"] == "assistant" and entry.run_id == run.id and not message.get("partial"):
+            kept.add(told.digest)
+        if entry.type == "messages.withdrawn":
+            withdrawn.update(range(entry.data["from"], entry.data["to"] + 1))
+            told = Told(run.agent.instructions)
+            for earlier in entries[:index]:
+                if earlier.position not in withdrawn:
+                    told.add(earlier)
+        told.add(entry)
+        if told.whole:
+            asked.add(told.digest)
+    return asked, kept
+
+
+class Told:
+    """What a model is told, as the log's entries come."""
+
+    def __init__(self, instructions: str) -> None:
+        self._system = [{"role": "system", "content": instructions}] if instructions else []
+        self._turns: list[Turn] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether every call has its result."""
+        return not self._turns or None not in self._turns[-1].results.values()
+
+    @property
+    def digest(self) -> str:
+        """As the model server has it."""
+        return _digest([*self._system, *(message for turn in self._turns for message in turn.messages)])
+
+    def add(self, entry: Entry) -> None:
+        """One more entry."""
+        turns, message = self._turns, message_of(entry)
+        if entry.type == "conversation.condensed":
+            newest = next((turn for turn in reversed(turns) if turn.by_the_user), None)
+            kept_turns = [turn for turn in turns if turn.end > entry.data["through"] or turn is newest]
+            self._turns = [Turn([{"role": "user", "content": SUMMARY + entry.data["summary"]}]), *kept_turns]
+        elif message is None:
+            return
+        elif message["role"] == "tool":
+            text = message.get("content", "")
+            content = f"Error: {text}" if message.get("is_error") else text
+            turns[-1].results[message["call_id"]] = {
+                "role": "tool", "tool_call_id": message["call_id"], "content": content,
+            }  # fmt: skip
+            turns[-1].end = entry.position
+        elif message.get("tool_calls"):
+            calls = [_call(call) for call in message["tool_calls"]]
+            turns.append(Turn([{**_said(message), "tool_calls": calls}], entry.position))
+            turns[-1].results = {call["id"]: None for call in calls}
+        elif message.get("content") or message["role"] == "user":
+            by_the_user = message["role"] == "user" and not entry.data.get("nudge")
+            turns.append(Turn([_said(message)], entry.position, by_the_user))
+
+
+def _said(message: dict[str, Any]) -> dict[str, Any]:
+    empty = None if message.get("tool_calls") else ""
+    return {"role": message["role"], "content": message.get("content") or empty}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = call.get("arguments", "{}")
+    try:
+        orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        arguments = "{}"
+    return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": arguments}}
+
+
+def _digest(messages: list[dict[str, Any]]) -> str:
+    return hashlib.sha256(orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)).hexdigest()
