@@ -5,23 +5,32 @@ The short forms run with every test run. `-m chaos` makes as many faults as PALA
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import shutil
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
+import redis
 
 from palaver.client import NotFound, Palaver
 from palaver.models import Event
 from palaver.store.feeds import REWOUND
-from tests.chaos.load import Load
+from palaver.testing import eventually
+from palaver.testing.redis_server import RedisServer
+from tests.chaos.load import TOOLS, Load
 from tests.chaos.power import Power
 from tests.chaos.report import record
 from tests.process import checks
 from tests.process.cluster import Cluster
+from tests.process.test_outages import refusal
 
 pytestmark = pytest.mark.process
 
@@ -47,7 +56,7 @@ def asked_for(default: int) -> int:
 
 
 def test_redis_killed_again_and_again(cluster: Cluster) -> None:
-    kill_redis(cluster, kills=5)
+    kill_redis(cluster, kills=3)
 
 
 @pytest.mark.chaos
@@ -73,7 +82,7 @@ def kill_redis(cluster: Cluster, kills: int) -> None:
 
 
 def test_the_api_answers_while_redis_is_stopped(cluster: Cluster) -> None:
-    stop_redis(cluster, seconds=4.0)
+    stop_redis(cluster, seconds=3.0)
 
 
 @pytest.mark.chaos
@@ -125,7 +134,7 @@ def stop_redis(cluster: Cluster, seconds: float, *, crash: bool = False) -> None
 
 @pytest.mark.parametrize("policy", ["everysec", "always"])
 def test_power_cuts(cluster: Cluster, policy: str) -> None:
-    cut_power(cluster, policy, cuts=2)
+    cut_power(cluster, policy, cuts=1)
 
 
 @pytest.mark.chaos
@@ -234,3 +243,91 @@ def check_whole(cluster: Cluster, known: Sequence[str], restarted: float) -> Non
             assert all(call.digest in asked for call in calls if call.run == run.id), (
                 f"{run.id} asked with what was lost"
             )
+
+
+# Forgetful and full.
+
+
+def test_scripts_forgotten_under_load(cluster: Cluster) -> None:
+    """Whoever finds its script gone sends it again; a pipeline of several too. kombu, whose own script keeps the queue
+    for remote control, logs it and tries again later."""
+    cluster.expect_traceback("NoScriptError")
+    runs = [cluster.submit("tool-5+use-each+rate-400", tools=TOOLS) for _ in range(20)]
+    flushed = 0
+    with cluster.redis() as server:
+        while not all(cluster.run(run_id).status.terminal for run_id in runs):
+            for _ in range(20):
+                server.script_flush()
+                flushed += 1
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+        assert len(cluster.model_calls(run_id)) == 6
+    record("scripts flushed", seed=0, counts={"flushes": flushed, "runs": len(runs)})
+
+
+def test_no_connection_is_left(cluster: Cluster) -> None:
+    """Somebody takes all that Redis has: the API says so, nobody ends, and everything goes on when they are back."""
+    runs = [cluster.submit("tool-3+use-each+rate-20", tools=TOOLS) for _ in range(8)]
+    workers = cluster.stack.pids("worker") + cluster.stack.pids("tools")
+    cluster.saw(runs[-1], "step.started")
+    with cluster.redis() as server, ExitStack() as taken:
+        before = server.config_get("maxclients")["maxclients"]
+        server.config_set("maxclients", 10)
+        greedy = [taken.enter_context(redis.Redis.from_url(cluster.stack.redis_url)) for _ in range(20)]
+        # Those that are connected stay so until they are cut; then they cannot come back.
+        server.client_kill_filter(_type="normal", skipme=True)
+        server.client_kill_filter(_type="pubsub", skipme=True)
+
+        def refused() -> bool:
+            for each in greedy:
+                with contextlib.suppress(redis.RedisError):
+                    each.ping()
+            return cluster.http.get("/readyz").status_code == 503
+
+        eventually(refused, why="the API finds a connection all the same")
+        asked = time.monotonic()
+        assert cluster.http.get(f"/v1/runs/{runs[0]}").status_code == 503
+        assert time.monotonic() - asked < ANSWER
+        server.config_set("maxclients", before)
+    for run_id in runs:
+        assert cluster.ended(run_id).status == "completed"
+    assert cluster.stack.pids("worker") + cluster.stack.pids("tools") == workers
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A disk of two megabytes; skips the test where none can be mounted."""
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("A FULL DISK IS NOT TESTED: this user may not mount one")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.chaos
+def test_a_full_disk(tmp_path: Path) -> None:
+    """What Redis cannot write down it refuses: nothing is acknowledged meanwhile, and nothing that was is lost."""
+    with small_disk(tmp_path / "disk") as disk, RedisServer(data_dir=disk) as server:
+        cluster = Cluster(tmp_path, redis_url=server.url)
+        try:
+            cluster.stack.up()
+            runs = [cluster.submit("say-400+rate-20") for _ in range(3)]
+            for run_id in runs:
+                cluster.saw(run_id, "message.delta")
+            filling = disk / "filling"
+            filling.write_bytes(bytes(shutil.disk_usage(disk).free))
+            assert eventually(lambda: refusal(cluster), within=20) == "unavailable"
+            filling.unlink()
+            eventually(lambda: cluster.http.post("/v1/runs", json=cluster.body("echo")).status_code == 202, within=20)
+            for run_id in runs:
+                assert cluster.ended(run_id, within=60).status == "completed"
+            before = {run_id: cluster.run(run_id) for run_id in cluster.submitted}
+            server.kill()
+            server.start()
+            assert {run_id: cluster.run(run_id) for run_id in cluster.submitted} == before
+            checks.check_logs(cluster)
+        finally:
+            cluster.close()
