@@ -32,8 +32,11 @@ class Power:
         self._sizes: deque[tuple[float, Path, int]] = deque()
         self._looking = threading.Lock()
         self.lost_bytes = 0
-        self.lost_since: list[float] = []
-        """For each cut, the monotonic time before which nothing may be lost."""
+        self._lost: list[tuple[float, float]] = []
+
+    def may_be_lost(self, at: float) -> bool:
+        """Whether what was done at this monotonic time was within what a cut may take."""
+        return any(since <= at <= until for since, until in self._lost)
 
     @contextmanager
     def on(self) -> Iterator[Power]:
@@ -62,7 +65,7 @@ class Power:
             if self._policy == "always":
                 with path.open("ab") as file:
                     file.write(b"*3\r\n$3\r\nSET\r\n$8\r\nnev"[: self._chance.randint(1, 22)])
-                self.lost_since.append(at)
+                self._lost.append((at, at))
             else:
                 size = path.stat().st_size
                 old = [(t, length) for t, name, length in self._sizes if name == path and t <= at - EVERYSEC]
@@ -70,7 +73,7 @@ class Power:
                 kept = floor if whole_second else self._chance.randint(floor, size)
                 os.truncate(path, kept)
                 self.lost_bytes += size - kept
-                self.lost_since.append(since)
+                self._lost.append((since, at))
             self._sizes.clear()
             self._cluster.start("redis")
             self._apply()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Iterator
 
 import pytest
 
 from palaver.testing.redis_server import RedisServer
+from tests.chaos.seeds import seeded
 from tests.chaos.way import Way
 from tests.process.checks import check
 from tests.process.cluster import Cluster
@@ -19,9 +18,8 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def way() -> Iterator[Way]:
     """A lossy way to a server of its own."""
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"PALAVER_CHAOS_SEED={seed}")
-    with RedisServer() as server, Way(server.port, random.Random(seed)).open() as way:
+    _, chance = seeded()
+    with RedisServer() as server, Way(server.port, chance).open() as way:
         yield way
 
 
