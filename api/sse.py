@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from api.closing import end
 from palaver.errors import ErrorClass, UnknownRun, classify
 from palaver.models import Event
-from palaver.store.feeds import LAST, Feeds
+from palaver.store.feeds import LAST, REWOUND, Feeds
 
 _log = logging.getLogger("palaver.api")
 _PAGE: Final = 500
@@ -26,16 +26,18 @@ _KEEP_ALIVE: Final = b": keep-alive\n\n"
 
 def frame(event: Event) -> bytes:
     """An event on the wire; its id is what ``Last-Event-ID`` repeats."""
+    if event.type == REWOUND:
+        return _about(event.type, event.run_id, event.data["from"], event.data["to"])
     data = orjson.dumps(
         {**event.data, "run_id": event.run_id, "seq": event.seq, "at": event.at}, option=orjson.OPT_UTC_Z
     )
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.seq, event.type.encode(), data)
 
 
-def _gap(run_id: str, first: int, last: int) -> bytes:
-    """Says which events are gone. Without an id: nothing can be resumed from it."""
+def _about(kind: str, run_id: str, first: int, last: int) -> bytes:
+    """Says something about events that are gone. Without an id: nothing can be resumed from it."""
     data = orjson.dumps({"run_id": run_id, "from": first, "to": last})
-    return b"event: stream.gap\ndata: %b\n\n" % data
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
 
 async def frames(feeds: Feeds, run_id: str, after: int) -> AsyncIterator[bytes]:
@@ -43,12 +45,12 @@ async def frames(feeds: Feeds, run_id: str, after: int) -> AsyncIterator[bytes]:
 
     Raises what reading them raises.
     """
-    last = after
+    last, seen = after, None
 
     def lines(event: Event) -> bytes:
-        nonlocal last
-        missing = _gap(run_id, last + 1, event.seq - 1) if event.seq > last + 1 else b""
-        last = event.seq
+        nonlocal last, seen
+        missing = _about("stream.gap", run_id, last + 1, event.seq - 1) if event.seq > last + 1 else b""
+        last, seen = event.seq, event.at
         return missing + frame(event)
 
     yield _RETRY
@@ -61,7 +63,7 @@ async def frames(feeds: Feeds, run_id: str, after: int) -> AsyncIterator[bytes]:
                 return
         if len(page) < _PAGE:
             break
-    async with aclosing(feeds.watch(run_id, after=last)) as events:  # type: ignore[type-var]
+    async with aclosing(feeds.watch(run_id, after=last, seen=seen)) as events:  # type: ignore[type-var]
         async for event in events:
             yield _KEEP_ALIVE if event is None else lines(event)
 

@@ -66,6 +66,7 @@ class Transcript:
             "tool.started": self._tool_started,
             "tool.finished": self._tool_finished,
             "stream.gap": self._gap,
+            "stream.rewound": self._rewound,
         }
 
     def show(self, event: Event) -> None:
@@ -228,6 +229,10 @@ class Transcript:
     def _gap(self, data: Mapping[str, Any]) -> None:
         missing = f"{one_line(data.get('from'))} to {one_line(data.get('to'))}"
         self._line(f"(events {missing} are no longer kept)")
+
+    def _rewound(self, data: Mapping[str, Any]) -> None:
+        lost = f"{one_line(data.get('from'))} to {one_line(data.get('to'))}"
+        self._line(f"(the server has lost the events {lost}; what follows replaces them)", "yellow")
 
     def _text(self, text: str) -> None:
         shown = plain(text)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from palaver.client import patience, requests
 from palaver.client.answers import event_of, run_of, unexpected
-from palaver.client.errors import ClientError
+from palaver.client.errors import APIError, ClientError
 from palaver.client.flow import Emit, Lost, Open, Read, Response, Send, Sleep, Stream
 from palaver.client.sse import SSEParser
 from palaver.models import Event, Run
 
 LAST: Final = "run.finished"
 """The last event of every run."""
+REWOUND: Final = "stream.rewound"
+"""The server has lost the events ``from`` … ``to`` after all, and uses their numbers again."""
 SILENCE: Final = 45.0
 """Seconds without a byte after which a connection counts as dead: three of the server's keep-alives."""
 RECONNECT: Final = 1.0
@@ -23,7 +26,10 @@ OUTAGE: Final = 300.0
 
 
 def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, after: int) -> Stream[Event]:
-    """Emit the events behind ``after``, each once and in order, until the run has finished."""
+    """Emit the events behind ``after``, each once and in order, until the run has finished.
+
+    Should the server have lost events that were emitted, ``stream.rewound`` says so, and what took their place follows.
+    """
     position, reconnect, failures = after, RECONNECT, 0
     connected, down_since = False, None
     while True:
@@ -33,6 +39,11 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
         progress = False
         if isinstance(answer, Lost) or not answer.ok:
             error = patience.failure(url, request, answer)
+            if position > after and isinstance(error, APIError) and error.code == "invalid_cursor":
+                # The position is the server's own, and it does not know it any more: all of it is in doubt.
+                data = {"from": 1, "to": position}
+                position, after, error, progress = 0, 0, None, True
+                yield Emit(Event(run_id=run_id, seq=0, at=datetime.now(UTC), type=REWOUND, data=data))
         elif answer.status == 204:
             return
         elif not answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -46,7 +57,9 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
                 failures, down_since = 0, None
                 for frame in parser.feed(chunk):
                     event = event_of(frame, answer, run_id, position)
-                    if frame.id:
+                    if event.type == REWOUND:
+                        position = min(position, event.data["from"] - 1)
+                    elif frame.id:
                         if event.seq <= position:
                             continue
                         position, progress = event.seq, True
@@ -72,4 +85,4 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
 
 def _nothing_behind(position: int, run: Run) -> bool:
     """Whether the stream ended because it was all told before: then no last event comes any more."""
-    return run.status.terminal and run.last_event_id <= position
+    return run.status.terminal and run.last_event_id == position

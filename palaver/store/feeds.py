@@ -3,6 +3,9 @@
 One pub/sub connection serves all watchers of a process. Pub/sub loses messages when a connection breaks, so a
 watcher knows the sequence number it waits for, and reads the feed whenever one is missing or the subscription
 is (again) new.
+
+A Redis that lost its last writes (a power cut, a failover) gives numbers out a second time. It is never cut off
+without its connections breaking, so whoever reads the feed again looks whether the last event is still there.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -35,6 +39,8 @@ _PAUSE: Final = 0.2
 """Seconds between two attempts to subscribe again while Redis is away."""
 LAST: Final = "run.finished"
 """The last event of every run."""
+REWOUND: Final = "stream.rewound"
+"""Said to a watcher alone: the store has lost what it saw ``from`` … ``to``, and uses these numbers again."""
 
 
 class _Watcher:
@@ -116,10 +122,12 @@ class Feeds:
             position = f"({chunk[-1][0].decode()}"
         return events
 
-    async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[Event | None]:
+    async def watch(self, run_id: str, *, after: int = 0, seen: datetime | None = None) -> AsyncIterator[Event | None]:
         """Events behind ``after`` as they come, ending with ``run.finished``; None in long silences.
 
-        While Redis is away or loads its data there is silence; then it goes on where it was.
+        While Redis is away or loads its data there is silence; then it goes on where it was. Should the store have lost
+        events that were seen, ``stream.rewound`` comes first, numbered as the newest that is left. ``seen`` is the
+        time of the event ``after``; without it only what is lost from now on is noticed.
 
         Raises:
             UnknownRun: there is no such run (any more).
@@ -130,6 +138,16 @@ class Feeds:
                 if watcher.stale:
                     watcher.stale, patience = False, _IDLE
                     try:
+                        kept, seen = await self._kept(run_id, last, seen)
+                        if kept < last:
+                            yield Event(
+                                run_id=run_id,
+                                seq=kept,
+                                at=datetime.now(UTC),
+                                type=REWOUND,
+                                data={"from": kept + 1, "to": last},
+                            )
+                            last = kept
                         events = await self.page(run_id, after=last)
                         if not events and await self._is_over(run_id, last):
                             return
@@ -139,16 +157,16 @@ class Feeds:
                         events, patience = [], _AWAY
                     watcher.stale |= bool(events)
                     for event in events:
-                        last = event.seq
+                        last, seen = event.seq, event.at
                         yield event
                         if event.type == LAST:
                             return
-                while watcher.events:
+                while watcher.events and not watcher.stale:
                     event = watcher.events.popleft()
                     if event.seq > last + 1:
                         watcher.look()
                     elif event.seq > last:
-                        last = event.seq
+                        last, seen = event.seq, event.at
                         yield event
                         if event.type == LAST:
                             return
@@ -161,6 +179,26 @@ class Feeds:
                 except TimeoutError:
                     watcher.look()
                     yield None
+
+    async def _kept(self, run_id: str, last: int, seen: datetime | None) -> tuple[int, datetime | None]:
+        """The newest event up to ``last`` that is still the one that was seen, and the time of that one.
+
+        Redis's clock goes on: what took the place of lost events is younger than all of them. Where the feed does not
+        reach back so far (any more), or nobody knows when the last event was seen, nothing is known to be lost.
+        """
+        newest = await self._redis.xrevrange(_feed_of(run_id), f"{last}-0", "-", 1)
+        if not newest:
+            return last, seen
+        found = records.event(run_id, *newest[0])
+        if seen is None or (found.seq == last and found.at == seen):
+            return last, found.at if found.seq == last else None
+        before = f"({last}-0"
+        while chunk := await self._redis.xrevrange(_feed_of(run_id), before, "-", _PAGE):
+            for event in (records.event(run_id, *entry) for entry in chunk):
+                if event.at <= seen:
+                    return event.seq, event.at
+            before = f"({chunk[-1][0].decode()}"
+        return 0, None
 
     async def _is_over(self, run_id: str, last: int) -> bool:
         """Whether the run has ended and ``last`` was its last event.

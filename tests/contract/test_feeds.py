@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -21,8 +22,8 @@ async def _say(desk: Desk, lease: Lease, *texts: str) -> None:
     await desk.store.steps.feed([Delta(lease, "message.delta", f'{{"text":"{text}"}}'.encode()) for text in texts])
 
 
-async def _watch(store: Store, run_id: str, into: list[Event], after: int = 0) -> None:
-    async for event in store.feeds.watch(run_id, after=after):
+async def _watch(store: Store, run_id: str, into: list[Event], after: int = 0, seen: datetime | None = None) -> None:
+    async for event in store.feeds.watch(run_id, after=after, seen=seen):
         if event is not None:
             into += [event]
 
@@ -175,6 +176,31 @@ async def test_a_slow_watcher_reads_the_feed_and_misses_nothing(desk: Desk) -> N
     seen += [event async for event in events]
 
     assert _numbers([event for event in seen if event]) == list(range(1, 4 + 600 + 2 + 1))
+
+
+@pytest.mark.parametrize("more", [1, 9], ids=["behind", "caught up"])
+async def test_a_store_that_went_back_is_told(desk: Desk, redis: Any, more: int) -> None:
+    """A power cut takes the newest part of everything; who had seen it learns what was lost, and misses nothing."""
+    run_id, lease = await desk.begin()
+    await _say(desk, lease, "kept")
+    saved = {name: await redis.dump(name) for name in await redis.keys("*")}
+    await _say(desk, lease, "lost", "lost", "lost")
+    last = (await desk.events(run_id))[-1]
+    await redis.flushall()
+    for name, content in saved.items():
+        await redis.restore(name, 0, content)
+    await _say(desk, lease, *["new"] * more)
+    watched: list[Event] = []
+    watching = asyncio.create_task(_watch(desk.store, run_id, watched, last.seq, last.at))
+    await aeventually(lambda: len(watched) == 1 + more)
+    await desk.finish(lease)
+    await asyncio.wait_for(watching, 5)
+
+    assert watched[0].model_dump(exclude={"at"}) == {
+        "run_id": run_id, "seq": 5, "type": "stream.rewound", "data": {"from": 6, "to": 8},
+    }  # fmt: skip
+    assert watched[1:] == (await desk.events(run_id))[5:]
+    assert watched[-1].type == "run.finished"
 
 
 @pytest.mark.parametrize("redis", ["real"], indirect=True)  # fakeredis has no connections to kill

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Iterator
 
 import pytest
 
 from palaver.testing.redis_server import RedisServer
+from tests.chaos.seeds import seeded
+from tests.chaos.way import Way
 from tests.process.checks import check
 from tests.process.cluster import Cluster
-from tests.process.lossy import LossyWay
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def way() -> Iterator[LossyWay]:
+def way() -> Iterator[Way]:
     """A lossy way to a server of its own."""
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"PALAVER_CHAOS_SEED={seed}")
-    with RedisServer() as server, LossyWay(server.port, random.Random(seed)).open() as way:
+    _, chance = seeded()
+    with RedisServer() as server, Way(server.port, chance).open() as way:
         yield way
 
 
 @pytest.fixture(scope="module")
-def lossy_cluster(way: LossyWay, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def lossy_cluster(way: Way, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster whose workers and API reach Redis over that way."""
     cluster = Cluster(tmp_path_factory.mktemp("lossy"), redis_url=f"redis://127.0.0.1:{way.port}/0")
     try:
@@ -36,18 +34,18 @@ def lossy_cluster(way: LossyWay, tmp_path_factory: pytest.TempPathFactory) -> It
         cluster.close()
 
 
-def test_a_lost_answer_changes_nothing(way: LossyWay, lossy_cluster: Cluster) -> None:
+def test_a_lost_answer_changes_nothing(way: Way, lossy_cluster: Cluster) -> None:
     lose_answers(way, lossy_cluster, runs=40)
 
 
 @pytest.mark.chaos
-def test_hundreds_of_lost_answers_change_nothing(way: LossyWay, lossy_cluster: Cluster) -> None:
+def test_hundreds_of_lost_answers_change_nothing(way: Way, lossy_cluster: Cluster) -> None:
     for _ in range(10):
         lose_answers(way, lossy_cluster, runs=100)
     assert way.lost > 300
 
 
-def lose_answers(way: LossyWay, cluster: Cluster, runs: int) -> None:
+def lose_answers(way: Way, cluster: Cluster, runs: int) -> None:
     """Lose one answer in a hundred while so many runs go; nobody died, so nothing may be in doubt."""
     for words in ("ConnectionError", "TimeoutError", "ConnectionResetError", "OperationalError", "BrokenPipeError"):
         cluster.expect_traceback(words)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import shutil
 import ssl
 import subprocess
@@ -19,8 +18,8 @@ from deploy.stack import Stack
 from palaver.deliveries import Publisher
 from palaver.leases import Delivery
 from palaver.testing.redis_server import RedisServer
+from tests.chaos.way import Way
 from tests.process.cluster import Cluster
-from tests.process.lossy import LossyWay
 from workers.transport import broker_settings
 
 pytestmark = pytest.mark.process
@@ -53,7 +52,7 @@ def port(server: RedisServer, certificate: Path) -> Iterator[int]:
     """Where the server speaks TLS, and nothing else."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, certificate.with_name("key.pem"))
-    with LossyWay(server.port, random.Random(0), tls).open() as way:
+    with Way(server.port, tls=tls).open() as way:
         yield way.port
 
 

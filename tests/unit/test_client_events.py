@@ -74,6 +74,25 @@ class TestEvents:
         ]  # fmt: skip
         assert events[1].data == {"from": 2, "to": 4}
 
+    def test_what_the_server_lost_is_told_again(self, api: ScriptedAPI, call: Call) -> None:
+        rewound = b'event: stream.rewound\ndata: {"run_id":"x","from":2,"to":3}\n\n'
+        api.on("GET", EVENTS, stream(self.events(1, 2, 3), rewound, self.events(2), frame(3, "run.finished")))
+        events = call(api.url, "events", RUN_ID)
+        assert [event.seq for event in events if event.type != "stream.rewound"] == [1, 2, 3, 2, 3]
+        assert events[3].data == {"from": 2, "to": 3}
+
+    def test_a_place_that_the_server_lost_is_left(self, api: ScriptedAPI, call: Call) -> None:
+        api.on(
+            "GET", EVENTS, stream(b"retry: 10\n\n", self.events(6, 7), cut=True), problem(400, "invalid_cursor"),
+            stream(self.events(1), frame(2, "run.finished")),
+        )  # fmt: skip
+        events = call(api.url, "events", RUN_ID, after=5)
+        assert [(event.type, event.seq) for event in events[2:]] == [
+            ("stream.rewound", 0), ("message.delta", 1), ("run.finished", 2),
+        ]  # fmt: skip
+        assert events[2].data == {"from": 1, "to": 7}
+        assert [seen.headers.get("last-event-id") for seen in api.seen] == ["5", "7", None]
+
     def test_nothing_behind_the_end(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", EVENTS, stream(b": keep-alive\n\n"))
         api.on("GET", RUN, problem(503, "unavailable"), answer({**COMPLETED, "last_event_id": 9}))

@@ -1,0 +1,95 @@
+"""Power cuts: the server is killed, and its append-only file loses what a disk may not have had yet."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.process.cluster import Cluster
+
+EVERYSEC = 1.0
+"""Seconds of writes that `appendfsync everysec` may lose."""
+
+
+class Power:
+    """Cuts the power of the cluster's own Redis.
+
+    A kill alone loses nothing: the kernel has what was written. With `everysec` a random part of what was written in
+    the last second goes, as a rule in the middle of a record. With `always` every write that was answered is on the
+    disk, so that only one that was not answered yet can be torn: a part of a record is added.
+    """
+
+    def __init__(self, cluster: Cluster, chance: random.Random, policy: str) -> None:
+        self._cluster = cluster
+        self._chance = chance
+        self._policy = policy
+        self._sizes: deque[tuple[float, Path, int]] = deque()
+        self._looking = threading.Lock()
+        self.lost_bytes = 0
+        self._lost: list[tuple[float, float]] = []
+
+    def may_be_lost(self, at: float) -> bool:
+        """Whether what was done at this monotonic time was within what a cut may take."""
+        return any(since <= at <= until for since, until in self._lost)
+
+    @contextmanager
+    def on(self) -> Iterator[Power]:
+        """Watch the file grow until the end of the block."""
+        self._apply()
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.02):
+                with self._looking:
+                    self._note()
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            watching.join()
+
+    def cut(self, *, whole_second: bool = False) -> None:
+        """Kill, lose, and start again; `whole_second`: as much as may be."""
+        with self._looking:
+            self._cluster.kill("redis")
+            at, path = time.monotonic(), self._file()
+            if self._policy == "always":
+                with path.open("ab") as file:
+                    file.write(b"*3\r\n$3\r\nSET\r\n$8\r\nnev"[: self._chance.randint(1, 22)])
+                self._lost.append((at, at))
+            else:
+                size = path.stat().st_size
+                old = [(t, length) for t, name, length in self._sizes if name == path and t <= at - EVERYSEC]
+                since, floor = old[-1] if old else next((t, n) for t, name, n in self._sizes if name == path)
+                kept = floor if whole_second else self._chance.randint(floor, size)
+                os.truncate(path, kept)
+                self.lost_bytes += size - kept
+                self._lost.append((since, at))
+            self._sizes.clear()
+            self._cluster.start("redis")
+            self._apply()
+
+    def _apply(self) -> None:
+        with self._cluster.redis() as server:
+            server.config_set("appendfsync", self._policy)
+        self._note()
+
+    def _note(self) -> None:
+        now, path = time.monotonic(), self._file()
+        self._sizes.append((now, path, path.stat().st_size))
+        while self._sizes[0][0] < now - 2 * EVERYSEC:
+            self._sizes.popleft()
+
+    def _file(self) -> Path:
+        """The newest part of the append-only file."""
+        parts = (self._cluster.stack.data_dir / "redis").glob("appendonlydir/*.incr.aof")
+        return max(parts, key=lambda path: int(path.name.split(".")[-3]))
