@@ -52,6 +52,11 @@ class Child:
         return self._process.pid
 
     @property
+    def environment(self) -> Mapping[str, str]:
+        """All of its environment."""
+        return self._environment
+
+    @property
     def running(self) -> bool:
         """Whether the process exists, stopped by a signal or not."""
         if self._process is None:
