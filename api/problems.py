@@ -22,6 +22,7 @@ from palaver.errors import (
     Conflict,
     ErrorClass,
     IdempotencyMismatch,
+    NewerVersion,
     UnknownConversation,
     UnknownRun,
     classify,
@@ -191,6 +192,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("idempotency_key_reused", "Use a new key for another request.")
         case Conflict():
             return Problem.of_conflict(error)
+        case NewerVersion():
+            return unavailable()
         case HTTPException(status_code=404):
             return Problem("not_found")
         case HTTPException(status_code=405):

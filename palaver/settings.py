@@ -63,6 +63,11 @@ class Settings(BaseSettings):
     """Bytes of a request body."""
     drain_grace: float = Field(default=10.0, ge=0)
     """On SIGTERM, steps may finish for this long; then their leases are handed back."""
+    outage: float = Field(default=60.0, ge=0)
+    """A worker goes on with its steps for this long without word from Redis, never less than a lease; then it stops
+    them."""
+    deaf_after: float = Field(default=30.0, ge=1)
+    """A worker with room that gets nothing for this long, while messages wait, connects to the broker anew."""
     delta_interval: float = Field(default=0.03, ge=0.005)
     """Token deltas are gathered for this long before they are written; more while a worker is busy."""
 

@@ -27,6 +27,7 @@ from celery.signals import (
 from palaver.deliveries import QUEUES
 from palaver.settings import settings
 from workers import child
+from workers.hearing import Hearing
 from workers.pool import TaskPool
 from workers.prefork import ToolPool
 from workers.request import StepRequest
@@ -55,6 +56,8 @@ app.conf.update(
     worker_cancel_long_running_tasks_on_connection_loss=False,
     palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
 )
+
+app.steps["consumer"].add(Hearing)
 
 _node = ""
 _runtime: Runtime | None = None

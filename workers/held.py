@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from enum import Enum, auto
 
 
@@ -28,7 +29,25 @@ class Held:
         self.why: Why | None = None
         self.leased = False
         self.begun = False
+        # Before the lease is asked for: it is never taken for longer than it is.
+        self._renewed_at = time.monotonic()
         self._task: asyncio.Task[object] | None = None
+
+    def renewed(self, asked_at: float) -> None:
+        """The lease was granted or prolonged, as it was asked for at ``asked_at`` (monotonic): it lasts from then, or
+        from a little later."""
+        self._renewed_at = asked_at
+
+    @property
+    def working(self) -> bool:
+        """Whether there is something to interrupt."""
+        return self._task is not None
+
+    @property
+    def unheard(self) -> float:
+        """Seconds since the lease was last known to begin anew; beyond its length somebody else may have it. Also
+        those for which this process was stopped."""
+        return time.monotonic() - self._renewed_at
 
     def begin(self) -> None:
         """From here on the step's function may be interrupted.

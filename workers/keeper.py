@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import time
 from typing import TYPE_CHECKING
 
 from palaver.failpoints import failpoint
@@ -15,8 +17,11 @@ if TYPE_CHECKING:
     from workers.runtime import Runtime
 
 
+log = logging.getLogger(__name__)
+
+
 class Keeper:
-    """Three chores on the worker's loop, apart from the steps: a step that blocks nothing cannot delay them."""
+    """Four chores on the worker's loop, apart from the steps: a step that blocks nothing cannot delay them."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -28,8 +33,9 @@ class Keeper:
             held = [each for each in runtime.held if each.leased]
             if held:
                 names = [(each.run_id, each.step) for each in held]
+                asked_at = time.monotonic()
                 for each, answer in zip(held, await runtime.store.steps.renew(runtime.worker_id, names), strict=True):
-                    _heed(each, answer)
+                    _heed(each, answer, asked_at)
             await runtime.store.fleet.report(
                 WorkerReport(
                     id=runtime.worker_id,
@@ -40,6 +46,19 @@ class Keeper:
                 )
             )
             await asyncio.sleep(runtime.settings.beat)
+
+    async def fence(self) -> None:
+        """Stop steps whose lease could not be renewed for too long, at the latest: whatever they bring, somebody else
+        goes on (ADR 0014)."""
+        settings = self._runtime.settings
+        look = settings.beat / 4
+        patience = max(settings.lease_seconds, settings.outage) - look
+        while True:
+            for held in tuple(self._runtime.held):
+                if held.working and held.why is None and held.unheard > patience:
+                    log.warning("no word from Redis for %.1f s: stopping %s/%s", held.unheard, held.run_id, held.step)
+                    held.interrupt(Why.LOST)
+            await asyncio.sleep(look)
 
     async def listen(self) -> None:
         """Let runs go as they are cancelled: milliseconds, where ``beat`` would need seconds."""
@@ -66,7 +85,9 @@ class Keeper:
             await self._runtime.store.fleet.leave(self._runtime.worker_id)
 
 
-def _heed(held: Held, answer: Renewal) -> None:
+def _heed(held: Held, answer: Renewal, asked_at: float) -> None:
+    if answer in (Renewal.PROLONGED, Renewal.PAUSING):
+        held.renewed(asked_at)
     match answer:
         case Renewal.CANCELLING:
             held.interrupt(Why.CANCELLED)

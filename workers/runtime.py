@@ -66,7 +66,7 @@ class Runtime:
     async def running(self, *, sweeps: bool) -> AsyncIterator[Self]:
         """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
         keeper = Keeper(self)
-        chores = [keeper.beat, keeper.listen, keeper.drain, self.feeder.run]
+        chores = [keeper.beat, keeper.fence, keeper.listen, keeper.drain, self.feeder.run]
         if self.queue == "model":
             chores += [self.gate.listen, self.gate.hold]
         if sweeps:

@@ -17,7 +17,7 @@ from typing import Final
 
 from celery.exceptions import Retry
 
-from palaver.errors import ErrorClass, Failure, StaleLease, classify
+from palaver.errors import ErrorClass, Failure, NewerVersion, StaleLease, classify
 from palaver.failpoints import failpoint
 from palaver.leases import Lease, Settled, Stray
 from palaver.lifecycle import StopReason, WaitReason
@@ -59,6 +59,8 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                 failpoint("step.delivered")
                 try:
                     lease = await _claim(runtime, run_id, conversation_id, name, known)
+                except NewerVersion:
+                    return "stray: for a newer worker"
                 except Exception as error:
                     if not away(error):
                         raise
@@ -71,7 +73,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                         conversation = Conversation()
                     conversation.extend(lease.entries, lease.position)
                     runtime.conversations.keep(conversation_id, conversation)
-                work = Work(lease, runtime, conversation)
+                work = Work(lease, runtime, conversation, held)
                 verdict = await _work(function, work, held, retry)
                 failpoint("step.settling")
                 try:
@@ -128,6 +130,9 @@ async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) 
         return None
     except NotAdmitted as refused:
         return refused.wait
+    except StaleLease:
+        held.why = Why.LOST
+        return None
     except Exception as error:
         failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
         if failure.error_class is ErrorClass.INTERNAL:
@@ -183,7 +188,12 @@ async def _let_go(runtime: Runtime, work: Work, held: Held) -> str:
     """Draining or pausing: hand the lease back so that somebody else goes on. Lost: there is nothing to hand back."""
     if held.why is Why.LOST:
         return "lost"
-    settled = await runtime.store.steps.hand_back(work.lease, begun=held.begun, usage=work.usage)
+    try:
+        settled = await runtime.store.steps.hand_back(work.lease, begun=held.begun, usage=work.usage)
+    except Exception as error:
+        if not away(error):
+            raise
+        return f"not handed back, its lease runs out: {type(error).__name__}"
     await runtime.follow_up(settled)
     return "handed back"
 

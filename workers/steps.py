@@ -71,6 +71,7 @@ async def call_tool(work: Work) -> Verdict:
     assert call is not None  # only tool steps are delivered here
     tool, arguments = work.tool(call)
     failpoint("tool.starting")
+    await work.confirm()
     result = answer(call, await work.runtime.run_tool(tool, arguments), edited=work.lease.edited)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

@@ -59,7 +59,7 @@ class Sweeper:
                 await asyncio.sleep(self._lease)
                 self._looked = clock()
                 continue
-            await self._attend(things)
+            things = things if await self._attend(things) else []
             await self._repair("model")
             await self._repair("tools")
             if clock() - self._forgot > _FORGET:
@@ -68,13 +68,17 @@ class Sweeper:
             if not things:
                 await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
 
-    async def _attend(self, things: Sequence[Attention]) -> None:
+    async def _attend(self, things: Sequence[Attention]) -> bool:
+        """Act on ``things`` and on what comes of it; whether there was anything to do."""
+        acted = False
         while things:
             failpoint("sweep.found")
             settled = await self._store.due.attend(things, unclaimed_after=_UNCLAIMED_AFTER)
+            acted = acted or bool(settled)
             failpoint("sweep.settled")
             self._publish([delivery for each in settled for delivery in each.deliveries])
             things = [Attention(each.upcoming, "start") for each in settled if each.upcoming]
+        return acted
 
     async def _repair(self, queue: Queue) -> None:
         """Send deliveries again that nobody claimed, as far as the broker is nearly empty."""

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from palaver.actions import ClientTool
-from palaver.errors import Source, UnknownTool
+from palaver.errors import Source, StaleLease, UnknownTool
 from palaver.failpoints import failpoint
 from palaver.leases import Lease
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.providers import Price
 from palaver.store.providers import Wait
+from palaver.store.steps import Renewal
 from palaver.stuck import Nudge, Stuck, judge
 from palaver.tools import Tool
 from palaver.tools.declaration import check_object
@@ -23,15 +24,17 @@ from palaver.verdicts import Aside, Condensed, GiveUp, RetryAfter, Verdict
 from workers.completion import Completion, Reply
 from workers.conversations import Conversation, OlderPart, wire
 from workers.gate import NotAdmitted
+from workers.held import Held
 from workers.model import request_body
-from workers.runtime import Runtime
+from workers.runtime import Runtime, away
 
 
 class Work:
     """One attempt of a step."""
 
-    def __init__(self, lease: Lease, runtime: Runtime, conversation: Conversation) -> None:
+    def __init__(self, lease: Lease, runtime: Runtime, conversation: Conversation, held: Held) -> None:
         self.lease = lease
+        self._held = held
         self.runtime = runtime
         self.source: Source = "model" if lease.call is None else "tool"
         self._conversation = conversation
@@ -96,6 +99,25 @@ class Work:
             raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
         tool = self.runtime.registry[call.name]
         return tool, tool.parse(call.arguments)
+
+    async def confirm(self) -> None:
+        """Before an effect begins: ask whether the lease still stands, if it may be over. This process may have been
+        stopped.
+
+        Raises:
+            StaleLease: it does not, or nobody can tell.
+        """
+        runtime, lease = self.runtime, self.lease
+        if self._held.unheard < runtime.settings.lease_seconds:
+            return
+        try:
+            (answer,) = await runtime.store.steps.renew(runtime.worker_id, [(lease.run_id, lease.step)])
+        except Exception as error:
+            if not away(error):
+                raise
+            raise StaleLease from error
+        if answer is Renewal.GONE:
+            raise StaleLease
 
     def passing(self) -> AbstractAsyncContextManager[None]:
         """Around all model calls of this attempt: the provider's gate. Raises NotAdmitted on entering."""

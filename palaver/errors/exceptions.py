@@ -20,6 +20,7 @@
      ├── ControlFlow                  not failures: classify() lets them through
      │    ├── Cancelled
      │    └── StaleLease
+     │         └── NewerVersion       this code is too old for a conversation
      ├── ConfigurationError
      ├── UnknownRun
      ├── UnknownConversation
@@ -189,6 +190,10 @@ class Cancelled(ControlFlow):
 
 class StaleLease(ControlFlow):
     """The lease was taken over: somebody else goes on with this step."""
+
+
+class NewerVersion(StaleLease):
+    """Newer code has worked on this conversation: it is left to workers and an API of that version."""
 
 
 class ConfigurationError(PalaverError):

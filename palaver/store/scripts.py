@@ -14,24 +14,28 @@ from typing import Any, Final
 
 from redis.exceptions import NoScriptError
 
+from palaver.errors import NewerVersion
 from palaver.lifecycle import TRANSITIONS
 from palaver.settings import Settings
 from palaver.store.connection import Connection, Value
+
+VERSION: Final = 1
+"""Of what the scripts write. It is counted up with a change that older code would misread (ADR 0015)."""
 
 _MOVES: Final = ("_run", "_limits", "_actions", "_rest", "_calls", "_ending", "_turn")
 """The words of the scripts that move a run."""
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "submit": (*_MOVES, "_input", "_stop", "_others", "_fork", "_create", "submit"),
-        "claim": ("_run", "_limits", "claim"),
-        "settle": (*_MOVES, "_verdict", "settle"),
-        "hand_back": (*_MOVES, "hand_back"),
-        "postpone": (*_MOVES, "postpone"),
-        "recall": ("_run", "recall"),
+        "submit": (*_MOVES, "_input", "_stop", "_others", "_fork", "_create", "_version", "submit"),
+        "claim": ("_run", "_limits", "_version", "claim"),
+        "settle": (*_MOVES, "_verdict", "_version", "settle"),
+        "hand_back": (*_MOVES, "_version", "hand_back"),
+        "postpone": (*_MOVES, "_version", "postpone"),
+        "recall": ("_run", "_version", "recall"),
         "attend": (*_MOVES, "_overdue", "attend"),
-        "cancel": (*_MOVES, "_stop", "cancel"),
-        "act": (*_MOVES, "_input", "act"),
-        "delete_run": (*_MOVES, "delete_run"),
+        "cancel": (*_MOVES, "_stop", "_version", "cancel"),
+        "act": (*_MOVES, "_input", "_version", "act"),
+        "delete_run": (*_MOVES, "_version", "delete_run"),
         "delete_conversation": ("delete_conversation",),
         "renew": ("renew",),
         "feed": ("feed",),
@@ -64,11 +68,18 @@ class Scripts:
         }
 
     async def run(self, name: str, keys: Sequence[str], args: Sequence[Value]) -> Any:
-        """The reply of one script."""
+        """The reply of one script.
+
+        Raises:
+            NewerVersion: newer code has worked on this conversation. Nothing was written.
+        """
         try:
-            return await self._redis.evalsha(self._shas[name], len(keys), *keys, *args)
+            reply = await self._redis.evalsha(self._shas[name], len(keys), *keys, *args)
         except NoScriptError:
-            return await self._redis.eval(self._sources[name], len(keys), *keys, *args)
+            reply = await self._redis.eval(self._sources[name], len(keys), *keys, *args)
+        if reply == [b"newer"]:
+            raise NewerVersion
+        return reply
 
     async def run_all(self, calls: Iterable[Call]) -> list[Any]:
         """The replies of several scripts, sent at once; each is atomic, all together are not.
@@ -105,6 +116,7 @@ def _constants(settings: Settings) -> str:
     # A feed goes with its run at the latest.
     feed_retention = min(settings.feed_retention, settings.retention)
     return (
+        f"local VERSION = {VERSION}\n"
         f"local EDGES = {{ {edges} }}\n"
         f"local RETENTION, FEED_RETENTION = {int(settings.retention)}, {int(feed_retention)}\n"
         f"local RUN_DEADLINE = {int(settings.run_deadline * 1000)}\n"

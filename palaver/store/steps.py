@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import StaleLease
+from palaver.errors import NewerVersion, StaleLease
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, Message, ToolCall, Usage
@@ -132,7 +132,10 @@ class Steps:
 
     async def recall(self, run_id: str, conversation_id: str, step: str) -> Settled | None:
         """Make a postponed step due now; None if it is not waiting any more."""
-        reply = await self._scripts.run("recall", keys.of_run(run_id, conversation_id), (step,))
+        try:
+            reply = await self._scripts.run("recall", keys.of_run(run_id, conversation_id), (step,))
+        except NewerVersion:
+            return None
         return None if reply[0] == b"gone" else settled(reply, run_id, conversation_id)
 
     async def renew(self, worker: str, held: Sequence[tuple[str, str]]) -> list[Renewal]:

@@ -6,11 +6,13 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
+from tests.process.one_more import one_more
 from tests.processes import gone
 
 pytestmark = pytest.mark.process
@@ -112,3 +114,45 @@ def test_a_worker_that_was_frozen_cannot_write_any_more(cluster: Cluster) -> Non
     assert (run.status, run.output) == ("completed", " ".join(f"w{i}" for i in range(1, 31)))
     assert cluster.model_calls(run_id)[-1].outcome == "answered"
     assert cluster.ended(cluster.submit("echo", conversation_id=run.conversation_id)).status == "completed"
+
+
+def test_a_tool_that_was_frozen_in_the_middle_cannot_be_answered_any_more(cluster: Cluster) -> None:
+    """Its call was answered as interrupted, which says that it may have taken effect. Thawed, it has; nobody hears."""
+    cluster.start("tools")
+    run_id = cluster.submit("tool-1", '[[args {"seconds": 0.5}]]', tools=["record"])
+    (start,) = eventually(lambda: cluster.tool_starts(run_id))
+    workers = enumerate(cluster.stack.pids("tools"))
+    worker = next(pid for number, pid in workers if start["pid"] in cluster.children_of("tools", number))
+    os.killpg(worker, signal.SIGSTOP)
+    result = cluster.saw(run_id, "tool.finished").data
+    assert result["error"]["class"] == "tool_interrupted"
+    assert "may or may not have taken effect" in result["message"]["content"]
+    run = cluster.ended(run_id)
+    before = cluster.events(run_id)
+    os.killpg(worker, signal.SIGCONT)
+    eventually(lambda: ": 'lost'" in logs_of("tools", cluster) or "somebody else goes on" in logs_of("tools", cluster))
+    assert run.status == "completed"
+    assert cluster.events(run_id) == before
+    assert len(cluster.tool_starts(run_id)) == 1
+
+
+def test_a_tool_that_was_frozen_before_it_began_does_not_begin(cluster: Cluster) -> None:
+    """Its worker asks again whether it may, as the lease may be over: by now the call has been answered."""
+    cluster.kill("tools")
+    with one_more(cluster, "tools", PALAVER_FAILPOINTS="tool.starting=stop@1") as frozen:
+        run_id = cluster.submit("tool-1", tools=["record"])
+        child = eventually(lambda: stopped_child(frozen.pid))
+        assert cluster.ended(run_id).status == "completed"
+        os.kill(child, signal.SIGCONT)
+        eventually(lambda: ": 'lost'" in frozen.output)
+        assert not cluster.tool_starts(run_id)
+
+
+def stopped_child(worker: int) -> int | None:
+    """The process id of a child that was stopped."""
+    children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
+    return next((int(pid) for pid in children if Path(f"/proc/{pid}/stat").read_text().split()[2] == "T"), None)
+
+
+def logs_of(name: str, cluster: Cluster) -> str:
+    return "".join(text for process, text in cluster.new_logs().items() if process.startswith(name))

@@ -14,6 +14,7 @@ from palaver.models import AgentSpec, Usage
 from palaver.providers import Price, Provider, load_providers
 from workers.completion import Completion, Reply
 from workers.conversations import Conversation
+from workers.held import Held
 from workers.model import ModelPort
 from workers.work import Work
 
@@ -111,7 +112,7 @@ async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -
         registry={},
     )
     lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, call=None, time_left=60.0)
-    work = Work(lease, runtime, Conversation())  # type: ignore[arg-type]
+    work = Work(lease, runtime, Conversation(), Held(lease.run_id, lease.step))  # type: ignore[arg-type]
     for model in asked:
         await work.ask(AgentSpec(model=model), [], purpose="condense" if model == asked[0] else "")
     assert work.usage.model_calls == len(asked)

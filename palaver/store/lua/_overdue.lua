@@ -1,5 +1,20 @@
 -- What becomes of a step whose time is over. Behind _turn.lua.
 
+-- Newer code knows what it is. Until that comes it must not stand before others in the indexes; its delivery may have
+-- been lost, or gone to a worker that left it.
+local function pass_on()
+  local name = ARGV[1]
+  for queue, index in pairs(READY) do
+    local since = redis.call('ZSCORE', index, member(name))
+    if since and since + ARGV[3] <= NOW then
+      redis.call('ZADD', index, NOW, member(name))
+      deliveries[#deliveries + 1] = queue .. '.recovered ' .. name .. ' 0'
+    end
+  end
+  local at = redis.call('ZSCORE', DUE, member(name))
+  if at and at + 5000 < NOW then redis.call('ZADD', DUE, NOW, member(name)) end
+end
+
 -- Its lease has run out: its worker is gone.
 local function lost(name, step)
   if STATUS == 'cancelling' then

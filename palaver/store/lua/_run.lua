@@ -1,5 +1,5 @@
 -- The words that every script about one run is written in. Prepended by scripts.py, after the generated constants
--- EDGES (the lifecycle table), RETENTION, FEED_RETENTION (seconds), RUN_DEADLINE (ms), FEED_CAP, MAX_LOSSES.
+-- VERSION, EDGES (the lifecycle table), RETENTION, FEED_RETENTION (seconds), RUN_DEADLINE (ms), FEED_CAP, MAX_LOSSES.
 --
 -- KEYS  1 run, 2 its open steps, 3 conversation, 4 its log, 5 the run's feed, 6 due index, 7-8 ready indexes
 -- A step is JSON in the steps hash: state ready | leased | later | held | parked | aborted, queue, attempt, losses,
@@ -18,6 +18,14 @@ local NOW = time[1] * 1000 + math.floor(time[2] / 1000)
 -- run and the log does not have yet, a JSON list of messages, each as JSON text.
 local ID, STATUS, PAUSING, ENTERED, STEER
 local deliveries = {}
+-- The newest version of those that have written into the conversation. Code that is older leaves it alone.
+local NEWEST = tonumber(redis.call('HGET', CONV, 'version') or 0)
+
+local function sign()
+  if NEWEST >= VERSION then return end
+  NEWEST = VERSION
+  redis.call('HSET', CONV, 'version', VERSION)
+end
 
 local function look()
   ID, STATUS, PAUSING, ENTERED, STEER =
@@ -32,7 +40,10 @@ local function step_of(name)
   return text and cjson.decode(text)
 end
 
-local function keep_step(name, step) redis.call('HSET', STEPS, name, cjson.encode(step)) end
+local function keep_step(name, step)
+  sign()
+  redis.call('HSET', STEPS, name, cjson.encode(step))
+end
 
 -- Take a step out of the index that its state keeps it in.
 local function unlist(name, step)
@@ -53,6 +64,7 @@ local function try_of(step) return step.attempt + step.losses end
 
 -- A durable event goes to the conversation's log as well; data is JSON text of an object.
 local function emit(kind, data, durable)
+  sign()
   local seq = redis.call('HINCRBY', RUN, 'events', 1)
   redis.call('XADD', FEED, 'MAXLEN', '~', FEED_CAP, seq .. '-0', 'type', kind, 'at', NOW, 'data', data)
   if durable then

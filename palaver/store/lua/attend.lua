@@ -2,9 +2,13 @@
 -- KEYS  run keys (_run.lua)
 -- ARGV  what: a step, 'start' or 'end' · worker whose lease on the step ends now ('' = only if it has expired)
 --       · ms after which an unclaimed delivery is sent again
--- reply attended, run status, deliveries, next run id ('' = none) · gone
+-- reply attended, run status, deliveries, next run id ('' = none) · gone · newer (_version.lua)
 local name = ARGV[1]
 if not STATUS then return { 'gone' } end
+if NEWEST > VERSION then
+  pass_on()
+  return { #deliveries > 0 and 'attended' or 'newer', STATUS, deliveries, '' }
+end
 
 local function gone()
   for _, index in ipairs({ DUE, READY.model, READY.tools }) do redis.call('ZREM', index, member(name)) end

@@ -28,6 +28,7 @@ local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'qu
 local active, later, input = kept[2], start_after and start_after > NOW, {}
 for i = 16, #ARGV do input[#input + 1] = ARGV[i] end
 if mode == 'fork' and redis.call('EXISTS', KEYS[11]) == 0 then return { 'unknown_conversation' } end
+if mode == 'fork' and tonumber(redis.call('HGET', KEYS[11], 'version') or 0) > VERSION then return { 'newer' } end
 if (mode == 'known' or mode == 'retry') and not kept[1] then return { 'unknown_conversation' } end
 if mode == 'retry' and (active or not kept[6] or cjson.decode(kept[6]).run_id ~= ARGV[14]) then
   return { 'moved_on' }

@@ -1,0 +1,89 @@
+"""A worker that is connected and gets nothing: it notices, connects to its broker anew, and keeps what it works on."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from palaver.testing import eventually
+from tests.chaos.way import Way
+from tests.process.cluster import Cluster
+from tests.process.one_more import one_more
+
+pytestmark = pytest.mark.process
+
+DEAF_AFTER = 2
+ITSELF = 11
+"""Seconds that kombu needs at least to miss the answer to its BRPOP by itself: a second, and a health check."""
+
+
+@pytest.mark.parametrize("line", ["worker", "tools"])
+def test_a_deaf_worker_hears_again(cluster: Cluster, line: str) -> None:
+    """Its connections to the broker have died without a word. New ones work, but it knows of no reason to make any."""
+    cluster.expect_traceback("TimeoutError")
+    cluster.kill(line)
+    with Way(cluster.stack.ports.redis).open() as way:
+        broker = f"redis://127.0.0.1:{way.port}/0"
+        with one_more(cluster, line, PALAVER_BROKER_URL=broker, PALAVER_DEAF_AFTER=str(DEAF_AFTER)) as worker:
+            assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
+            go_silent(way)
+            run_id = cluster.submit("tool-1", tools=["record"])
+            assert cluster.ended(run_id).status == "completed"
+            assert "nothing came for" in worker.output
+            assert worker.running
+
+
+def test_a_deaf_worker_keeps_what_it_works_on(cluster: Cluster) -> None:
+    cluster.expect_traceback("TimeoutError")
+    cluster.kill("worker")
+    with Way(cluster.stack.ports.redis).open() as way:
+        broker = f"redis://127.0.0.1:{way.port}/0"
+        with one_more(cluster, "worker", PALAVER_BROKER_URL=broker, PALAVER_DEAF_AFTER=str(DEAF_AFTER)) as worker:
+            long = cluster.submit("say-160+rate-20")
+            cluster.saw(long, "message.delta")
+            go_silent(way)
+            short = cluster.submit("echo")
+            assert cluster.ended(short).status == "completed"
+            assert "nothing came for" in worker.output
+            assert cluster.ended(long).status == "completed"
+            assert len(cluster.model_calls(long)) == 1
+
+
+def test_an_idle_worker_and_a_full_one_are_not_deaf(cluster: Cluster) -> None:
+    """No messages, or no room for them."""
+    cluster.kill("tools")
+    with one_more(cluster, "tools", PALAVER_DEAF_AFTER="1") as worker:
+        until = time.monotonic() + 2
+        eventually(lambda: time.monotonic() >= until)
+        runs = [cluster.submit("parallel-6", '[[args {"seconds": 2}]]', tools=["record"]) for _ in range(2)]
+        for run_id in runs:
+            assert cluster.ended(run_id, within=30).status == "completed"
+        assert "nothing came for" not in worker.output
+
+
+def test_workers_whose_connections_are_closed_go_on(cluster: Cluster) -> None:
+    """An operator's CLIENT KILL, a proxy's idle timeout: the broker's end closes the connection that waits."""
+    with cluster.redis() as server:
+        for _ in range(3):
+            waiting = [each["id"] for each in server.client_list() if each["cmd"] == "brpop"]
+            assert waiting
+            for client in waiting:
+                server.client_kill_filter(_id=client)
+            began = time.monotonic()
+            assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
+            assert time.monotonic() - began < ITSELF
+
+
+def test_workers_whose_server_paused_go_on(cluster: Cluster) -> None:
+    with cluster.redis() as server:
+        server.client_pause(1500, all=True)
+    assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
+
+
+def go_silent(way: Way) -> None:
+    """Let the connections there are die, all of them: those that wait for messages are answered every second."""
+    way.blackhole = True
+    until = time.monotonic() + 1.5
+    eventually(lambda: time.monotonic() >= until)
+    way.blackhole = False

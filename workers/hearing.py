@@ -1,0 +1,91 @@
+"""Notices that a worker has gone deaf, and lets it connect to its broker anew.
+
+A consumer can be connected and get nothing: a connection that died without a word, one that was forgotten when another
+one was restored. Celery and kombu know some of these cases, one by one. Here is the question behind all of them: do
+messages wait for long although this worker has room? It is asked of the broker on a connection of its own, and only
+by a worker that has room and gets nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from time import monotonic
+from typing import Any
+
+from celery import bootsteps
+from celery.signals import task_received
+from celery.worker import state
+from celery.worker.consumer.tasks import Tasks
+
+from palaver.deliveries import Publisher
+from palaver.settings import settings
+
+log = logging.getLogger(__name__)
+
+_LOOKS = 4
+"""Looks in the time that it takes to call a worker deaf."""
+
+
+class Deaf(ConnectionError):
+    """Raised out of a timer of the consumer's event loop, where Celery takes it for what it is, a lost connection, and
+    connects anew. Steps in hand are not touched."""
+
+
+class Hearing(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyped
+    """A step of Celery's consumer, begun with each connection. All but the question runs in the consumer's thread."""
+
+    requires = (Tasks,)
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        super().__init__(consumer)
+        self._timer: Any = None
+        self._patience = settings().deaf_after
+        self._publisher = Publisher(settings().deliveries_url)
+        self._asking: threading.Thread | None = None
+        self._waiting = False
+        """The latest answer: whether messages wait."""
+        self._since: float | None = None
+        """Since when messages were seen to wait while nothing came."""
+        task_received.connect(self._heard)
+
+    def start(self, consumer: Any) -> None:
+        """The consumer is connected and consumes."""
+        self._heard()
+        self._timer = consumer.timer.call_repeatedly(self._patience / _LOOKS, self._look, (consumer,))
+
+    def stop(self, consumer: Any) -> None:
+        """It is not any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _heard(self, **_: Any) -> None:
+        self._waiting, self._since = False, None
+
+    def _look(self, consumer: Any) -> None:
+        queues = [name for name in consumer.app.amqp.queues.consume_from if consumer.task_consumer.consuming_from(name)]
+        if not queues or len(state.reserved_requests) >= consumer.qos.value:
+            # Told not to consume, or without room.
+            self._heard()
+            return
+        now = monotonic()
+        if not self._waiting:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        elif now - self._since >= self._patience * (1 - 1 / _LOOKS):
+            self._heard()
+            raise Deaf(f"nothing came for {self._patience:g} s while messages wait")
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._ask, args=(queues,), name="hearing", daemon=True)
+            self._asking.start()
+
+    def _ask(self, queues: list[str]) -> None:
+        try:
+            self._waiting = any(self._publisher.depth(name) for name in queues)
+        except Exception as error:
+            # Then the consumer hears of it as well.
+            self._waiting = False
+            log.debug("the broker does not say what waits: %s", type(error).__name__)
+        finally:
+            self._publisher.close()
