@@ -28,7 +28,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "hand_back": (*_MOVES, "hand_back"),
         "postpone": (*_MOVES, "postpone"),
         "recall": ("_run", "recall"),
-        "attend": (*_MOVES, "_overdue", "attend"),
+        "attend": (*_MOVES, "_blame", "_overdue", "attend"),
         "cancel": (*_MOVES, "_stop", "cancel"),
         "act": (*_MOVES, "_input", "act"),
         "delete_run": (*_MOVES, "delete_run"),
