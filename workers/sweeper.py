@@ -21,6 +21,8 @@ _TICK: Final = 0.25
 _SHORTEST: Final = 0.01
 _UNCLAIMED_AFTER: Final = 1.0
 """Seconds after which a delivery that nobody claimed may have been lost."""
+_SURELY_AFTER: Final = 0.5
+"""The same when the broker has nothing at all: then it only may be on its way through a worker."""
 _GATE: Final = 16
 """Messages in the broker beyond which nothing is sent again: with a backlog, unclaimed means waiting, not lost, and
 sending again would multiply the backlog (FAULTS M10: 800 runs never finished without this)."""
@@ -62,20 +64,21 @@ class Sweeper:
             if not things:
                 await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
 
-    async def _attend(self, things: Sequence[Attention]) -> None:
+    async def _attend(self, things: Sequence[Attention], unclaimed_after: float = _UNCLAIMED_AFTER) -> None:
         while things:
             failpoint("sweep.found")
-            settled = await self._store.due.attend(things, unclaimed_after=_UNCLAIMED_AFTER)
+            settled = await self._store.due.attend(things, unclaimed_after=unclaimed_after)
             failpoint("sweep.settled")
             self._publish([delivery for each in settled for delivery in each.deliveries])
             things = [Attention(each.upcoming, "start") for each in settled if each.upcoming]
 
     async def _repair(self, queue: Queue) -> None:
         """Send deliveries again that nobody claimed, as far as the broker is nearly empty."""
-        unclaimed = await self._store.due.unclaimed(queue, _UNCLAIMED_AFTER, _GATE)
+        unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
         if not unclaimed:
             return
         waiting = await asyncio.to_thread(
             lambda: self._publisher.depth(queue) + self._publisher.depth(f"{queue}.recovered")
         )
-        await self._attend(unclaimed[: max(0, _GATE - waiting)])
+        # Those that are too young for it are left alone, by the script that looks again.
+        await self._attend(unclaimed[: max(0, _GATE - waiting)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)
