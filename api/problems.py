@@ -23,6 +23,7 @@ from palaver.errors import (
     ErrorClass,
     IdempotencyMismatch,
     NewerVersion,
+    NoRoom,
     UnknownConversation,
     UnknownRun,
     classify,
@@ -31,6 +32,8 @@ from palaver.errors import (
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = 2
 """Seconds after which a client may try again while the store is away."""
+ROOM_AFTER: Final = 5
+"""The same where a limit is reached: runs must end before there is room."""
 _log = logging.getLogger("palaver.api")
 _SAFE_PATH: Final = re.compile(r"/[A-Za-z0-9/_.-]{0,200}")
 _MAX_FAULTS: Final = 20
@@ -88,9 +91,11 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "invalid_history": (422, "The messages are not whole turns"),
         "invalid_time": (422, "The times do not fit"),
         "idempotency_key_reused": (422, "The Idempotency-Key was used with another body"),
+        "too_many_runs": (429, "Too many runs are unfinished"),
         "headers_too_large": (431, "The headers are too large"),
         "internal": (500, "Internal error"),
         "unavailable": (503, "The store does not answer"),
+        "store_nearly_full": (503, "The store is nearly full"),
     }
 )
 """Every code: its status and its title."""
@@ -105,11 +110,13 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "unknown_action": "Its pending_actions are those that can be answered.",
         "action_already_resolved": "The first answer counts.",
+        "too_many_runs": "Nothing was taken on; runs must end first.",
+        "store_nearly_full": "Nothing was taken on; the runs that there are go on.",
         "wrong_action": "The type of a pending action says which of the two it is.",
         "digest_mismatch": "Look at the arguments of the pending action again, then decide with its digest.",
     }
 )
-"""What to do about a conflict, where the store's message does not say so."""
+"""What to do about a refusal, where the store's message does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem.of_conflict(error)
         case NewerVersion():
             return unavailable()
+        case NoRoom():
+            return Problem(error.code, _ADVICE[error.code], headers={"Retry-After": str(ROOM_AFTER)})
         case HTTPException(status_code=404):
             return Problem("not_found")
         case HTTPException(status_code=405):

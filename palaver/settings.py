@@ -58,7 +58,11 @@ class Settings(BaseSettings):
     run_deadline: float = Field(default=86400.0, ge=1)
     """The longest a run may take when it does not say."""
     max_losses: int = Field(default=3, ge=1)
-    """How often a step may lose its worker before the run fails: a poison step must not eat the fleet."""
+    """How often a step may be to blame for the loss of its worker before the run fails: it must not eat the fleet."""
+    max_runs: int = Field(default=100_000, ge=1)
+    """Unfinished runs, about, beyond which the API takes no new one on; one that is worked on counts twice."""
+    max_memory_percent: float = Field(default=85.0, gt=0, le=100)
+    """Percent of Redis's ``maxmemory`` beyond which the API takes no new run on; the rest is for those that it has."""
     max_body: int = Field(default=1 << 20, ge=1024)
     """Bytes of a request body."""
     drain_grace: float = Field(default=10.0, ge=0)

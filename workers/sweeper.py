@@ -21,6 +21,8 @@ _TICK: Final = 0.25
 _SHORTEST: Final = 0.01
 _UNCLAIMED_AFTER: Final = 1.0
 """Seconds after which a delivery that nobody claimed may have been lost."""
+_SURELY_AFTER: Final = 0.5
+"""The same when the broker has nothing at all: then it only may be on its way through a worker."""
 _FORGET: Final = 1.0
 """Seconds between two looks for runs whose retention is over."""
 _GATE: Final = 16
@@ -68,12 +70,12 @@ class Sweeper:
             if not things:
                 await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
 
-    async def _attend(self, things: Sequence[Attention]) -> bool:
+    async def _attend(self, things: Sequence[Attention], unclaimed_after: float = _UNCLAIMED_AFTER) -> bool:
         """Act on ``things`` and on what comes of it; whether there was anything to do."""
         acted = False
         while things:
             failpoint("sweep.found")
-            settled = await self._store.due.attend(things, unclaimed_after=_UNCLAIMED_AFTER)
+            settled = await self._store.due.attend(things, unclaimed_after=unclaimed_after)
             acted = acted or bool(settled)
             failpoint("sweep.settled")
             self._publish([delivery for each in settled for delivery in each.deliveries])
@@ -82,8 +84,9 @@ class Sweeper:
 
     async def _repair(self, queue: Queue) -> None:
         """Send deliveries again that nobody claimed, as far as the broker is nearly empty."""
-        unclaimed = await self._store.due.unclaimed(queue, _UNCLAIMED_AFTER, _GATE)
+        unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
         if not unclaimed:
             return
         waiting = await asyncio.to_thread(self._publisher.depth, queue)
-        await self._attend(unclaimed[: max(0, _GATE - waiting)])
+        # Those that are too young for it are left alone, by the script that looks again.
+        await self._attend(unclaimed[: max(0, _GATE - waiting)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)

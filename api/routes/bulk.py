@@ -23,7 +23,7 @@ from api.listing import Filters, page_of_runs
 from api.openapi import operation
 from api.problems import Fault
 from api.queries import Query, read_query
-from palaver.errors import Conflict, UnknownRun
+from palaver.errors import Conflict, NoRoom, UnknownRun
 from palaver.fields import Strict
 from palaver.lifecycle import RunStatus
 from palaver.models import CancelMode, Retry, Run
@@ -199,8 +199,8 @@ class _Doing:
                     self.here.publisher.publish_soon(made.deliveries)
                 case "delete":
                     await prompt(store.control.delete_run(run_id))
-        except Conflict as conflict:
-            return conflict.code
+        except (Conflict, NoRoom) as refusal:
+            return refusal.code
         except UnknownRun:
             return "run_not_found"
         return ""

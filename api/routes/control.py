@@ -148,6 +148,7 @@ async def send_input(request: Request) -> Response:
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "run_active", "nothing_to_retry",
             "conversation_moved_on", "unknown_step", *AGENT_PROBLEMS, "unknown_price", "empty_input", "invalid_time",
+            "too_many_runs", "store_nearly_full",
         ),
     ),
 )  # fmt: skip

@@ -66,11 +66,24 @@ class ProviderState(BaseModel):
     tokens_per_minute: int | None
 
 
+class RoomState(BaseModel):
+    """What there is, and how much of it there may be before new runs are refused."""
+
+    runs: int
+    """Unfinished, about: those that are worked on or wait for a time count twice."""
+    max_runs: int
+    memory_bytes: int
+    """That Redis uses."""
+    max_memory_bytes: int | None
+    """A share of Redis's `maxmemory`; null when that is not set."""
+
+
 class QueueList(BaseModel):
-    """Every queue, and every provider that the API knows."""
+    """Every queue, every provider that the API knows, and how much room there is."""
 
     data: list[QueueState]
     providers: list[ProviderState]
+    room: RoomState
 
 
 class ScalerValue(BaseModel):
@@ -95,7 +108,19 @@ async def queues(request: Request) -> Response:
     states = [state for state in await _states(backend(request)) if query.queue in (None, state.name)]
     if query.format == "keda":
         return answer(ScalerValue(value=sum(state.ready + state.running for state in states)))
-    return answer(QueueList(data=states, providers=await _providers(backend(request))))
+    here = backend(request)
+    return answer(QueueList(data=states, providers=await _providers(here), room=await _room(here)))
+
+
+async def _room(here: Backend) -> RoomState:
+    memory = await prompt(here.store.room.memory())
+    settings = here.settings
+    return RoomState(
+        runs=await prompt(here.store.room.runs()),
+        max_runs=settings.max_runs,
+        memory_bytes=memory.used,
+        max_memory_bytes=int(memory.limit * settings.max_memory_percent / 100) or None,
+    )
 
 
 async def _states(here: Backend) -> list[QueueState]:

@@ -12,6 +12,7 @@ from palaver.cli.pending import lines
 from palaver.cli.words import one_line
 from palaver.client import (
     APIError,
+    ClientError,
     Conflict,
     ConnectionFailed,
     NotFound,
@@ -37,11 +38,17 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def _say_wait(error: ClientError, seconds: float) -> None:
+    # What lasts no longer than a blink is not worth a word.
+    if seconds >= 1:
+        say(f"palaver: {one_line(str(error), _LONGEST).rstrip('.')}. Trying again in {seconds:.0f} s.")
+
+
 @contextmanager
 def connected(url: str | None, api_key: str | None) -> Iterator[Palaver]:
     """A client; what goes wrong inside ends the command with a sentence on standard error."""
     try:
-        with Palaver(url, api_key) as client:
+        with Palaver(url, api_key, on_wait=_say_wait) as client:
             yield client
     except KeyboardInterrupt:
         say("Interrupted.")

@@ -79,7 +79,7 @@ def show_run(to: Console, run: Run) -> None:
 
 
 def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
-    """What the API says of its queues: each list as a table, everything else as a line.
+    """What the API says of its queues: each list as a table, everything else as a line, without what is null.
 
     A list within a table, such as a queue's workers, is only counted.
     """
@@ -90,6 +90,11 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             for entry in value:
                 table.add_row(*(Text(_cell(entry.get(column))) for column in columns))
             to.print(table)
+        elif isinstance(value, dict):
+            facts = ", ".join(
+                f"{key.replace('_', ' ')} {_cell(each)}" for key, each in value.items() if each is not None
+            )
+            to.print(Text(f"{name}: {facts}"), soft_wrap=True)
         else:
             to.print(Text(f"{name}: {one_line(value)}"), soft_wrap=True)
 

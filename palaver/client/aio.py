@@ -13,6 +13,7 @@ import httpx
 from palaver.actions import ToolOutput
 from palaver.client.address import NEVER_SENT, Address, options_of, reason_of
 from palaver.client.core import Core
+from palaver.client.errors import ClientError
 from palaver.client.flow import (
     Answer,
     Begin,
@@ -64,15 +65,24 @@ class AsyncPalaver:
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
-    ``PALAVER_API_KEY``; ``timeout``: seconds that the API may be silent before a request counts as lost.
+    ``PALAVER_API_KEY``; ``timeout``: seconds that the API may be silent before a request counts as lost,
+    and that a new run waits when the API has no room for it. ``on_wait`` is told why, and for how many
+    seconds, each time that a request waits before it is sent again.
     Raises ConfigurationError for a URL or key that cannot be one.
     Functions of client tools are awaited, those that are no coroutines run in threads.
     Close an iterator that you leave early (``contextlib.aclosing``).
     """
 
-    def __init__(self, base_url: str | None = None, api_key: str | None = None, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        on_wait: Callable[[ClientError, float], None] | None = None,
+    ) -> None:
         address = Address.of(base_url, api_key)
-        self._core = Core(address.url, timeout)
+        self._core = Core(address.url, timeout, on_wait=on_wait)
         self._client = httpx.AsyncClient(**address.client_options)
 
     @property

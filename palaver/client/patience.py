@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Final
 
 from palaver.client.answers import error_of
@@ -16,6 +17,9 @@ LONGEST_PAUSE: Final = 8.0
 """Seconds; doubled each time in between."""
 LONGEST_OBEYED: Final = 30.0
 """Seconds that a call waits because ``Retry-After`` says so; beyond that its caller is told at once."""
+
+NO_ROOM: Final = frozenset({"too_many_runs", "store_nearly_full"})
+"""Codes of the API's word that nothing was done and that it will have room again: they are waited out."""
 
 
 def failure(url: str, request: Request, answer: Response | Lost) -> ClientError:
@@ -37,7 +41,7 @@ def pause(failures: int, error: ClientError | None = None) -> float:
     asked = error.retry_after if isinstance(error, APIError) else None
     if asked is not None:
         return asked * random.uniform(1.0, 1.1)
-    longest = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 16), LONGEST_PAUSE)
+    longest = min(FIRST_PAUSE * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)
 
 
@@ -46,12 +50,20 @@ def capped(failures: int, error: ClientError | None = None) -> float:
     return min(pause(failures, error), LONGEST_OBEYED)
 
 
-def call(url: str, request: Request, timeout: float) -> Flow[Response]:
+def call(
+    url: str,
+    request: Request,
+    timeout: float,
+    room_within: float,
+    on_wait: Callable[[ClientError, float], None] | None = None,
+) -> Flow[Response]:
     """Send, and again while that is safe and may help. Returns a success, raises `ClientError` otherwise.
 
-    What is not there when it is deleted the second time was deleted the first time: that is a success.
+    For room it is waited ``room_within`` seconds; ``on_wait`` is told of each wait. What is not there when it is
+    deleted the second time was deleted the first time: that is a success.
     """
     failures = 0
+    for_room = 0.0
     perhaps_done = False
     while True:
         answer: Response | Lost = yield Send(request, timeout)
@@ -60,11 +72,18 @@ def call(url: str, request: Request, timeout: float) -> Flow[Response]:
             if answer.ok or deleted:
                 return answer
         perhaps_done |= answer.sent if isinstance(answer, Lost) else answer.status >= 500
-        failures += 1
         error = failure(url, request, answer)
+        room = isinstance(error, APIError) and error.code in NO_ROOM
+        failures += not room
         wait = pause(failures, error)
-        if not _again(request, answer, error) or failures > RETRIES or wait > LONGEST_OBEYED * 1.1:
+        if room:
+            wait = max(wait, FIRST_PAUSE)
+            for_room += wait
+        given_up = for_room > room_within if room else failures > RETRIES
+        if given_up or not _again(request, answer, error) or wait > LONGEST_OBEYED * 1.1:
             raise error
+        if on_wait is not None:
+            on_wait(error, wait)
         yield Sleep(wait)
 
 

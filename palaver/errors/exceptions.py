@@ -25,6 +25,7 @@
      ├── UnknownRun
      ├── UnknownConversation
      ├── IdempotencyMismatch
+     ├── NoRoom
      ├── Conflict
      └── RunFailed                    raised by the SDK; carries the run's error object
 
@@ -231,6 +232,17 @@ class Conflict(PalaverError):
         super().__init__(message)
         self.code = code
         self.run_id = run_id
+
+
+class NoRoom(PalaverError):
+    """A run is not taken on, and nothing was written: ``code`` says which limit is reached.
+
+    ``too_many_runs`` or ``store_nearly_full``; both pass by themselves.
+    """
+
+    def __init__(self, code: str, message: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class RunFailed(PalaverError):

@@ -10,7 +10,7 @@ from typing import Literal
 
 import orjson
 
-from palaver.errors import Conflict, IdempotencyMismatch, UnknownConversation, UnknownRun
+from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, UnknownConversation, UnknownRun
 from palaver.ids import is_id, new_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.lifecycle import RunStatus, WaitReason
@@ -18,6 +18,7 @@ from palaver.models import AgentSpec, CancelMode, Conversation, Entry, Message, 
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, Value, now_ms
+from palaver.store.room import Room
 from palaver.store.scripts import Scripts
 from palaver.store.steps import deliveries, settled
 
@@ -101,9 +102,10 @@ class RunPage:
 class Runs:
     """Runs and conversations, as the API sees them."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, room: Room) -> None:
         self._redis = redis
         self._scripts = scripts
+        self._room = room
         self._settings = settings
         self._shards = tuple(f"{shard:02x}" for shard in range(settings.shards))
 
@@ -115,6 +117,7 @@ class Runs:
             IdempotencyMismatch: the key was used with another body.
             Conflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run waits
                 for somebody, and this one would wait behind it; ``no_agent`` and none was given.
+            NoRoom: ``too_many_runs`` or ``store_nearly_full``, and this would be one more.
         """
         # Without defaults: a field that a later version adds must not change what an old body hashes to.
         key = idempotency(idempotency_key, submission.model_dump_json(exclude_defaults=True))
@@ -141,7 +144,9 @@ class Runs:
 
         Raises:
             Conflict: also ``conversation_moved_on``.
+            NoRoom: as ``submit``.
         """
+        nearly_full = await self._room.nearly_full()
         shard = shard_of(target)
         run_id = new_id("run", shard)
         given = submission.input
@@ -167,6 +172,7 @@ class Runs:
                 submission.budget.model_dump_json(exclude_none=True) if submission.budget else "",
                 retried_from,
                 fork.through if fork else "",
+                0 if nearly_full else self._room.runs_of_a_shard(),
                 *(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
             ),
         )
@@ -185,6 +191,10 @@ class Runs:
             case b"busy":
                 busy_with = reply[1].decode()
                 raise Conflict("conversation_busy", busy_with, "the conversation is busy with another run")
+            case b"full" if nearly_full:
+                raise NoRoom("store_nearly_full", "the store has no memory left for new runs")
+            case b"full":
+                raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
             case b"no_agent":
                 raise Conflict("no_agent", None, "the conversation has no agent yet; give one with this run")
             case _:

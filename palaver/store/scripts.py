@@ -32,7 +32,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "hand_back": (*_MOVES, "_version", "hand_back"),
         "postpone": (*_MOVES, "_version", "postpone"),
         "recall": ("_run", "_version", "recall"),
-        "attend": (*_MOVES, "_overdue", "attend"),
+        "attend": (*_MOVES, "_blame", "_overdue", "attend"),
         "cancel": (*_MOVES, "_stop", "_version", "cancel"),
         "act": (*_MOVES, "_input", "_version", "act"),
         "delete_run": (*_MOVES, "_version", "delete_run"),

@@ -16,6 +16,7 @@ from palaver.store.due import Due
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
 from palaver.store.providers import Providers
+from palaver.store.room import Room
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
 from palaver.store.steps import Steps
@@ -31,7 +32,8 @@ class Store:
         connection = cast(Connection, redis)
         scripts = Scripts(connection, settings)
         self._redis = redis
-        self.runs = Runs(connection, scripts, settings)
+        self.room = Room(connection, settings)
+        self.runs = Runs(connection, scripts, settings, self.room)
         self.control = Control(scripts, self.runs)
         self.steps = Steps(scripts, settings)
         self.due = Due(connection, scripts, settings)

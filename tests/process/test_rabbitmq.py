@@ -141,8 +141,8 @@ def tls_port() -> int:
 @pytest.fixture(scope="module")
 def impatient(
     tmp_path_factory: pytest.TempPathFactory,
-    certificate: Path,
-    tls_port: int,  # noqa: F811
+    certificate: Path,  # noqa: F811
+    tls_port: int,
 ) -> Iterator[RabbitServer]:
     """A node that closes the channel of a consumer that keeps a delivery for long; it speaks TLS as well."""
     options = (

@@ -78,6 +78,7 @@ from palaver.errors import ErrorClass, Failure, PalaverError, classify, vocabula
         (errors.UnknownConversation("x"), "internal", "state_lost"),
         (errors.Conflict("run_ended"), "internal", "internal"),
         (errors.IdempotencyMismatch(), "internal", "internal"),
+        (errors.NoRoom("too_many_runs"), "internal", "internal"),
     ],
     ids=lambda value: repr(value)[:60],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -184,10 +185,12 @@ class TestOthers:
         assert Said(api, "cancel", RUN_ID, "--json").documents[0]["status"] == "cancelling"
 
     def test_queues(self, api: ScriptedAPI) -> None:
-        body = {"data": [{"name": "model", "ready": 3, "workers": [{"id": "w1"}]}], "draining": False}
+        body: dict[str, Any] = {"data": [{"name": "model", "ready": 3, "workers": [{"id": "w1"}]}], "draining": False}
+        body["room"] = {"runs": 7, "max_runs": 10, "memory_bytes": 4096, "max_memory_bytes": None}
         api.on("GET", "/v1/queues", answer(body))
         said = Said(api, "queues")
         assert said.code == 0
         assert re.search(r"NAME +READY +WORKERS", said.out)
         assert "draining: false" in said.out
+        assert "room: runs 7, max runs 10, memory bytes 4096\n" in said.out
         assert Said(api, "queues", "--json").documents == [body]

@@ -29,6 +29,14 @@ def run(api: ScriptedAPI, mode: list[str]) -> Said:
     return Said(api, "run", "hi", "-m", "fake/echo", *mode)
 
 
+def test_what_a_submit_waits_for_is_said(api: ScriptedAPI) -> None:
+    full = problem(429, "too_many_runs", "Nothing was taken on.", Retry_After="1")
+    api.on("POST", RUNS, full, answer(run_object("queued"), 202))
+    said = run(api, ["--detach"])
+    assert (said.code, said.out) == (0, f"{RUN_ID}\n")
+    assert said.err == "palaver: Nothing was taken on. Trying again in 1 s.\n"
+
+
 @MODES
 class TestRun:
     def test_an_api_that_is_away_for_long_is_waited_for(self, api: ScriptedAPI, mode: list[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from palaver.client import (
     APIError,
+    ClientError,
     Conflict,
     ConnectionFailed,
     NotFound,
@@ -20,7 +21,7 @@ from palaver.client import (
 from palaver.errors import PalaverError
 from palaver.testing.ports import free_port
 from tests.both_clients import RUN, Call, both_clients
-from tests.scripted_api import RUN_ID, Reply, ScriptedAPI, problem
+from tests.scripted_api import RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
 
 
 @pytest.fixture
@@ -70,6 +71,12 @@ class TestErrors:
         assert caught.value.retry_after == 0
         assert len(api.seen) == 4
 
+    @pytest.mark.parametrize(("status", "code"), [(429, "too_many_runs"), (503, "store_nearly_full")])
+    def test_room_for_a_run_is_waited_for(self, api: ScriptedAPI, call: Call, status: int, code: str) -> None:
+        api.on("POST", "/v1/runs", *[problem(status, code, Retry_After="0")] * 6, answer(run_object(), 202))
+        assert call(api.url, "submit", "hi", model="fake/echo").id == RUN_ID
+        assert len({seen.headers["idempotency-key"] for seen in api.seen}) == 1
+
     def test_a_long_retry_after_is_told_at_once(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", RUN, problem(429, "later", Retry_After="3600"))
         with pytest.raises(TooManyRequests) as caught:
@@ -104,3 +111,16 @@ def test_a_silent_server_is_a_lost_answer(api: ScriptedAPI) -> None:
     api.on("POST", "/v1/conversations", Reply(hang=True))
     with Palaver(api.url, timeout=0.1) as client, pytest.raises(ConnectionFailed, match="in time"):
         client.create_conversation()
+
+
+def test_room_is_not_waited_for_longer_than_the_timeout(api: ScriptedAPI) -> None:
+    api.on("POST", "/v1/runs", problem(429, "too_many_runs", Retry_After="1"))
+    waits: list[tuple[str, float]] = []
+
+    def told(error: ClientError, seconds: float) -> None:
+        waits.append((str(error), seconds))
+
+    with Palaver(api.url, timeout=2.0, on_wait=told) as client, pytest.raises(TooManyRequests):
+        client.submit("hi", model="fake/echo")
+    assert 1 <= len(waits) == len(api.seen) - 1
+    assert all(why and 1.0 <= seconds <= 1.1 for why, seconds in waits)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from palaver.client import patience
+from palaver.client.errors import ClientError
 from palaver.client.flow import Flow, Request, Response
 
 
@@ -17,6 +18,8 @@ class Base:
     url: str
     timeout: float
     now: Callable[[], float] = time.monotonic
+    on_wait: Callable[[ClientError, float], None] | None = None
+    """Told before a request waits to be sent again: why, and for how many seconds."""
 
     def _call(self, request: Request, wait: float = 0.0) -> Flow[Response]:
-        return patience.call(self.url, request, self.timeout + wait)
+        return patience.call(self.url, request, self.timeout + wait, self.timeout, self.on_wait)

@@ -1,4 +1,4 @@
--- What becomes of a step whose time is over. Behind _turn.lua.
+-- What becomes of a step whose time is over. Behind _turn.lua and _blame.lua.
 
 -- Newer code knows what it is. Until that comes it must not stand before others in the indexes; its delivery may have
 -- been lost, or gone to a worker that left it.
@@ -25,13 +25,15 @@ local function lost(name, step)
   local try = try_of(step)
   emit('step.lost', cjson.encode({ step = name, attempt = try, worker = step.worker }), true)
   discard_text(name, step)
-  step.losses = step.losses + 1
+  local blamed = blame(name, step)
+  step.losses, step.blamed = step.losses + 1, (step.blamed or 0) + (blamed and 1 or 0)
   if step.call and not step.idempotent then
     return interrupted(name, step, 'Interrupted: the worker that ran this call was lost.')
   end
-  if step.losses < MAX_LOSSES then
-    deliver(name, step, step.queue .. '.recovered')
-    if PAUSING then rest() end
+  if step.blamed < MAX_LOSSES then
+    step.error_class = 'worker_lost'
+    put_off(name, step, (blamed or step.losses == 1) and NOW or NOW + apart(step), step.queue .. '.recovered')
+    if PAUSING or step.state == 'later' then rest() end
     return ''
   end
   set_aside(name, step)

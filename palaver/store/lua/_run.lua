@@ -3,10 +3,11 @@
 --
 -- KEYS  1 run, 2 its open steps, 3 conversation, 4 its log, 5 the run's feed, 6 due index, 7-8 ready indexes
 -- A step is JSON in the steps hash: state ready | leased | later | held | parked | aborted, queue, attempt, losses,
--- deliveries, first (when it was begun, ms; fresh: by the present lease), base (attempts made with an earlier model),
--- and for a tool call: call (JSON text), idempotent, edited (somebody changed its arguments);
--- while leased: fence, worker, nonce; later: until (ms) and error_class, or, if it was postponed and no attempt has
--- failed: postponed (= until), reason, code; held for a decision or a client's output: action (its id), until, client
+-- deliveries, blamed (how often it may have ended its worker), first (when it was begun, ms; fresh: by the present
+-- lease), base (attempts made with an earlier model), and for a tool call: call (JSON text), idempotent, edited
+-- (somebody changed its arguments); while leased: fence, worker, nonce, spared (when its worker was lost, another step
+-- was to blame, or nobody); later: until (ms) and error_class, or, if it was postponed and no attempt has failed:
+-- postponed (= until), reason, code; held for a decision or a client's output: action (its id), until, client
 -- (its output is what is waited for); parked, as its run is paused: parked (since when, ms), until if it was later.
 
 local RUN, STEPS, CONV, LOG, FEED, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -111,6 +112,7 @@ end
 local function free(name, step)
   if step.state ~= 'ready' then unlist(name, step) end
   step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
+  step.spared = nil
   return not PAUSING and STATUS ~= 'paused'
 end
 

@@ -41,8 +41,9 @@ else
   elseif step.state == 'held' then
     if due then upcoming = expired(name, step) end
   elseif step.state == 'later' then
-    -- Who was postponed has waited already and comes first: behind a backlog it would miss its turn again.
-    if due then deliver(name, step, step.postponed == step['until'] and step.queue .. '.recovered' or nil) end
+    -- Who was postponed or lost has waited already and comes first: behind a backlog it would miss its turn again.
+    local first = step.postponed == step['until'] or step.losses > 0
+    if due then deliver(name, step, first and step.queue .. '.recovered' or nil) end
   elseif step.state == 'ready' then
     local since = tonumber(redis.call('ZSCORE', READY[step.queue], member(name)) or 0)
     if since + ARGV[3] <= NOW then deliver(name, step, step.queue .. '.recovered') end

@@ -4,10 +4,10 @@
 -- ARGV  run id, conversation id, 'new' | 'known' | 'retry' (only right behind that run) | 'fork', fingerprint ('' = no
 --       key), on_conflict, agent JSON ('' = the conversation's), max_steps ('' = the agent's is kept), start_after,
 --       start_by, deadline (ms; '' = none, or RUN_DEADLINE from its start), metadata JSON, tags JSON, budget JSON
---       ('' = none), run that this one goes on with ('' = none), position up to which a fork takes the log over, then
---       the input messages, each as JSON text
+--       ('' = none), run that this one goes on with ('' = none), position up to which a fork takes the log over,
+--       entries that DUE may have for a run to be new, then the input messages, each as JSON text
 -- reply created | steered, run id, deliveries · replayed, run id, '1' if it was steered then · busy | pending, other
---       run id · mismatch · unknown_conversation · no_agent · moved_on
+--       run id · mismatch · unknown_conversation · no_agent · moved_on · full
 local mode, fingerprint, conflict, agent, max_steps = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local start_after = tonumber(ARGV[8])
 -- The same run id: this very submit was made before and its answer was lost on the way.
@@ -26,7 +26,7 @@ end
 
 local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome')
 local active, later, input = kept[2], start_after and start_after > NOW, {}
-for i = 16, #ARGV do input[#input + 1] = ARGV[i] end
+for i = 17, #ARGV do input[#input + 1] = ARGV[i] end
 if mode == 'fork' and redis.call('EXISTS', KEYS[11]) == 0 then return { 'unknown_conversation' } end
 if mode == 'fork' and tonumber(redis.call('HGET', KEYS[11], 'version') or 0) > VERSION then return { 'newer' } end
 if (mode == 'known' or mode == 'retry') and not kept[1] then return { 'unknown_conversation' } end
@@ -50,6 +50,8 @@ if agent == '' then
   agent, max_steps = kept[3], kept[4]
 end
 
+-- DUE has an entry for each unfinished run.
+if redis.call('ZCARD', DUE) >= tonumber(ARGV[16]) then return { 'full' } end
 if mode == 'fork' then fork(KEYS[11], KEYS[12], tonumber(ARGV[15]), ARGV[14]) end
 create(kept[1], agent, max_steps, input)
 if fingerprint ~= '' then remember('run', ID) end

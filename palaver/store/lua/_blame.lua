@@ -1,0 +1,39 @@
+-- Which of the steps that a worker held has ended it, perhaps. Behind _turn.lua.
+
+-- Entries of DUE among which the other steps of a lost worker are looked for: leases come first, and it costs 2 ms.
+local NEAR = 2000
+
+-- Whether it may be this step that ended its worker. A tool's worker holds that one only. A model worker holds many, and
+-- the one that ends workers is lost every time: it is the one that was lost most often, as soon as there is one
+-- (ADR 0016). Those that were lost with it are spared.
+local function blame(name, step)
+  if step.spared or step.call then return not step.spared end
+  local prefix, own, lost = string.match(STEPS, '^{.-}:'), member(name), {}
+  local most, guilty, holder = step.losses, own, '"worker":' .. cjson.encode(step.worker)
+  for _, other in ipairs(redis.call('ZRANGE', DUE, 0, NEAR)) do
+    local run, what = string.match(other, '^(.-)/(.*)$')
+    local key = prefix .. 'steps:' .. run
+    local text = what ~= 'end' and what ~= 'start' and other ~= own and redis.call('HGET', key, what)
+    if text and string.find(text, holder, 1, true) then
+      local found = cjson.decode(text)
+      lost[#lost + 1] = { member = other, key = key, what = what, step = found }
+      if found.losses >= most then
+        guilty = found.losses > most and other
+        most = found.losses
+      end
+    end
+  end
+  for _, each in ipairs(lost) do
+    each.step.spared = each.member ~= guilty or nil
+    redis.call('HSET', each.key, each.what, cjson.encode(each.step))
+  end
+  return guilty == own
+end
+
+-- Milliseconds after which a step comes back that was lost with others more than once: each in a moment of its own, so
+-- that next time not all of them are lost again. Drawn anew each time, evenly from a span that grows.
+local function apart(step)
+  local drawn = 0
+  for i = 1, #ID do drawn = (drawn * (31 + 2 * step.losses) + string.byte(ID, i)) % 2147483647 end
+  return drawn % math.min(2000 * (step.losses - 1), 60000)
+end

@@ -1,0 +1,77 @@
+"""How much more the store takes: unfinished runs and memory, against their limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from redis.exceptions import ResponseError
+
+from palaver.settings import Settings
+from palaver.store import keys
+from palaver.store.connection import Connection
+
+_FRESH: Final = 1.0
+"""Seconds for which a look at the memory holds: a process asks no oftener, however many runs are submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes that Redis uses of its ``maxmemory``; a limit of 0 is none."""
+
+    used: int = 0
+    limit: int = 0
+
+
+class Room:
+    """What a new run is refused for, before Redis would refuse to write."""
+
+    def __init__(self, redis: Connection, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._redis = redis
+        self._shards = tuple(f"{shard:02x}" for shard in range(settings.shards))
+        self._max_runs = settings.max_runs
+        self._max_percent = settings.max_memory_percent
+        self._clock = clock
+        self._memory = Memory()
+        self._looked_at: float | None = None
+
+    async def memory(self) -> Memory:
+        """As it was a second ago at most."""
+        now = self._clock()
+        if self._looked_at is None or now - self._looked_at >= _FRESH:
+            # Set before the answer: others go on with what was known, and one question is enough.
+            self._looked_at = now
+            self._memory = await self._look()
+        return self._memory
+
+    async def nearly_full(self) -> bool:
+        """Whether so much of the memory is used that the rest is for the runs that there are."""
+        memory = await self.memory()
+        return 0 < memory.limit * self._max_percent / 100 <= memory.used
+
+    def runs_of_a_shard(self) -> int:
+        """Entries of a shard's due index beyond which it takes no run on."""
+        return ceil(self._max_runs / len(self._shards))
+
+    async def runs(self) -> int:
+        """Unfinished runs, about: those that are worked on or wait for a time count twice.
+
+        It is the size of the due index, which has an entry for each of them: no counter that could drift.
+        """
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self._shards:
+            pipeline.zcard(keys.due(shard))
+        return sum(await pipeline.execute())
+
+    async def _look(self) -> Memory:
+        try:
+            found = await self._redis.info("memory")
+        except ResponseError:
+            # Not for us to ask, or nothing that this server knows: it refuses writes itself.
+            return Memory()
+        # What waits for replicas and the AOF is no reason for Redis to refuse writes.
+        apart = int(found.get("mem_not_counted_for_evict", 0))
+        return Memory(max(0, int(found.get("used_memory", 0)) - apart), int(found.get("maxmemory", 0)))

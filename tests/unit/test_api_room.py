@@ -1,0 +1,138 @@
+"""Runs that there is no room for: refused before anything is written, while everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from palaver.errors import ErrorClass
+from palaver.settings import Settings
+from tests.unit.api_world import AGENT, BODY, SETTINGS, World, assert_problem, world
+
+FEW = SETTINGS.model_copy(update={"max_runs": 2})
+MIB = 1 << 20
+
+
+def memory(api: World, monkeypatch: pytest.MonkeyPatch, used: int, limit: int, **more: int) -> list[str]:
+    """Redis says that it uses so much; what it was asked."""
+    asked: list[str] = []
+
+    async def info(section: str) -> Mapping[str, Any]:
+        asked.append(section)
+        return {"used_memory": used, "maxmemory": limit, **more}
+
+    monkeypatch.setattr(api.redis, "info", info)
+    return asked
+
+
+async def test_a_run_too_many_is_refused_and_leaves_nothing_behind() -> None:
+    async with world(FEW) as api:
+        first = await api.submit()
+        await api.submit()
+        before = {key: await api.redis.dump(key) for key in await api.redis.keys()}
+        answer = await api.client.post("/v1/runs", json=BODY, headers={"Idempotency-Key": "later"})
+        assert_problem(answer, 429, "too_many_runs")
+        assert int(answer.headers["retry-after"]) > 0
+        assert {key: await api.redis.dump(key) for key in await api.redis.keys()} == before
+        assert len(api.publisher.deliveries) == 2
+
+        assert (await api.client.post(f"/v1/runs/{first['id']}/cancel")).status_code == 200
+        answer = await api.client.post("/v1/runs", json=BODY, headers={"Idempotency-Key": "later"})
+        assert answer.status_code == 202
+        assert "idempotency-replayed" not in answer.headers
+
+
+async def test_what_adds_no_run_goes_on() -> None:
+    async with world(FEW) as api:
+        keyed = {"Idempotency-Key": "mine"}
+        run = (await api.client.post("/v1/runs", json=BODY, headers=keyed)).json()
+        await api.claim(run)
+        answer = await api.client.post("/v1/runs", json=BODY, headers=keyed)
+        assert (answer.status_code, answer.headers["idempotency-replayed"]) == (202, "true")
+        steer = {"conversation_id": run["conversation_id"], "input": "and", "on_conflict": "steer"}
+        answer = await api.client.post("/v1/runs", json=steer)
+        assert (answer.status_code, answer.headers["palaver-steered"]) == (202, "true")
+        pause = {"items": [{"type": "pause"}]}
+        assert (await api.client.post(f"/v1/runs/{run['id']}/input", json=pause)).status_code == 202
+        queue = {"conversation_id": run["conversation_id"], "input": "and"}
+        assert_problem(await api.client.post("/v1/runs", json=queue), 429, "too_many_runs")
+        assert_problem(
+            await api.client.post("/v1/runs", json={**queue, "on_conflict": "interrupt"}), 429, "too_many_runs"
+        )
+        assert (await api.read(run))["status"] == "running"
+
+
+async def test_a_retry_is_a_new_run_alone_and_among_many() -> None:
+    async with world(FEW) as api:
+        failed = await api.submit()
+        await api.fail(failed)
+        await api.submit()
+        await api.submit()
+        assert_problem(await api.client.post(f"/v1/runs/{failed['id']}/retry"), 429, "too_many_runs")
+        assert_problem(
+            await api.client.post(f"/v1/runs/{failed['id']}/retry", json={"from_step": 1}), 429, "too_many_runs"
+        )
+        many = {"action": "retry", "filter": {"error_class": ErrorClass.AUTHENTICATION}}
+        answer = (await api.client.post("/v1/runs/actions", json=many)).json()
+        assert (answer["done"], answer["skipped"]) == (0, {"too_many_runs": 1})
+
+
+async def test_a_shard_has_its_part_of_the_limit() -> None:
+    async with world(SETTINGS.model_copy(update={"max_runs": 5, "shards": 2})) as api:
+        answers = [await api.client.post("/v1/runs", json=BODY) for _ in range(100)]
+        taken = [answer.json()["id"][4:6] for answer in answers if answer.status_code == 202]
+        assert sorted(taken) == ["00"] * 3 + ["01"] * 3
+        assert (await api.client.get("/v1/queues")).json()["room"]["runs"] == 6
+
+
+async def test_no_run_is_taken_on_when_redis_is_nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed = {"Idempotency-Key": "mine"}
+    async with world() as api:
+        run = (await api.client.post("/v1/runs", json=BODY, headers=keyed)).json()
+        api.store.room._looked_at = None
+        memory(api, monkeypatch, 86 * MIB, 100 * MIB)
+        answer = await api.client.post("/v1/runs", json=BODY)
+        assert_problem(answer, 503, "store_nearly_full")
+        assert int(answer.headers["retry-after"]) > 0
+        answer = await api.client.post("/v1/runs", json=BODY, headers=keyed)
+        assert (answer.status_code, answer.headers["idempotency-replayed"]) == (202, "true")
+        await api.finish(run)
+        assert (await api.read(run))["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "more"),
+    [(84, 100, {}), (86, 0, {}), (90, 100, {"mem_not_counted_for_evict": 10 * MIB})],
+    ids=["room", "no maxmemory", "buffers of replicas"],
+)
+async def test_there_is_room(monkeypatch: pytest.MonkeyPatch, used: int, limit: int, more: dict[str, int]) -> None:
+    async with world() as api:
+        memory(api, monkeypatch, used * MIB, limit * MIB, **more)
+        assert (await api.client.post("/v1/runs", json=BODY)).status_code == 202
+
+
+async def test_redis_is_asked_for_its_memory_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as api:
+        now = 100.0
+        monkeypatch.setattr(api.store.room, "_clock", lambda: now)
+        asked = memory(api, monkeypatch, 1, 0)
+        for _ in range(20):
+            await api.submit()
+        assert asked == ["memory"]
+        now += 1.0
+        await api.submit()
+        assert asked == ["memory", "memory"]
+
+
+async def test_queues_show_the_room_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(Settings(redis_url="redis://fake/0", max_runs=10, max_memory_percent=50)) as api:
+        memory(api, monkeypatch, 30 * MIB, 100 * MIB)
+        await api.submit(agent=AGENT)
+        assert (await api.client.get("/v1/queues")).json()["room"] == {
+            "runs": 1,
+            "max_runs": 10,
+            "memory_bytes": 30 * MIB,
+            "max_memory_bytes": 50 * MIB,
+        }
