@@ -51,17 +51,27 @@ class Steps:
         self._lease_ms = int(settings.lease_seconds * 1000)
 
     async def claim(
-        self, run_id: str, conversation_id: str, step: str, *, worker: str, nonce: str, known: int | None
+        self,
+        run_id: str,
+        conversation_id: str,
+        step: str,
+        *,
+        worker: str,
+        nonce: str,
+        known: int | None,
+        known_at: int = 0,
     ) -> Lease | Stray:
         """Lease a step to ``worker``.
 
         ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known``
         is the log position that the worker has already; None when it needs no messages (tool steps).
+        ``known_at`` says when the entry there was written: Redis may have gone back since, after a power cut or a
+        failover, and what the worker knows is not what the log says any more.
         """
         reply = await self._scripts.run(
             "claim",
             keys.of_run(run_id, conversation_id),
-            (step, worker, self._lease_ms, "" if known is None else known, nonce),
+            (step, worker, self._lease_ms, "" if known is None else known, nonce, known_at),
         )
         if reply[0] != b"leased":
             return Stray(reply[1].decode())
@@ -83,6 +93,7 @@ class Steps:
             falls_back=int(model) < len(spec.fallbacks),
             call=ToolCall.model_validate_json(call) if call else None,
             position=int(tail[-1][0].partition(b"-")[0]) if tail else known or 0,
+            position_at=int(tail[-1][1][3]) if tail else known_at,
             entries=entries,
             calls_left=None if calls_left < 0 else calls_left,
             afresh=since != (known or 0),
