@@ -22,6 +22,7 @@ from palaver.errors import (
     Conflict,
     ErrorClass,
     IdempotencyMismatch,
+    NotDurable,
     UnknownConversation,
     UnknownRun,
     classify,
@@ -89,6 +90,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "idempotency_key_reused": (422, "The Idempotency-Key was used with another body"),
         "headers_too_large": (431, "The headers are too large"),
         "internal": (500, "Internal error"),
+        "not_durable": (503, "Done, but not safely yet"),
         "unavailable": (503, "The store does not answer"),
     }
 )
@@ -191,6 +193,10 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("idempotency_key_reused", "Use a new key for another request.")
         case Conflict():
             return Problem.of_conflict(error)
+        case NotDurable():
+            _log.warning("written, but not as safely as PALAVER_DURABILITY asks (request %s)", request_id)
+            again = "Send the same request again, with the same Idempotency-Key if it had one: it is done once."
+            return Problem("not_durable", again, run_id=error.run_id, headers={"Retry-After": str(RETRY_AFTER)})
         case HTTPException(status_code=404):
             return Problem("not_found")
         case HTTPException(status_code=405):

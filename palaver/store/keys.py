@@ -10,6 +10,7 @@
 {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
 {p00}:runs         zset     runs by time of creation     trimmed by age                        no TTL
+{p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
 palaver:worker:<id> hash    what a worker reports        TTL: three beats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
@@ -80,6 +81,11 @@ def log(conversation_id: str) -> str:
 def idempotency(shard: str, digest: str) -> str:
     """The record of an idempotency key."""
     return f"{{p{shard}}}:idem:{digest}"
+
+
+def promised(key: str) -> str:
+    """What is written before waiting for disk or replicas, beside ``key``."""
+    return f"{key.partition('}')[0]}}}:promised"
 
 
 def due(shard: str) -> str:

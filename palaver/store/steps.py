@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import StaleLease
+from palaver.errors import NotDurable, StaleLease
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, Message, ToolCall, Usage
@@ -67,12 +67,22 @@ class Steps:
         is the log position that the worker has already; None when it needs no messages (tool steps).
         ``known_at`` says when the entry there was written: Redis may have gone back since, after a power cut or a
         failover, and what the worker knows is not what the log says any more.
+
+        Raises:
+            NotDurable: a tool step's lease is not as safe as PALAVER_DURABILITY asks; it was handed back.
         """
-        reply = await self._scripts.run(
-            "claim",
-            keys.of_run(run_id, conversation_id),
-            (step, worker, self._lease_ms, "" if known is None else known, nonce, known_at),
-        )
+        names = keys.of_run(run_id, conversation_id)
+        args = (step, worker, self._lease_ms, "" if known is None else known, nonce, known_at)
+        if "/" not in step:
+            reply = await self._scripts.run("claim", names, args)
+        else:
+            # The record of intent: a tool that was begun under a lease that got lost would be begun again.
+            try:
+                reply = await self._scripts.promise("claim", names, args)
+            except NotDurable as error:
+                if error.reply[0] == b"leased":
+                    await self._scripts.run("hand_back", names, (step, error.reply[1], 0, *used(Usage())))
+                raise
         if reply[0] != b"leased":
             return Stray(reply[1].decode())
         _, fence, attempt, try_number, elapsed, left, agent, call, tail, model, calls_left, since, withdrawn, edited = (
