@@ -40,6 +40,7 @@ async def primary(servers: tuple[RedisServer, RedisServer]) -> AsyncIterator[Red
     first, second = servers
     async with Redis.from_url(first.url) as redis, Redis.from_url(second.url) as follower:
         await redis.config_set("appendfsync", "everysec")
+        await redis.config_set("repl-diskless-sync-delay", 0)
         await follower.replicaof("127.0.0.1", str(first.port))
         await redis.flushall()
         while await redis.wait(1, 100) < 1:
