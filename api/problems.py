@@ -24,6 +24,7 @@ from palaver.errors import (
     IdempotencyMismatch,
     NewerVersion,
     NoRoom,
+    NotDurable,
     UnknownConversation,
     UnknownRun,
     classify,
@@ -94,6 +95,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "too_many_runs": (429, "Too many runs are unfinished"),
         "headers_too_large": (431, "The headers are too large"),
         "internal": (500, "Internal error"),
+        "not_durable": (503, "Done, but not safely yet"),
         "unavailable": (503, "The store does not answer"),
         "store_nearly_full": (503, "The store is nearly full"),
     }
@@ -203,6 +205,10 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return unavailable()
         case NoRoom():
             return Problem(error.code, _ADVICE[error.code], headers={"Retry-After": str(ROOM_AFTER)})
+        case NotDurable():
+            _log.warning("written, but not as safely as PALAVER_DURABILITY asks (request %s)", request_id)
+            again = "Send the same request again, with the same Idempotency-Key if it had one: it is done once."
+            return Problem("not_durable", again, run_id=error.run_id, headers={"Retry-After": str(RETRY_AFTER)})
         case HTTPException(status_code=404):
             return Problem("not_found")
         case HTTPException(status_code=405):

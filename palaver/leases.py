@@ -61,6 +61,8 @@ class Lease:
     """The log position that ``entries`` reaches."""
     entries: tuple[LogMessage, ...]
     """What the log has for the model beyond the position that the worker knew."""
+    position_at: int = 0
+    """When the entry at ``position`` was written: ms since the epoch, by Redis's clock."""
     calls_left: int | None = None
     """Tool calls that the run's budget has left; None for any number."""
     afresh: bool = False

@@ -35,6 +35,9 @@ class Settings(BaseSettings):
 
     redis_url: str | None = None
     """Where the truth is kept. Unset: an error, but for the dev commands, which bring a server of their own."""
+    durability: str = Field(default="server", pattern=r"^(server|fsync|replicas=[1-9])$")
+    """What a promise to a client or the start of a tool waits for: ``server``, written there; ``fsync``, on its disk;
+    ``replicas=N``, written by so many replicas."""
     broker_url: str | None = None
     """Where deliveries go, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
     shards: int = Field(default=1, ge=1, le=MAX_SHARDS)

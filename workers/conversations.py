@@ -51,6 +51,8 @@ class Conversation:
 
     def __init__(self) -> None:
         self.position = 0
+        self.position_at = 0
+        """When the entry there was written, ms: after a rewind of Redis another one has its position."""
         self.nudged = False
         """Whether the model was told that the newest turns repeat themselves."""
         self.prompt_tokens = 0
@@ -68,12 +70,13 @@ class Conversation:
         self._run_id = ""
         self._turns: list[Turn] = []
 
-    def extend(self, entries: Iterable[LogMessage], position: int) -> None:
+    def extend(self, entries: Iterable[LogMessage], position: int, position_at: int = 0) -> None:
         """Take in what the log has beyond this position; what is known already changes nothing."""
         for entry in entries:
             if entry.position > self.position:
                 self._add(entry)
-        self.position = max(self.position, position)
+        if position >= self.position:
+            self.position, self.position_at = position, position_at
 
     def messages(self) -> list[bytes]:
         """The messages so far."""

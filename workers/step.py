@@ -55,7 +55,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
         async def attempt(runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
             conversation = runtime.conversations.get(conversation_id)
             with runtime.hold(run_id, name) as held:
-                known = conversation.position if "/" not in name else None
+                known = (conversation.position if "/" not in name else None, conversation.position_at)
                 failpoint("step.delivered")
                 try:
                     lease = await _claim(runtime, run_id, conversation_id, name, known)
@@ -71,7 +71,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                 if lease.call is None:
                     if lease.afresh:
                         conversation = Conversation()
-                    conversation.extend(lease.entries, lease.position)
+                    conversation.extend(lease.entries, lease.position, lease.position_at)
                     runtime.conversations.keep(conversation_id, conversation)
                 work = Work(lease, runtime, conversation, held)
                 verdict = await _work(function, work, held, retry)
@@ -97,7 +97,9 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
     return decorate
 
 
-async def _claim(runtime: Runtime, run_id: str, conversation_id: str, name: str, known: int | None) -> Lease | Stray:
+async def _claim(
+    runtime: Runtime, run_id: str, conversation_id: str, name: str, known: tuple[int | None, int]
+) -> Lease | Stray:
     """Claim, and ask again if the answer is lost: it may have been a lease, and nobody else would know that the work on
     it has not begun. Raises what Redis does when half of that lease has gone by."""
     nonce, clock = secrets.token_hex(8), asyncio.get_running_loop().time
@@ -105,7 +107,13 @@ async def _claim(runtime: Runtime, run_id: str, conversation_id: str, name: str,
     while True:
         try:
             return await runtime.store.steps.claim(
-                run_id, conversation_id, name, worker=runtime.worker_id, nonce=nonce, known=known
+                run_id,
+                conversation_id,
+                name,
+                worker=runtime.worker_id,
+                nonce=nonce,
+                known=known[0],
+                known_at=known[1],
             )
         except Exception as error:
             if not away(error) or clock() > deadline:

@@ -102,7 +102,7 @@ class BulkResult(BaseModel):
             "forget": {"action": "delete", "filter": {"agent": "demo", "created_before": "2026-01-01T00:00:00Z"}},
         },
         answers={200: ("Done, as far as `next_cursor` says.", BulkResult)},
-        problems=("invalid_cursor",),
+        problems=("invalid_cursor", "not_durable"),
     ),
 )
 async def act_on_runs(request: Request) -> Response:

@@ -54,7 +54,7 @@ class CancelRequest(Strict):
             200: ("Cancelled, now or before.", Run),
             202: ("Acknowledged: it will end as cancelled, whatever its worker brings later.", Run),
         },
-        problems=("invalid_idempotency_key", "run_not_found", "run_ended"),
+        problems=("invalid_idempotency_key", "run_not_found", "run_ended", "not_durable"),
     ),
 )
 async def cancel(request: Request) -> Response:
@@ -109,7 +109,7 @@ async def cancel(request: Request) -> Response:
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "run_ended", "unknown_action",
             "no_pending_action", "action_already_resolved", "action_expired", "wrong_action", "digest_mismatch",
-            "not_paused", "duplicate_item", "invalid_arguments", "unknown_tool", "empty_input",
+            "not_paused", "duplicate_item", "invalid_arguments", "unknown_tool", "empty_input", "not_durable",
         ),
     ),
 )  # fmt: skip
@@ -148,7 +148,7 @@ async def send_input(request: Request) -> Response:
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "run_active", "nothing_to_retry",
             "conversation_moved_on", "unknown_step", *AGENT_PROBLEMS, "unknown_price", "empty_input", "invalid_time",
-            "too_many_runs", "store_nearly_full",
+            "too_many_runs", "store_nearly_full", "not_durable",
         ),
     ),
 )  # fmt: skip

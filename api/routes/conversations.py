@@ -155,7 +155,7 @@ def _message(entry: Entry) -> ConversationMessage:
     openapi_extra=operation(
         path=_CONVERSATION,
         answers={204: ("It is gone, with everything that was said in it and all its runs.", None)},
-        problems=("conversation_not_found", "conversation_busy"),
+        problems=("conversation_not_found", "conversation_busy", "not_durable"),
     ),
 )
 async def delete_conversation(request: Request) -> Response:

@@ -94,7 +94,7 @@ class RunList(BaseModel):
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action",
             "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "invalid_history",
-            "invalid_time", "too_many_runs", "store_nearly_full",
+            "invalid_time", "too_many_runs", "store_nearly_full", "not_durable",
         ),
         streams=True,
     ),
@@ -201,7 +201,7 @@ async def read_run(request: Request) -> Response:
     openapi_extra=operation(
         path=_RUN,
         answers={204: ("It is gone.", None)},
-        problems=("run_not_found", "run_active"),
+        problems=("run_not_found", "run_active", "not_durable"),
     ),
 )
 async def delete_run(request: Request) -> Response:

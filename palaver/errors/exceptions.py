@@ -22,6 +22,7 @@
      │    └── StaleLease
      │         └── NewerVersion       this code is too old for a conversation
      ├── ConfigurationError
+     ├── NotDurable                   written, but not as safely as PALAVER_DURABILITY asks
      ├── UnknownRun
      ├── UnknownConversation
      ├── IdempotencyMismatch
@@ -35,7 +36,7 @@ An exception raised without a message says its docstring.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from palaver.errors.headers import request_id as request_id_of
@@ -208,6 +209,20 @@ class ConfigurationError(PalaverError):
         super().__init__(f"{pointer}: {reason}" if pointer else reason)
         self.reason = reason or str(self)
         self.pointer = pointer
+
+
+class NotDurable(PalaverError):
+    """It is written, but not as safely yet as PALAVER_DURABILITY asks.
+
+    ``reply`` is what the script answered; doing the same again finds it done, and waits again. ``run_id`` is the run
+    that a submit took on or found.
+    """
+
+    def __init__(self, reply: Sequence[Any]) -> None:
+        super().__init__()
+        self.reply = reply
+        taken = reply[0] in (b"created", b"steered", b"replayed")
+        self.run_id: str | None = reply[1].decode() if taken else None
 
 
 class UnknownRun(PalaverError):

@@ -8,7 +8,9 @@ the client.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Final, Literal, Protocol, TypedDict
+
+from redis.exceptions import ConnectionError
 
 Value = str | int | float | bytes
 """What may be sent."""
@@ -33,6 +35,7 @@ class PubSub(Protocol):
     def subscribed(self) -> bool: ...
     def subscribe(self, *channels: str) -> Awaitable[None]: ...
     def unsubscribe(self, *channels: str) -> Awaitable[None]: ...
+    def ping(self) -> Awaitable[object]: ...
     def get_message(self, *, timeout: float | None) -> Awaitable[PubSubMessage | None]: ...
     def aclose(self) -> Awaitable[None]: ...
 
@@ -43,10 +46,12 @@ class Pipeline(Protocol):
     def __len__(self) -> int: ...
     def delete(self, *names: str) -> object: ...
     def evalsha(self, sha: str, numkeys: int, *keys_and_args: Value) -> object: ...
+    def execute_command(self, *args: Value) -> object: ...
     def expire(self, name: str, time: int) -> object: ...
     def hget(self, name: str, key: str) -> object: ...
     def hgetall(self, name: str) -> object: ...
     def hset(self, name: str, *, mapping: Mapping[str, Value]) -> object: ...
+    def set(self, name: str, value: Value, ex: int) -> object: ...
     def zadd(self, name: str, mapping: Mapping[str, float]) -> object: ...
     def zcard(self, name: str) -> object: ...
     def zcount(self, name: str, min: Value, max: Value) -> object: ...
@@ -86,6 +91,39 @@ class Connection(Protocol):
     def xrange(self, name: str, min: str, max: str, count: int) -> Awaitable[list[StreamEntry]]: ...
     def xrevrange(self, name: str, max: str, min: str, count: int) -> Awaitable[list[StreamEntry]]: ...
     def zrange(self, name: str, start: int, end: int) -> Awaitable[list[bytes]]: ...
+
+
+SILENCE: Final = 10.0
+"""Seconds without a message after which a listener asks whether the server is there, and those it has to answer."""
+
+
+class Listener:
+    """Reads a subscribed connection, and notices when nobody is at its other end.
+
+    A connection that was cut without a word stays silent for ever, and redis-py's health check sends its PING there
+    but misses no answer.
+    """
+
+    def __init__(self, pubsub: PubSub, silence: float = SILENCE) -> None:
+        self._pubsub = pubsub
+        self._silence = silence
+        self._asked = False
+
+    async def hear(self) -> PubSubMessage | None:
+        """The next message; None now and then, in silence.
+
+        Raises:
+            ConnectionError: the server answers nothing any more.
+        """
+        message = await self._pubsub.get_message(timeout=self._silence)
+        if message is not None:
+            self._asked = False
+            return None if message["type"] == "pong" else message
+        if self._asked:
+            raise ConnectionError("the subscribed connection is dead")
+        self._asked = True
+        await self._pubsub.ping()
+        return None
 
 
 async def now_ms(connection: Connection) -> int:

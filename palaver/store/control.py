@@ -61,12 +61,13 @@ class Control:
             IdempotencyMismatch: the key was used with another request.
             Conflict: ``run_ended``, or what is wrong with an item (``unknown_action``, ``action_already_resolved``,
                 ``action_expired``, ``wrong_action``, ``digest_mismatch``, ``no_pending_action``, ``not_paused``).
+            NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         conversation_id = await self._runs.conversation_of(run_id)
         told = orjson.dumps([_told(item) for item in items])
         key, request = idempotency(idempotency_key, f"{run_id} {told.decode()}"), token_hex(16)
         record = keys.idempotency(shard_of(run_id), key.digest or sha256(request))
-        reply = await self._scripts.run(
+        reply = await self._scripts.promise(
             "act",
             (*keys.of_run(run_id, conversation_id), record),
             (key.fingerprint, request, orjson.dumps(by), told),
@@ -127,7 +128,7 @@ class Control:
         conversation_id = await self._runs.conversation_of(run_id)
         names = (*keys.of_run(run_id, conversation_id), keys.runs(shard_of(run_id)))
         # Unknown by now: it was deleted meanwhile, by this very call if its answer was lost on the way.
-        reply = await self._scripts.run("delete_run", names, ())
+        reply = await self._scripts.promise("delete_run", names, ())
         if reply[0] == b"active":
             raise Conflict("run_active", run_id, f"the run has not ended: it is {reply[1].decode()}; cancel it first")
 
@@ -142,7 +143,7 @@ class Control:
         shard = shard_of(conversation_id)
         names = (keys.conversation(conversation_id), keys.log(conversation_id), keys.runs(shard))
         # Unknown by now: see delete_run.
-        reply = await self._scripts.run("delete_conversation", names, (keys.prefix(shard),))
+        reply = await self._scripts.promise("delete_conversation", names, (keys.prefix(shard),))
         if reply[0] == b"busy":
             raise Conflict(
                 "conversation_busy", None, "the conversation has runs that have not ended; cancel them first"

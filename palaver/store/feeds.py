@@ -24,7 +24,7 @@ from palaver.errors import ErrorClass, UnknownRun, classify
 from palaver.ids import is_id
 from palaver.models import Event
 from palaver.store import keys, records
-from palaver.store.connection import Connection, PubSub, PubSubMessage
+from palaver.store.connection import Connection, Listener, PubSub, PubSubMessage
 
 log = logging.getLogger(__name__)
 
@@ -244,10 +244,11 @@ class Feeds:
     async def _listen(self, pubsub: PubSub) -> None:
         channels = set(self._watchers)
         await pubsub.subscribe(*channels)
+        listener = Listener(pubsub)
         following = asyncio.create_task(self._follow_changes(pubsub, channels))
         try:
             while self._watchers and not following.done():
-                self._dispatch(await pubsub.get_message(timeout=_IDLE))
+                self._dispatch(await listener.hear())
         finally:
             await _end(following)
         if not following.cancelled():

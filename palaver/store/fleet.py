@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from palaver.settings import Settings
 from palaver.store import keys
-from palaver.store.connection import Connection, PubSub
+from palaver.store.connection import Connection, Listener, PubSub
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,9 @@ class CancelListener:
     async def listen(self) -> AsyncIterator[Interruption]:
         """Runs, for ever. Raises what Redis raises; start again then."""
         await self._pubsub.subscribe(self._channel)
+        listener = Listener(self._pubsub)
         while True:
-            message = await self._pubsub.get_message(timeout=10.0)
+            message = await listener.hear()
             if message is not None:
                 yield _interruption(message["data"])
 

@@ -12,6 +12,7 @@
 {p00}:runs         zset     runs by time of creation                                           no TTL
 {p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
                             sweepers take what is over out of this one and of the one above
+{p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
 palaver:worker:<id> hash    what a worker reports        TTL: three beats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
@@ -82,6 +83,11 @@ def log(conversation_id: str) -> str:
 def idempotency(shard: str, digest: str) -> str:
     """The record of an idempotency key."""
     return f"{{p{shard}}}:idem:{digest}"
+
+
+def promised(key: str) -> str:
+    """What is written before waiting for disk or replicas, beside ``key``."""
+    return f"{key.partition('}')[0]}}}:promised"
 
 
 def due(shard: str) -> str:

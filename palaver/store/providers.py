@@ -16,10 +16,9 @@ from typing import Any, Final
 from palaver.providers import Limits
 from palaver.settings import Settings
 from palaver.store import keys, records
-from palaver.store.connection import Connection, Fields, Value, now_ms
+from palaver.store.connection import Connection, Fields, Listener, Value, now_ms
 from palaver.store.scripts import Scripts
 
-_IDLE: Final = 10.0
 _ABSENT_MS: Final = 10_000
 """A waiter that is later than this is not counted as waiting: its run was cancelled, most likely."""
 
@@ -130,8 +129,9 @@ class Providers:
         pubsub = self._redis.pubsub()
         try:
             await pubsub.subscribe(keys.PROVIDERS)
+            listener = Listener(pubsub)
             while True:
-                message = await pubsub.get_message(timeout=_IDLE)
+                message = await listener.hear()
                 if message is None:
                     continue
                 if message["type"] == "subscribe":

@@ -118,6 +118,7 @@ class Runs:
             Conflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run waits
                 for somebody, and this one would wait behind it; ``no_agent`` and none was given.
             NoRoom: ``too_many_runs`` or ``store_nearly_full``, and this would be one more.
+            NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         # Without defaults: a field that a later version adds must not change what an old body hashes to.
         key = idempotency(idempotency_key, submission.model_dump_json(exclude_defaults=True))
@@ -153,7 +154,7 @@ class Runs:
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
         record = keys.idempotency(shard, key.digest or sha256(run_id))
         source = (keys.conversation(fork.conversation_id), keys.log(fork.conversation_id)) if fork else ()
-        reply = await self._scripts.run(
+        reply = await self._scripts.promise(
             "submit",
             (*keys.of_run(run_id, target), keys.runs(shard), record, *source),
             (
@@ -216,9 +217,10 @@ class Runs:
         Raises:
             UnknownRun: there is no such run.
             Conflict: ``run_ended``, it had ended otherwise; the message names the status.
+            NotDurable: acknowledged, but not as safely as PALAVER_DURABILITY asks; again, it may be.
         """
         conversation_id = await self.conversation_of(run_id)
-        reply = await self._scripts.run(
+        reply = await self._scripts.promise(
             "cancel",
             keys.of_run(run_id, conversation_id),
             (mode, orjson.dumps(by), orjson.dumps(reason), acked_ms),

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from redis.exceptions import NoScriptError
 
-from palaver.errors import NewerVersion
+from palaver.errors import NewerVersion, NotDurable
 from palaver.lifecycle import TRANSITIONS
 from palaver.settings import Settings
 from palaver.store.connection import Connection, Value
+from palaver.store.keys import promised
 
 VERSION: Final = 1
 """Of what the scripts write. It is counted up with a change that older code would misread (ADR 0015)."""
@@ -47,6 +48,9 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """The files that each script is made of."""
 
+_WAIT_MS: Final = 2000
+"""How long a promise waits for disk or replicas: the API answers within three seconds."""
+
 Call = tuple[str, Sequence[str], Sequence[Value]]
 """A script's name, its KEYS and its ARGV."""
 
@@ -58,6 +62,7 @@ class Scripts:
         folder = files("palaver.store") / "lua"
         constants = _constants(settings)
         self._redis = redis
+        self._wait = _waiting(settings.durability)
         self._sources = {
             name: constants + "".join((folder / f"{part}.lua").read_text() for part in parts)
             for name, parts in _PARTS.items()
@@ -79,6 +84,36 @@ class Scripts:
             reply = await self._redis.eval(self._sources[name], len(keys), *keys, *args)
         if reply == [b"newer"]:
             raise NewerVersion
+        return reply
+
+    async def promise(self, name: str, keys: Sequence[str], args: Sequence[Value]) -> Any:
+        """The reply of one script, once what it is based on is as safe as PALAVER_DURABILITY asks.
+
+        Raises:
+            NewerVersion: newer code has worked on this conversation. Nothing was written.
+            NotDurable: that took too long; the script has run.
+        """
+        if self._wait is None:
+            return await self.run(name, keys, args)
+        command, enough = self._wait
+        while True:
+            # On one connection: after a failover in between, the wait would be for another server's writes.
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.evalsha(self._shas[name], len(keys), *keys, *args)
+            # A script that finds its work done writes nothing, and the server waits for a connection's own writes.
+            pipeline.set(promised(keys[0]), 1, ex=60)
+            pipeline.execute_command(*command)
+            reply, written, reached = await pipeline.execute(raise_on_error=False)
+            if not isinstance(reply, NoScriptError):
+                break
+            await self._redis.script_load(self._sources[name])
+        for answer in (reply, written, reached):
+            if isinstance(answer, Exception):
+                raise answer
+        if reply == [b"newer"]:
+            raise NewerVersion
+        if (reached[0] if isinstance(reached, list) else reached) < enough:
+            raise NotDurable(reply)
         return reply
 
     async def run_all(self, calls: Iterable[Call]) -> list[Any]:
@@ -106,6 +141,18 @@ class Scripts:
         for name, keys, args in calls:
             pipeline.evalsha(self._shas[name], len(keys), *keys, *args)
         return await pipeline.execute(raise_on_error=False)
+
+
+def _waiting(durability: str) -> tuple[tuple[Value, ...], int] | None:
+    """The command that waits, and what it must answer at least; None if writing is enough."""
+    kind, _, number = durability.partition("=")
+    match kind:
+        case "replicas":
+            return ("WAIT", int(number), _WAIT_MS), int(number)
+        case "fsync":
+            return ("WAITAOF", 1, 0, _WAIT_MS), 1
+        case _:
+            return None
 
 
 def _constants(settings: Settings) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import NewerVersion, StaleLease
+from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, Message, ToolCall, Usage
@@ -51,18 +51,38 @@ class Steps:
         self._lease_ms = int(settings.lease_seconds * 1000)
 
     async def claim(
-        self, run_id: str, conversation_id: str, step: str, *, worker: str, nonce: str, known: int | None
+        self,
+        run_id: str,
+        conversation_id: str,
+        step: str,
+        *,
+        worker: str,
+        nonce: str,
+        known: int | None,
+        known_at: int = 0,
     ) -> Lease | Stray:
         """Lease a step to ``worker``.
 
         ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known``
         is the log position that the worker has already; None when it needs no messages (tool steps).
+        ``known_at`` says when the entry there was written: Redis may have gone back since, after a power cut or a
+        failover, and what the worker knows is not what the log says any more.
+
+        Raises:
+            NotDurable: a tool step's lease is not as safe as PALAVER_DURABILITY asks; it was handed back.
         """
-        reply = await self._scripts.run(
-            "claim",
-            keys.of_run(run_id, conversation_id),
-            (step, worker, self._lease_ms, "" if known is None else known, nonce),
-        )
+        names = keys.of_run(run_id, conversation_id)
+        args = (step, worker, self._lease_ms, "" if known is None else known, nonce, known_at)
+        if "/" not in step:
+            reply = await self._scripts.run("claim", names, args)
+        else:
+            # The record of intent: a tool that was begun under a lease that got lost would be begun again.
+            try:
+                reply = await self._scripts.promise("claim", names, args)
+            except NotDurable as error:
+                if error.reply[0] == b"leased":
+                    await self._scripts.run("hand_back", names, (step, error.reply[1], 0, *used(Usage())))
+                raise
         if reply[0] != b"leased":
             return Stray(reply[1].decode())
         _, fence, attempt, try_number, elapsed, left, agent, call, tail, model, calls_left, since, withdrawn, edited = (
@@ -83,6 +103,7 @@ class Steps:
             falls_back=int(model) < len(spec.fallbacks),
             call=ToolCall.model_validate_json(call) if call else None,
             position=int(tail[-1][0].partition(b"-")[0]) if tail else known or 0,
+            position_at=int(tail[-1][1][3]) if tail else known_at,
             entries=entries,
             calls_left=None if calls_left < 0 else calls_left,
             afresh=since != (known or 0),

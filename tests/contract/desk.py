@@ -95,6 +95,7 @@ class Desk:
         self, delivery: Delivery, worker: str = "w1", *, nonce: str | None = None, known: int = 0
     ) -> Lease | Stray:
         """What a worker is answered who was sent ``delivery``."""
+        at = await self.redis.xrange(keys.log(delivery.conversation_id), f"{known}-0", f"{known}-0") if known else ()
         return await self.store.steps.claim(
             delivery.run_id,
             delivery.conversation_id,
@@ -102,6 +103,7 @@ class Desk:
             worker=worker,
             nonce=nonce or f"n{next(self._nonces)}",
             known=known if delivery.queue.startswith("model") else None,
+            known_at=int(at[0][1][b"at"]) if at else 0,
         )
 
     async def claim(self, delivery: Delivery, worker: str = "w1", **more: Any) -> Lease:

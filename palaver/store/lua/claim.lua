@@ -1,6 +1,7 @@
 -- Lease a step to a worker. For a tool call the lease is the record of intent: from here on it may have taken effect.
 -- KEYS  run keys (_run.lua)
--- ARGV  step, worker, lease (ms), log position that the worker knows (model steps; '' = none wanted), nonce
+-- ARGV  step, worker, lease (ms), log position that the worker knows (model steps; '' = none wanted), nonce, time of
+--       the entry at that position (ms)
 -- reply leased, fence, attempt (policy), try, elapsed ms, ms until the run's time is up, agent, call JSON, log tail,
 --       which of the agent's models to ask (from 0), tool calls that its budget has left (-1 = any number),
 --       log position that the tail is behind, what of the log was withdrawn (JSON, '' = nothing), 1 if the call's
@@ -19,7 +20,9 @@ local facts = redis.call('HMGET', RUN, 'agent', 'waiting', 'fence', 'model', 'to
 
 redis.call('ZADD', DUE, NOW + ARGV[3], member(name))
 if not again then
-  step.state, step.fence, step.worker, step.nonce = 'leased', (facts[3] or 0) + 1, worker, nonce
+  -- Redis may have lost its newest second: a number that was counted only would be given to two.
+  local fence = math.max((facts[3] or 0) + 1, NOW)
+  step.state, step.fence, step.worker, step.nonce = 'leased', fence, worker, nonce
   step.fresh = not step.first or nil
   step.first = step.first or NOW
   keep_step(name, step)
@@ -43,6 +46,9 @@ if known then
     local parts = cjson.decode(withdrawn)
     if known <= parts[#parts][3] then known = 0 end
   end
+  -- Nor is it if the log was rewound since and other entries have taken these positions.
+  local newest = known > 0 and redis.call('XRANGE', LOG, known .. '-0', known .. '-0')[1]
+  if known > 0 and (not newest or newest[2][4] ~= ARGV[6]) then known = 0 end
   tail = redis.call('XRANGE', LOG, known + 1 .. '-0', '+')
 end
 local most = limits().budget.tool_calls

@@ -1,0 +1,122 @@
+"""What PALAVER_DURABILITY makes a promise wait for: a primary, its replica, and their disks, for real."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from palaver.errors import ErrorClass, NotDurable, classify
+from palaver.leases import Lease
+from palaver.models import AgentSpec, Submission
+from palaver.settings import Settings
+from palaver.store import Store, keys
+from palaver.testing.redis_server import RedisServer
+from tests.contract.desk import Desk
+
+BODY = Submission(agent=AgentSpec(model="fake/echo"), input="hello")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[RedisServer, RedisServer]]:
+    """A primary and its replica."""
+    with RedisServer() as primary, RedisServer() as replica:
+        yield primary, replica
+
+
+@asynccontextmanager
+async def store_of(server: RedisServer, durability: str) -> AsyncIterator[Store]:
+    """A store of that class."""
+    async with Store.connect(Settings(redis_url=server.url, durability=durability)) as store:
+        yield store
+
+
+@pytest.fixture
+async def primary(servers: tuple[RedisServer, RedisServer]) -> AsyncIterator[Redis]:
+    """The primary, empty, with its replica at its heels; both are as they were afterwards."""
+    first, second = servers
+    async with Redis.from_url(first.url) as redis, Redis.from_url(second.url) as follower:
+        await redis.config_set("appendfsync", "everysec")
+        await redis.config_set("repl-diskless-sync-delay", 0)
+        await follower.replicaof("127.0.0.1", str(first.port))
+        await redis.flushall()
+        while await redis.wait(1, 100) < 1:
+            await redis.set("written", 1)
+        await redis.delete("written")
+        yield redis
+        if second.running:
+            second.resume()
+
+
+@pytest.fixture
+async def desk(servers: tuple[RedisServer, RedisServer], primary: Redis) -> AsyncIterator[Desk]:
+    """Clients and workers of a store whose promises need the replica."""
+    async with store_of(servers[0], "replicas=1") as store:
+        yield Desk(store, primary)
+
+
+async def test_what_was_promised_is_on_the_replica(servers: Any, desk: Desk) -> None:
+    run_id = (await desk.submit()).run_id
+    await desk.store.runs.cancel(run_id)
+    servers[0].pause()
+    try:
+        async with Redis.from_url(servers[1].url) as follower:
+            assert await follower.hget(keys.run(run_id), "status") == b"cancelled"
+    finally:
+        servers[0].resume()
+
+
+async def test_nothing_is_promised_while_the_replica_lags(servers: Any, desk: Desk) -> None:
+    earlier = (await desk.submit()).run_id
+    servers[1].pause()
+    with pytest.raises(NotDurable) as first:
+        await desk.submit(idempotency_key="k")
+    run_id = first.value.run_id
+    assert run_id is not None
+    assert (await desk.get(run_id)).status == "queued"
+    # Nothing is left to write, and the server waits for a connection's own writes only: other connections must wait too.
+    with pytest.raises(NotDurable) as again:
+        await desk.submit(idempotency_key="k")
+    assert again.value.run_id == run_id
+    with pytest.raises(NotDurable):
+        await desk.store.runs.cancel(earlier)
+    assert classify(again.value).error_class is ErrorClass.STORAGE
+    servers[1].resume()
+    found = await desk.submit(idempotency_key="k")
+    assert (found.run_id, found.replayed) == (run_id, True)
+    await desk.store.runs.cancel(earlier)
+
+
+async def test_a_tool_does_not_begin_before_its_intent_is_safe(servers: Any, desk: Desk) -> None:
+    run_id, lease = await desk.begin()
+    servers[1].pause()
+    (delivery,) = await desk.ask(lease, "a")  # a model step's verdict waits for nobody
+    with pytest.raises(NotDurable):
+        await desk.claim(delivery)
+    assert (await desk.store.due.depths())["tools"][0] == 1, "it is not free for another try"
+    servers[1].resume()
+    lease = await desk.claim(delivery)
+    assert (lease.attempt, lease.try_number) == (1, 1)
+    await desk.answer(lease)
+    assert await desk.results(run_id) == [("a", "42")]
+
+
+@pytest.mark.parametrize("policy", ["everysec", "always"])
+async def test_what_was_promised_is_on_the_disk(servers: Any, primary: Redis, policy: str) -> None:
+    await primary.config_set("appendfsync", policy)
+    async with store_of(servers[0], "fsync") as store:
+        submitted = await store.runs.submit(BODY)
+        lease = await Desk(store, primary).claim(submitted.deliveries[0])
+        assert isinstance(lease, Lease)
+
+
+async def test_a_disk_that_is_never_flushed_promises_nothing(servers: Any, primary: Redis) -> None:
+    await primary.config_set("appendfsync", "no")
+    async with store_of(servers[0], "fsync") as store:
+        with pytest.raises(NotDurable):
+            await store.runs.submit(BODY)
+    async with store_of(servers[0], "server") as store:
+        await store.runs.submit(BODY)

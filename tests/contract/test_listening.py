@@ -1,0 +1,41 @@
+"""A subscribed connection whose other end is gone without a word is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError
+
+from palaver.store.connection import Listener
+from palaver.testing.redis_server import RedisServer
+from tests.chaos.address import Address
+
+
+@pytest.fixture
+async def way(server: RedisServer) -> AsyncIterator[Address]:
+    """A way to the server that can go silent."""
+    with Address(server.port).open() as way:
+        yield way
+
+
+@pytest.mark.parametrize("health_check_interval", [0, 1])
+async def test_a_dead_connection_is_noticed(way: Address, health_check_interval: int) -> None:
+    async with Redis.from_url(way.url, health_check_interval=health_check_interval) as redis:
+        async with redis.pubsub(ignore_subscribe_messages=True) as pubsub:
+            await pubsub.subscribe("news")
+            listener = Listener(pubsub, silence=0.4)
+            for _ in range(8):  # seconds of an idle connection that is alive
+                assert await listener.hear() is None
+            await redis.publish("news", "hear, hear")
+            async with asyncio.timeout(5):
+                while (message := await listener.hear()) is None:
+                    pass
+            assert message["data"] == b"hear, hear"
+            way.silent = True
+            with pytest.raises(ConnectionError):
+                async with asyncio.timeout(5):
+                    while True:
+                        await listener.hear()
