@@ -18,6 +18,7 @@ ITSELF = 11
 """Seconds that kombu needs at least to miss the answer to its BRPOP by itself: a second, and a health check."""
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("line", ["worker", "tools"])
 def test_a_deaf_worker_hears_again(cluster: Cluster, line: str) -> None:
     """Its connections to the broker have died without a word. New ones work, but it knows of no reason to make any."""
@@ -50,6 +51,7 @@ def test_a_deaf_worker_keeps_what_it_works_on(cluster: Cluster) -> None:
             assert len(cluster.model_calls(long)) == 1
 
 
+@pytest.mark.chaos
 def test_an_idle_worker_and_a_full_one_are_not_deaf(cluster: Cluster) -> None:
     """No messages, or no room for them."""
     cluster.kill("tools")
