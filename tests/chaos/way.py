@@ -74,6 +74,15 @@ class Way:
         self._ask(reset_all)
         return self.resets - before
 
+    def cut(self) -> None:
+        """All connections there are go dead without a word; new ones work."""
+
+        def deaden() -> None:
+            for flow in self._flows:
+                flow.dead = True
+
+        self._ask(deaden)
+
     def heal(self) -> None:
         """No faults any more."""
         self.latency, self.losing, self.close_after, self.blackhole = 0.0, 0.0, None, False
