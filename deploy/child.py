@@ -79,6 +79,11 @@ class Child:
         return False
 
     @property
+    def ready(self) -> bool:
+        """Whether it does its work."""
+        return self._ready(self)
+
+    @property
     def exit_code(self) -> int | None:
         """How the last start ended, negative for a signal; None while it runs."""
         return self._process.poll() if self._process is not None else None

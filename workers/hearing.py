@@ -64,8 +64,9 @@ class Hearing(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyp
 
     def _look(self, consumer: Any) -> None:
         queues = [name for name in consumer.app.amqp.queues.consume_from if consumer.task_consumer.consuming_from(name)]
-        if not queues or len(state.reserved_requests) >= consumer.qos.value:
-            # Told not to consume, or without room.
+        going = queues and consumer.blueprint.state == bootsteps.RUN
+        if not going or len(state.reserved_requests) >= consumer.qos.value:
+            # Told not to consume, or to stop, or without room.
             self._heard()
             return
         now = monotonic()

@@ -13,11 +13,11 @@ from tests.process.one_more import one_more
 
 pytestmark = pytest.mark.process
 
-DEAF_AFTER = 2
-ITSELF = 11
-"""Seconds that kombu needs at least to miss the answer to its BRPOP by itself: a second, and a health check."""
+DEAF_AFTER = 1
+"""Shorter than kombu needs to miss the answer to its BRPOP by itself: a second and a health check."""
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("line", ["worker", "tools"])
 def test_a_deaf_worker_hears_again(cluster: Cluster, line: str) -> None:
     """Its connections to the broker have died without a word. New ones work, but it knows of no reason to make any."""
@@ -27,7 +27,7 @@ def test_a_deaf_worker_hears_again(cluster: Cluster, line: str) -> None:
         broker = f"redis://127.0.0.1:{way.port}/0"
         with one_more(cluster, line, PALAVER_BROKER_URL=broker, PALAVER_DEAF_AFTER=str(DEAF_AFTER)) as worker:
             assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
-            go_silent(way)
+            way.cut()
             run_id = cluster.submit("tool-1", tools=["record"])
             assert cluster.ended(run_id).status == "completed"
             assert "nothing came for" in worker.output
@@ -42,7 +42,7 @@ def test_a_deaf_worker_keeps_what_it_works_on(cluster: Cluster) -> None:
         with one_more(cluster, "worker", PALAVER_BROKER_URL=broker, PALAVER_DEAF_AFTER=str(DEAF_AFTER)) as worker:
             long = cluster.submit("say-160+rate-20")
             cluster.saw(long, "message.delta")
-            go_silent(way)
+            way.cut()
             short = cluster.submit("echo")
             assert cluster.ended(short).status == "completed"
             assert "nothing came for" in worker.output
@@ -50,6 +50,7 @@ def test_a_deaf_worker_keeps_what_it_works_on(cluster: Cluster) -> None:
             assert len(cluster.model_calls(long)) == 1
 
 
+@pytest.mark.chaos
 def test_an_idle_worker_and_a_full_one_are_not_deaf(cluster: Cluster) -> None:
     """No messages, or no room for them."""
     cluster.kill("tools")
@@ -70,20 +71,10 @@ def test_workers_whose_connections_are_closed_go_on(cluster: Cluster) -> None:
             assert waiting
             for client in waiting:
                 server.client_kill_filter(_id=client)
-            began = time.monotonic()
             assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
-            assert time.monotonic() - began < ITSELF
 
 
 def test_workers_whose_server_paused_go_on(cluster: Cluster) -> None:
     with cluster.redis() as server:
         server.client_pause(1500, all=True)
     assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
-
-
-def go_silent(way: Way) -> None:
-    """Let the connections there are die, all of them: those that wait for messages are answered every second."""
-    way.blackhole = True
-    until = time.monotonic() + 1.5
-    eventually(lambda: time.monotonic() >= until)
-    way.blackhole = False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
+from datetime import UTC, datetime
 
 import pytest
 
 from palaver.testing import eventually
+from tests.chaos.report import record
 from tests.process.cluster import GRACE, LEASE, Cluster
 
 pytestmark = pytest.mark.process
@@ -96,3 +98,57 @@ def test_a_kill_within_the_grace_is_a_loss_like_any_other(cluster: Cluster) -> N
     leaving.kill(signal.SIGKILL)
     cluster.saw(run_id, "step.lost")
     assert cluster.ended(run_id).status == "completed"
+
+
+def test_leases_are_handed_back_when_the_grace_ends_and_claimed_at_once(cluster: Cluster) -> None:
+    """By Redis's clock. Milliseconds on a quiet machine; the bounds are for a busy one."""
+    cluster.start("worker")
+    runs = [cluster.submit("say-600+rate-20") for _ in range(8)]
+    for run_id in runs:
+        cluster.saw(run_id, "message.delta")
+    holder = cluster.tries(runs[0])
+    held = [run_id for run_id in runs if cluster.tries(run_id) == holder]
+    told = datetime.now(UTC)
+    leaving = cluster.terminate("worker", cluster.holder(runs[0]))
+    backs = [cluster.saw(run_id, "message.discarded").at for run_id in held]
+    claims = [eventually(lambda run_id=run_id: begun(cluster, run_id)[1]) for run_id in held]  # type: ignore[misc]
+    gaps = sorted((claim - back).total_seconds() for back, claim in zip(backs, claims, strict=True))
+    print(f"handed back after {(max(backs) - told).total_seconds():.3f} s; claimed after {gaps}")
+    record("hand-backs", seed=0, counts={"hand-backs": len(gaps)}, seconds=gaps)
+    assert (min(backs) - told).total_seconds() >= GRACE
+    assert (max(backs) - told).total_seconds() < GRACE + 1
+    assert gaps[-1] < 1
+    for run_id in runs:
+        cluster.cancel(run_id)
+    eventually(lambda: not leaving.running)
+    assert leaving.exit_code == 0
+
+
+@pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_second_signal_within_the_grace_loses_nothing(cluster: Cluster, again: signal.Signals) -> None:
+    """An impatient operator, or a terminal that sends it to the whole group."""
+    cluster.start("worker")
+    run_id = cluster.submit("say-60+rate-20")
+    cluster.saw(run_id, "message.delta")
+    leaving = cluster.terminate("worker", cluster.holder(run_id))
+    eventually(lambda: "Warm shutdown" in leaving.output)
+    leaving.kill(again)
+    assert cluster.ended(run_id).status == "completed"
+    assert not [event for event in cluster.events(run_id) if event.type == "step.lost"]
+    eventually(lambda: not leaving.running)
+
+
+def test_a_second_signal_to_a_tools_worker_loses_nothing(cluster: Cluster) -> None:
+    run_id = cluster.submit("tool-1", '[[args {"seconds": 0.7}]]', tools=["record"])
+    eventually(lambda: cluster.tool_starts(run_id))
+    leaving = cluster.terminate("tools")
+    eventually(lambda: "Warm shutdown" in leaving.output)
+    leaving.terminate()
+    assert cluster.ended(run_id).status == "completed"
+    assert not cluster.saw(run_id, "tool.finished").data["message"].get("is_error", False)
+    eventually(lambda: not leaving.running)
+
+
+def begun(cluster: Cluster, run_id: str) -> list[datetime]:
+    """When a worker began one of the run's steps."""
+    return [event.at for event in cluster.events(run_id) if event.type == "step.started"]
