@@ -33,7 +33,7 @@ class Store:
         self._redis = redis
         self.runs = Runs(connection, scripts, settings)
         self.control = Control(scripts, self.runs)
-        self.steps = Steps(scripts, settings)
+        self.steps = Steps(connection, scripts, settings)
         self.due = Due(connection, scripts, settings)
         self.feeds = Feeds(connection)
         self.fleet = Fleet(connection, settings)

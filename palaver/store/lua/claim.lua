@@ -1,7 +1,8 @@
 -- Lease a step to a worker. For a tool call the lease is the record of intent: from here on it may have taken effect.
 -- KEYS  run keys (_run.lua)
 -- ARGV  step, worker, lease (ms), log position that the worker knows (model steps; '' = none wanted), nonce
--- reply leased, fence, attempt (policy), try, elapsed ms, ms until the run's time is up, agent, call JSON, log tail,
+-- reply leased, fence, attempt (policy), try, elapsed ms, ms until the run's time is up, agent, call JSON, log tail
+--       (LOG_PAGE entries at most),
 --       which of the agent's models to ask (from 0), tool calls that its budget has left (-1 = any number),
 --       log position that the tail is behind, what of the log was withdrawn (JSON, '' = nothing), 1 if the call's
 --       arguments were changed
@@ -43,7 +44,7 @@ if known then
     local parts = cjson.decode(withdrawn)
     if known <= parts[#parts][3] then known = 0 end
   end
-  tail = redis.call('XRANGE', LOG, known + 1 .. '-0', '+')
+  tail = redis.call('XRANGE', LOG, known + 1 .. '-0', '+', 'COUNT', LOG_PAGE)
 end
 local most = limits().budget.tool_calls
 return { 'leased', step.fence, step.attempt - (step.base or 0), try_of(step), NOW - step.first, ending().at - NOW,
