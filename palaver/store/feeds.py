@@ -102,13 +102,13 @@ class Feeds:
 
     async def _durable(self, run_id: str, after: int, before: int | None, limit: int) -> Sequence[Event]:
         """What the log has of the run's events between two sequence numbers."""
-        conversation_id, newest = await self._redis.hmget(keys.run(run_id), ("conversation", "events"))
+        conversation_id, newest, begin = await self._redis.hmget(keys.run(run_id), ("conversation", "events", "logged"))
         if conversation_id is None:
             raise UnknownRun(f"there is no run {run_id}")
         events: list[Event] = []
         if newest is None or after >= int(newest):
             return events
-        log, position = keys.log(conversation_id.decode()), "-"
+        log, position = keys.log(conversation_id.decode()), begin.decode() if begin else "-"
         while chunk := await self._redis.xrange(log, position, "+", _PAGE):
             for entry_id, fields in chunk:
                 if fields[b"run"].decode() != run_id or int(fields[b"seq"]) <= after:

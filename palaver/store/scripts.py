@@ -50,6 +50,8 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 _WAIT_MS: Final = 2000
 """How long a promise waits for disk or replicas: the API answers within three seconds."""
+LOG_PAGE: Final = 200
+"""Log entries that one reply has at most: Redis does nothing else meanwhile, and a log may have 100 MB."""
 
 Call = tuple[str, Sequence[str], Sequence[Value]]
 """A script's name, its KEYS and its ARGV."""
@@ -167,5 +169,6 @@ def _constants(settings: Settings) -> str:
         f"local EDGES = {{ {edges} }}\n"
         f"local RETENTION, FEED_RETENTION = {int(settings.retention)}, {int(feed_retention)}\n"
         f"local RUN_DEADLINE = {int(settings.run_deadline * 1000)}\n"
+        f"local LOG_PAGE = {LOG_PAGE}\n"
         f"local FEED_CAP, MAX_LOSSES = {settings.feed_cap}, {settings.max_losses}\n"
     )

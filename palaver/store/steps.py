@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
+from itertools import chain
 from math import ceil
 from secrets import token_hex
 from typing import Any, Final
@@ -17,9 +18,9 @@ from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.settings import Settings
 from palaver.store import keys
-from palaver.store.connection import Value
+from palaver.store.connection import Connection, Value
 from palaver.store.records import is_withdrawn
-from palaver.store.scripts import Call, Scripts
+from palaver.store.scripts import LOG_PAGE, Call, Scripts
 from palaver.store.settling import settle_args, used
 from palaver.verdicts import Verdict
 
@@ -46,7 +47,8 @@ class Renewal(IntEnum):
 class Steps:
     """Leases on steps and what may be written under them."""
 
-    def __init__(self, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+        self._redis = redis
         self._scripts = scripts
         self._lease_ms = int(settings.lease_seconds * 1000)
 
@@ -89,6 +91,8 @@ class Steps:
             reply
         )
         spec = _agent(agent)
+        if len(tail) == LOG_PAGE:
+            since, tail, withdrawn = await self._read_on(conversation_id, since, tail, withdrawn)
         entries = tuple(_messages(tail, orjson.loads(withdrawn or b"[]")))
         return Lease(
             run_id=run_id,
@@ -109,6 +113,25 @@ class Steps:
             afresh=since != (known or 0),
             edited=bool(edited),
         )
+
+    async def _read_on(self, conversation_id: str, since: int, tail: Any, withdrawn: bytes) -> tuple[int, Any, bytes]:
+        """The log's tail to its end, where a claim brought its first page; behind what, and what of it is withdrawn."""
+        page = tail
+        while True:
+            while len(page) == LOG_PAGE:
+                page = await self._page(conversation_id, page[-1][0].decode())
+                tail += page
+            newest = await self._redis.hget(keys.conversation(conversation_id), "withdrawn") or b""
+            if newest == withdrawn:
+                return since, tail, withdrawn
+            # Something was deleted meanwhile, of which this may have a part.
+            since, withdrawn = 0, newest
+            tail = page = await self._page(conversation_id, "0-0")
+
+    async def _page(self, conversation_id: str, behind: str) -> Sequence[tuple[bytes, Sequence[bytes]]]:
+        """A page of the log, as scripts answer it."""
+        found = await self._redis.xrange(keys.log(conversation_id), f"({behind}", "+", LOG_PAGE)
+        return [(entry_id, [*chain.from_iterable(fields.items())]) for entry_id, fields in found]
 
     async def settle(self, lease: Lease, verdict: Verdict, *, streamed: bool = False) -> Settled:
         """Apply ``verdict``; ``streamed`` when watchers saw text that it withdraws.

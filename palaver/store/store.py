@@ -35,7 +35,7 @@ class Store:
         self.room = Room(connection, settings)
         self.runs = Runs(connection, scripts, settings, self.room)
         self.control = Control(scripts, self.runs)
-        self.steps = Steps(scripts, settings)
+        self.steps = Steps(connection, scripts, settings)
         self.due = Due(connection, scripts, settings)
         self.feeds = Feeds(connection)
         self.fleet = Fleet(connection, settings)

@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
 
 from palaver.client import BulkResult, Conflict, NotFound, Palaver
-from palaver.models import Run
+from palaver.models import Event, Run
 from palaver.testing import eventually
 from tests.both_clients import Blocking, OnALoop
 from tests.command_line import Said
@@ -283,3 +284,22 @@ def test_who_sits_at_a_terminal_is_asked(cluster: Cluster) -> None:
     [run_id] = cluster.submitted
     assert len(cluster.tool_starts(run_id)) == 1
     assert "The user denied this tool call. once is enough" in terminal.shown
+
+
+def test_an_export_has_what_the_api_says(cluster: Cluster, tmp_path: Path) -> None:
+    run = cluster.ended(cluster.submit("tool-2", tools=["calculator"], tags=["kept"]))
+    cluster.ended(cluster.submit("401", tags=["kept"], conversation_id=run.conversation_id))
+    path = tmp_path / "kept.jsonl"
+    assert Said(cluster.stack.url, "export", "--tag", "kept", "--since", "1h", "--to", str(path)).code == 0
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    said = cluster.http.get(f"/v1/conversations/{run.conversation_id}/messages").json()["data"]
+    assert [each["message"] for each in found if each["kind"] == "message"] == said
+    for each in (each["run"] for each in found if each["kind"] == "run"):
+        assert each == cluster.http.get(f"/v1/runs/{each['id']}").json()
+        events = [record["event"] for record in found if record["kind"] == "event"]
+        shown = [event for event in cluster.events(each["id"]) if event.type != "message.delta"]
+        assert [Event.model_validate(event) for event in events if event["run_id"] == each["id"]] == shown
+    assert sorted(each["run"]["status"] for each in found if each["kind"] == "run") == ["completed", "failed"]
+    before = path.read_bytes()
+    assert Said(cluster.stack.url, "export", "--tag", "kept", "--to", str(path)).code == 0
+    assert path.read_bytes() == before

@@ -2,7 +2,8 @@
 -- KEYS  run keys (_run.lua)
 -- ARGV  step, worker, lease (ms), log position that the worker knows (model steps; '' = none wanted), nonce, time of
 --       the entry at that position (ms)
--- reply leased, fence, attempt (policy), try, elapsed ms, ms until the run's time is up, agent, call JSON, log tail,
+-- reply leased, fence, attempt (policy), try, elapsed ms, ms until the run's time is up, agent, call JSON, log tail
+--       (LOG_PAGE entries at most),
 --       which of the agent's models to ask (from 0), tool calls that its budget has left (-1 = any number),
 --       log position that the tail is behind, what of the log was withdrawn (JSON, '' = nothing), 1 if the call's
 --       arguments were changed
@@ -49,7 +50,7 @@ if known then
   -- Nor is it if the log was rewound since and other entries have taken these positions.
   local newest = known > 0 and redis.call('XRANGE', LOG, known .. '-0', known .. '-0')[1]
   if known > 0 and (not newest or newest[2][4] ~= ARGV[6]) then known = 0 end
-  tail = redis.call('XRANGE', LOG, known + 1 .. '-0', '+')
+  tail = redis.call('XRANGE', LOG, known + 1 .. '-0', '+', 'COUNT', LOG_PAGE)
 end
 local most = limits().budget.tool_calls
 return { 'leased', step.fence, step.attempt - (step.base or 0), try_of(step), NOW - step.first, ending().at - NOW,

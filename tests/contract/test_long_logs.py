@@ -1,0 +1,108 @@
+"""Conversations longer than one reply of Redis may be, and runs with more deltas than a feed keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from api.sse import frames
+from palaver.leases import Delta
+from palaver.models import Message
+from palaver.settings import Settings
+from palaver.store import Store, keys
+from palaver.store.scripts import LOG_PAGE
+from tests.contract.desk import Desk
+
+CAP = 100
+
+
+@pytest.fixture
+def desk(redis: Any, settings: Settings) -> Desk:
+    return Desk(Store(redis, settings.model_copy(update={"feed_cap": CAP})), redis)
+
+
+def _many(word: str, count: int = LOG_PAGE) -> tuple[Message, ...]:
+    """So many messages of a user, an entry of the log each."""
+    return tuple(Message(role="user", content=f"{word} {number}") for number in range(count))
+
+
+def _words(messages: tuple[Message, ...]) -> list[str]:
+    return [message.content for message in messages]
+
+
+async def test_a_worker_that_knows_nothing_is_told_all_page_by_page(desk: Desk) -> None:
+    messages = _many("word", 2 * LOG_PAGE + 7)
+    _, lease = await desk.begin(input=messages)
+    assert desk.said(lease) == _words(messages)
+    assert lease.position == (await desk.store.runs.conversation(lease.conversation_id)).entries
+    assert lease.afresh is False
+    again = await desk.anew(lease)
+    assert (again.fence, desk.said(again)) == (lease.fence, desk.said(lease))
+    await desk.finish(lease)
+
+
+@pytest.mark.parametrize("known", [0, 1])
+async def test_what_is_deleted_while_it_reads_on_is_not_told_in_part(desk: Desk, redis: Any, known: int) -> None:
+    first, lease = await desk.begin(input=_many("one"))
+    await desk.finish(lease)
+    messages = _many("two")
+    (delivery,) = (await desk.submit(messages, conversation_id=lease.conversation_id)).deliveries
+    xrange = redis.xrange
+
+    async def delete_then_read(*args: Any) -> Any:
+        redis.xrange = xrange
+        await desk.store.control.delete_run(first)
+        return await xrange(*args)
+
+    redis.xrange = delete_then_read
+    lease = await desk.claim(delivery, known=known)
+    assert desk.said(lease) == _words(messages)
+    assert lease.afresh is bool(known)
+    await desk.finish(lease)
+
+
+async def test_the_events_of_a_run_are_found_where_they_are(desk: Desk, redis: Any) -> None:
+    """Reading the events of a short run does not look through the long one before it."""
+    _, lease = await desk.begin(input=_many("word"))
+    await desk.finish(lease)
+    run_id, lease = await desk.begin(conversation_id=lease.conversation_id)
+    await desk.finish(lease)
+    shown = [event for event in await desk.events(run_id) if event.type != "step.started"]
+    await redis.delete(keys.feed(run_id))
+    xrange, read = redis.xrange, 0
+
+    async def counted(*args: Any) -> Any:
+        nonlocal read
+        found = await xrange(*args)
+        read += len(found)
+        return found
+
+    redis.xrange = counted
+    assert await desk.events(run_id) == shown
+    assert read == len(shown)
+
+
+async def test_a_run_with_very_many_deltas_keeps_few_and_says_what_is_gone(desk: Desk, redis: Any) -> None:
+    run_id, lease = await desk.begin()
+    for _ in range(8):
+        await desk.store.steps.feed([Delta(lease, "message.delta", b'{"text":"word"}') for _ in range(100)])
+    kept = await redis.xlen(keys.feed(run_id))
+    assert kept <= 2 * CAP
+    await desk.finish(lease)
+    last = (await desk.get(run_id)).last_event_id
+    assert last > 800
+
+    covered: list[int] = []
+    shown = 0
+    for frame in b"".join([piece async for piece in frames(desk.store.feeds, run_id, 0)]).split(b"\n\n"):
+        fields = dict(line.split(b": ", 1) for line in frame.splitlines())
+        data = orjson.loads(fields.get(b"data", b"{}"))
+        if fields.get(b"event") == b"stream.gap":
+            covered += range(data["from"], data["to"] + 1)
+        elif b"id" in fields:
+            covered.append(int(fields[b"id"]))
+            shown += 1
+    assert covered == list(range(1, last + 1))
+    assert shown == await redis.xlen(keys.feed(run_id)) + 3
