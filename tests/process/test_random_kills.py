@@ -90,9 +90,10 @@ def start_all(victims: Mapping[Forked, str]) -> None:
 
 
 def kill_one(victims: Mapping[Forked, str], chance: random.Random) -> str:
-    """Kill one process, or one child of a tools worker; which kind, or that it did nothing yet."""
-    victim = chance.choice([victim for victim in victims if victim.running])
-    line = victims[victim] if victim.ready else "starting"
+    """Kill one process, or one child of a tools worker. Which kind it was; or `starting`, which is seldom wanted."""
+    ready = [victim for victim in victims if victim.ready]
+    victim = chance.choice(list(victims) if chance.random() < 0.1 or not ready else ready)
+    line = victims[victim] if victim in ready else "starting"
     with open(f"/proc/{victim.pid}/task/{victim.pid}/children") as listed:
         children = [int(pid) for pid in listed.read().split()]
     if children and chance.random() < 0.5:
