@@ -6,12 +6,14 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import httpx
 
 from palaver.store import keys
+from tests.chaos.report import record
+from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
 
@@ -65,8 +67,23 @@ class Traffic:
                 answer = self._ask(f"/v1/runs/{run_id}/input", {"items": [decision("all")]})
                 assert answer.status_code in (200, 202, 409), answer.text
 
-    def check(self, within: float = 60.0) -> Counter[str]:
-        """Every run ends as it was asked to, and there is none that nobody knows of; how many ended in which way."""
+    def conclude(self, name: str, *, seed: int, made: Mapping[str, int]) -> None:
+        """Wait for the end of every run, look at all of them, and report what was `made` and what came of it. What was
+        looked at is not looked at again."""
+        ends: Counter[str] = Counter()
+        violations = 1
+        try:
+            ends += self._ends()
+            check(self._cluster)
+            violations = 0
+        finally:
+            print(f"{name}, {violations} violations: {dict(made)}; {dict(ends)}")
+            record(name, seed=seed, counts={**made, **ends}, violations=violations)
+        self._cluster.submitted.clear()
+        self._cluster.mark_logs()
+
+    def _ends(self, within: float = 60.0) -> Counter[str]:
+        """How many ended in which way. Each ended as it was asked to, and there is none that nobody knows of."""
         deadline = time.monotonic() + within
         while left := self._going - {run for run, status in self._statuses(self._going).items() if status in _TERMINAL}:
             self.approve_all()
@@ -77,8 +94,9 @@ class Traffic:
         for run_id, status in ends.items():
             wanted = "cancelled" if run_id in self._cancelled else "completed"
             assert status == wanted, f"not {wanted}: {self._told(run_id)}"
-        strange = self._all_runs() - self._others - ends.keys()
-        assert not strange, f"submitted once, made twice: {self._told(min(strange))}"
+        strange = self._all_runs() - self._others
+        assert not strange - ends.keys(), f"submitted once, made twice: {self._told(min(strange - ends.keys()))}"
+        self._others |= strange
         return Counter(ends.values())
 
     def _told(self, run_id: str) -> str:

@@ -18,10 +18,8 @@ import httpx
 import pytest
 
 from palaver.testing.ports import HOST
-from tests.chaos.report import record
 from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Forked, Zygote
-from tests.process.checks import check
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
@@ -39,12 +37,7 @@ def test_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
 
 @pytest.mark.chaos
 def test_thousands_of_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    for _ in range(0, int(os.environ.get("PALAVER_CHAOS_KILLS", "2000")), ROUND):
-        kill_at_random(cluster, zygotes, ROUND)
-        cluster.heal()
-        check(cluster)
-        cluster.submitted.clear()
-        cluster.mark_logs()
+    kill_at_random(cluster, zygotes, int(os.environ.get("PALAVER_CHAOS_KILLS", "2000")))
 
 
 def kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], kills: int) -> None:
@@ -52,29 +45,36 @@ def kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], kills: int) 
     seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
     print(f"PALAVER_CHAOS_SEED={seed}")
     chance = random.Random(seed)
-    cluster.expect_traceback("WorkerLostError")
     for line in ("worker", "tools"):
         cluster.kill(line)
     port = zygotes["api"].environment["PALAVER_API_PORT"]
-    made: Counter[str] = Counter()
     try:
         victims = {zygotes[line].child(): line for line, count in VICTIMS.items() for _ in range(count)}
         with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False) as door:
             traffic = Traffic(cluster, chance, door, aimed=False)
-            while made.total() - made["starting"] < kills:
-                start_all(victims)
-                traffic.top_up(16, lambda: body(cluster, chance))
-                if chance.random() < 0.2:
-                    traffic.cancel_one()
-                made[kill_one(victims, chance)] += 1
-                pause(chance.uniform(0.0, 0.3))
-            start_all(victims)
-            ends = traffic.check()
+            for done in range(0, kills, ROUND):
+                cluster.expect_traceback("WorkerLostError")
+                made = one_round(cluster, traffic, victims, min(ROUND, kills - done), chance)
+                traffic.conclude("random kills", seed=seed, made=made)
     finally:
         for zygote in zygotes.values():
             zygote.kill_children()
-    print(f"{dict(made)}; {dict(ends)}")
-    record("random kills", seed=seed, counts={**made, **ends})
+
+
+def one_round(
+    cluster: Cluster, traffic: Traffic, victims: Mapping[Forked, str], kills: int, chance: random.Random
+) -> Counter[str]:
+    """How many kills hit which kind; those of processes that were not ready yet come on top."""
+    made: Counter[str] = Counter()
+    while made.total() - made["starting"] < kills:
+        start_all(victims)
+        traffic.top_up(16, lambda: body(cluster, chance))
+        if chance.random() < 0.2:
+            traffic.cancel_one()
+        made[kill_one(victims, chance)] += 1
+        pause(chance.uniform(0.0, 0.3))
+    start_all(victims)
+    return made
 
 
 def body(cluster: Cluster, chance: random.Random) -> dict[str, Any]:
@@ -90,9 +90,10 @@ def start_all(victims: Mapping[Forked, str]) -> None:
 
 
 def kill_one(victims: Mapping[Forked, str], chance: random.Random) -> str:
-    """Kill one process, or one child of a tools worker; which kind, or that it did nothing yet."""
-    victim = chance.choice([victim for victim in victims if victim.running])
-    line = victims[victim] if victim.ready else "starting"
+    """Kill one process, or one child of a tools worker. Which kind it was; or `starting`, which is seldom wanted."""
+    ready = [victim for victim in victims if victim.ready]
+    victim = chance.choice(list(victims) if chance.random() < 0.1 or not ready else ready)
+    line = victims[victim] if victim in ready else "starting"
     with open(f"/proc/{victim.pid}/task/{victim.pid}/children") as listed:
         children = [int(pid) for pid in listed.read().split()]
     if children and chance.random() < 0.5:
