@@ -31,25 +31,20 @@ def test_a_poison_call_takes_nothing_from_the_others(cluster: Cluster) -> None:
 
 
 @pytest.mark.chaos
-def test_steps_outlive_more_deaths_of_their_workers_than_one_step_may_cause(cluster: Cluster) -> None:
-    """Four model workers are killed one after the other, each with all the runs in its hands."""
-    cluster.start("worker")
-    runs = [cluster.submit("say-100+rate-20") for _ in range(20)]
-    for number in range(4):
-        held = eventually(lambda: most_held(cluster, runs), within=60)
-        cluster.kill("worker", held[0])
+def test_steps_outlive_more_deaths_of_their_worker_than_one_step_may_cause(cluster: Cluster) -> None:
+    """The only model worker is killed four times, each time with many runs in its hands."""
+    runs = [cluster.submit("say-400+rate-20") for _ in range(20)]
+    for _ in range(4):
+        eventually(lambda: in_hand(cluster) >= 10, within=60)
+        cluster.kill("worker")
         cluster.start("worker")
-        assert all(cluster.run(run_id).status != "failed" for run_id in runs), number
     for run_id in runs:
-        assert cluster.ended(run_id, within=90).status == "completed"
+        assert cluster.ended(run_id, within=120).status == "completed"
+    assert max(len(cluster.tries(run_id)) for run_id in runs) > 3
 
 
-def most_held(cluster: Cluster, runs: list[str]) -> tuple[int, ...]:
-    """The model worker with the most of these runs under way, once it has five of them."""
-    going = [run_id for run_id in runs if not cluster.run(run_id).status.terminal]
-    assert going, "there was nothing left to kill"
-    pids = cluster.stack.pids("worker")
-    newest = [int(cluster.tries(run_id)[-1].rpartition("/")[2]) for run_id in going if cluster.tries(run_id)]
-    counts = [newest.count(pid) for pid in pids]
-    open_calls = sum(1 for call in cluster.model_calls() if call.run in going and call.outcome == "open")
-    return (counts.index(max(counts)),) if max(counts) >= 5 and open_calls >= 5 else ()
+def in_hand(cluster: Cluster) -> int:
+    """Steps that the model worker says it has."""
+    (pid,) = cluster.stack.pids("worker")
+    reports = cluster.ask(lambda store: store.fleet.workers())
+    return sum(report.in_flight for report in reports if report.id.endswith(f"/{pid}"))
