@@ -1,0 +1,50 @@
+"""What ends its worker is to blame, and nobody else: not what ran beside it, not what was killed with it (ADR 0016)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+
+pytestmark = pytest.mark.process
+
+
+def test_a_poison_call_takes_nothing_from_the_others(cluster: Cluster) -> None:
+    cluster.expect_traceback("WorkerLostError")
+    others = [cluster.submit("tool-3+rate-400", tools=["record"]) for _ in range(6)]
+    begun = time.monotonic()
+    poison = [cluster.submit("tool-1", tools=["crash_idempotent"]) for _ in range(2)]
+    others += [cluster.submit("tool-3+rate-400", tools=["record"]) for _ in range(14)]
+    for run_id in poison:
+        run = cluster.ended(run_id, within=30)
+        assert run.status == "failed"
+        assert (run.error or {})["class"] == "worker_lost"
+        assert len(cluster.tool_starts(run_id)) == 3
+    assert time.monotonic() - begun < 30
+    for run_id in others:
+        assert cluster.ended(run_id).status == "completed"
+        assert len(cluster.tool_starts(run_id)) == 3, "something was done twice, or not at all"
+        assert len(cluster.model_calls(run_id)) == 4
+
+
+@pytest.mark.chaos
+def test_steps_outlive_more_deaths_of_their_worker_than_one_step_may_cause(cluster: Cluster) -> None:
+    """The only model worker is killed four times, each time with many runs in its hands."""
+    runs = [cluster.submit("say-400+rate-20") for _ in range(20)]
+    for _ in range(4):
+        eventually(lambda: in_hand(cluster) >= 10, within=60)
+        cluster.kill("worker")
+        cluster.start("worker")
+    for run_id in runs:
+        assert cluster.ended(run_id, within=120).status == "completed"
+    assert max(len(cluster.tries(run_id)) for run_id in runs) > 3
+
+
+def in_hand(cluster: Cluster) -> int:
+    """Steps that the model worker says it has."""
+    (pid,) = cluster.stack.pids("worker")
+    reports = cluster.ask(lambda store: store.fleet.workers())
+    return sum(report.in_flight for report in reports if report.id.endswith(f"/{pid}"))
