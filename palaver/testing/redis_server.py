@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -84,10 +84,19 @@ class RedisServer:
     """One server process on 127.0.0.1 with an append-only file (fsync each second) and no eviction.
 
     `port`: a free one unless given; kept over restarts. `data_dir`: a temporary one, removed by `close()`,
-    unless given. `deadline`: seconds that starting, loading the data included, and stopping may take.
+    unless given. `deadline`: seconds that starting, loading the data included, and stopping may take. `options`: of
+    its configuration, by name.
     """
 
-    def __init__(self, *, port: int | None = None, data_dir: Path | None = None, deadline: float = 30) -> None:
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        data_dir: Path | None = None,
+        deadline: float = 30,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._options = dict(options or {})
         self._port = port
         self._given_dir = data_dir
         self._data_dir = data_dir
@@ -227,6 +236,7 @@ class RedisServer:
             "appendfsync": "everysec",
             "save": "",
             "maxmemory-policy": "noeviction",
+            **self._options,
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         with self.log_path.open("ab") as log:

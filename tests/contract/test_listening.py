@@ -23,19 +23,23 @@ async def way(server: RedisServer) -> AsyncIterator[Address]:
 
 @pytest.mark.parametrize("health_check_interval", [0, 1])
 async def test_a_dead_connection_is_noticed(way: Address, health_check_interval: int) -> None:
-    async with Redis.from_url(way.url, health_check_interval=health_check_interval) as redis:
-        async with redis.pubsub(ignore_subscribe_messages=True) as pubsub:
-            await pubsub.subscribe("news")
-            listener = Listener(pubsub, silence=0.4)
-            for _ in range(8):  # seconds of an idle connection that is alive
-                assert await listener.hear() is None
-            await redis.publish("news", "hear, hear")
-            async with asyncio.timeout(5):
-                while (message := await listener.hear()) is None:
-                    pass
-            assert message["data"] == b"hear, hear"
-            way.silent = True
-            with pytest.raises(ConnectionError):
-                async with asyncio.timeout(5):
-                    while True:
-                        await listener.hear()
+    redis = Redis.from_url(way.url, health_check_interval=health_check_interval)
+    async with redis, redis.pubsub(ignore_subscribe_messages=True) as pubsub:
+        await pubsub.subscribe("news")
+        listener = Listener(pubsub, silence=0.4)
+        for _ in range(8):  # seconds of an idle connection that is alive
+            assert await listener.hear() is None
+        await redis.publish("news", "hear, hear")
+        async with asyncio.timeout(5):
+            while (message := await listener.hear()) is None:
+                pass
+        assert message["data"] == b"hear, hear"
+        way.silent = True
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(for_ever(listener), 5)
+
+
+async def for_ever(listener: Listener) -> None:
+    """Listen to nothing."""
+    while True:
+        await listener.hear()

@@ -6,9 +6,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import httpx
@@ -16,6 +17,7 @@ import orjson
 import redis
 
 from deploy.child import Child
+from deploy.ports import Ports
 from deploy.stack import Stack
 from palaver.models import Event, Run
 from palaver.settings import Settings
@@ -23,6 +25,7 @@ from palaver.store import Store
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 from palaver.testing.ports import free_port
+from tests.process import roles
 from tests.process.inputs import Inputs
 from tests.process.tools import read_tool_ledger
 
@@ -64,8 +67,20 @@ prices."*" = {{ input = 10, output = 10 }}
 class Cluster(Inputs):
     """One stack for the whole session; each test finds one worker of each kind and leaves as many."""
 
-    def __init__(self, folder: Path, redis_url: str | None = None, lease: float = LEASE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        redis_url: str | None = None,
+        lease: float = LEASE,
+        *,
+        users: bool = bool(os.environ.get("PALAVER_TEST_ACL")),
+        processes: Mapping[str, int] = MappingProxyType({"flower": 0}),
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`users`: every process logs in as the user of its role; a given `redis_url` is for one user."""
         self.folder = folder
+        self.users = users and redis_url is None
+        ports = Ports.free()
         self.tool_ledger_path = folder / "tools.jsonl"
         self.busy_port = free_port()
         """Where a test may listen as the provider `busy`."""
@@ -73,14 +88,18 @@ class Cluster(Inputs):
         """Read when the stack comes up; until then a test may add entries."""
         self.stack = Stack(
             folder / "stack",
-            processes={"flower": 0},
+            ports=ports,
+            processes=processes,
             redis_url=redis_url,
+            redis_options={"aclfile": str(roles.write_users(folder / "users.acl"))} if self.users else None,
+            environments=roles.environments(ports.redis) if self.users else None,
             environment={
                 "PALAVER_PROVIDERS": str(self.providers_path),
                 "PALAVER_LEASE_SECONDS": str(lease),
                 "PALAVER_DRAIN_GRACE": str(GRACE),
                 "PALAVER_TOOLS": "tests.process.tools",
                 "TOOL_LEDGER": str(self.tool_ledger_path),
+                **environment,
             },
         )
         self.providers_path.write_text(PROVIDERS.format(url=self.stack.model_url, busy_port=self.busy_port))
@@ -186,6 +205,13 @@ class Cluster(Inputs):
                 return await question(store)
 
         return asyncio.run(asking())
+
+    def denied(self) -> list[str]:
+        """What the users of processes were refused."""
+        if not self.users:
+            return []
+        with self.redis() as server:
+            return roles.denied(server)
 
     @contextmanager
     def redis(self) -> Iterator[redis.Redis]:
