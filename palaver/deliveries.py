@@ -35,6 +35,12 @@ _log = logging.getLogger("palaver.deliveries")
 
 QUEUE_NAMES: Final = ("model", "tools", "model.recovered", "tools.recovered")
 _CONNECT_TIMEOUT: Final = 2.0
+_KEEPALIVE: Final = {
+    getattr(socket, name): value
+    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+    if hasattr(socket, name)
+}
+"""Seconds and probes. kombu turns redis-py's own off, and Flower's reader of events has no other check."""
 _PIPELINE: Final = 100
 """Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
 _BACKLOG: Final = 10_000
@@ -64,6 +70,7 @@ def transport_options(url: str) -> dict[str, Any]:
         "socket_timeout": 5,
         "socket_connect_timeout": _CONNECT_TIMEOUT,
         "socket_keepalive": True,
+        "socket_keepalive_options": _KEEPALIVE,
         "health_check_interval": 10,
         # The store knows what is unfinished: no record of unacknowledged messages, no visibility timeout.
         "ack_emulation": False,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
+import kombu
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
+from palaver.deliveries import transport_options
 from palaver.store.connection import Listener
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.address import Address
@@ -37,6 +40,15 @@ async def test_a_dead_connection_is_noticed(way: Address, health_check_interval:
         way.silent = True
         with pytest.raises(ConnectionError):
             await asyncio.wait_for(for_ever(listener), 5)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system does not let programs choose")
+def test_brokers_connections_are_probed(server: RedisServer) -> None:
+    """Flower reads Celery's events on one that nothing else checks."""
+    with kombu.Connection(server.url, transport_options=transport_options(server.url)) as connection:
+        probed = connection.default_channel.pool.get_connection()
+        assert probed._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+        assert probed._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 async def for_ever(listener: Listener) -> None:

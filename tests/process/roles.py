@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import redis
 
@@ -42,6 +41,6 @@ def environments(port: int) -> Mapping[str, Mapping[str, str]]:
     return {line: {"PALAVER_REDIS_URL": url_of(user, port)} for line, user in USERS.items()}
 
 
-def denied(server: redis.Redis[Any]) -> list[str]:
+def denied(server: redis.Redis) -> list[str]:
     """What users were refused since the server started, oldest first."""
     return [f"{each['username']}: {each['reason']} {each['object']} ({each['context']})" for each in server.acl_log()]
