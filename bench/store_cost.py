@@ -1,4 +1,4 @@
-"""`python -m bench.store_cost [--runs N]`: what each call of the store costs, here and in Redis.
+"""`python -m bench.store_cost [--runs N] [--durability CLASS]`: what each call of the store costs, here and in Redis.
 
 One client, one call after the other, on a server of its own. "Client" is CPU time of this process for a call, event
 loop and redis-py included; "Redis" is the time that the server spent in scripts, from INFO commandstats.
@@ -20,6 +20,7 @@ from palaver.lifecycle import StopReason
 from palaver.models import AgentSpec, Message, Submission, ToolCall, Usage
 from palaver.settings import Settings
 from palaver.store import Store
+from palaver.testing.ports import HOST
 from palaver.testing.redis_server import RedisServer
 from palaver.verdicts import Continue, Finish, OpenCall, ToolOutcome
 
@@ -68,11 +69,16 @@ class Meter:
         return lease
 
 
-async def measure(runs: int) -> Table:
-    """Runs of one tool call each, phase by phase."""
-    with RedisServer() as server:
-        settings = Settings(redis_url=server.url)
+async def measure(runs: int, durability: str) -> Table:
+    """Runs of one tool call each, phase by phase. The server has a replica on this machine."""
+    with RedisServer() as server, RedisServer() as replica:
+        settings = Settings(redis_url=server.url, durability=durability)
         redis = Redis.from_url(server.url)
+        async with Redis.from_url(replica.url) as follower:
+            await redis.config_set("repl-diskless-sync-delay", 0)
+            await follower.replicaof(HOST, str(server.port))
+        await redis.set("replicated", 1, px=1)
+        await redis.wait(1, 20_000)
         async with Store.connect(settings) as store:
             table = await _phases(Meter(redis, store), runs)
         await redis.aclose()
@@ -123,7 +129,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.store_cost")
     parser.add_argument("--runs", type=int, default=2000, help="runs to make (default: 2000)")
-    print(asyncio.run(measure(parser.parse_args().runs)).markdown())
+    parser.add_argument("--durability", default="server", help="server (default), fsync or replicas=1")
+    options = parser.parse_args()
+    print(asyncio.run(measure(options.runs, options.durability)).markdown())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.child import ROOT, Child
@@ -26,12 +26,14 @@ def read_procfile(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Plan:
-    """`lines` are those of the Procfile; `environment` wins over what the plan sets itself."""
+    """`lines` are those of the Procfile; `environment` wins over what the plan sets itself, and what `environments` has
+    for a line over both."""
 
     data_dir: Path
     ports: Ports
     lines: Mapping[str, str]
     environment: Mapping[str, str]
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def ledger_path(self) -> Path:
@@ -43,7 +45,7 @@ class Plan:
         return Child(
             f"{name}-{number}",
             self._command(name),
-            environment=self._environment(redis_url),
+            environment={**self._environment(redis_url), **self.environments.get(name, {})},
             log_path=self.data_dir / "logs" / f"{name}-{number}.log",
             ready=self._readiness(name),
         )

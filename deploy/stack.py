@@ -51,7 +51,8 @@ class Stack:
 
     `ports`: free ones unless given. `processes`: how many of a Procfile line to run; 1 unless given, 0 leaves
     it out. `redis_url`: a server to use instead of the embedded one. `environment`: added to this process's
-    own; a PALAVER_PROVIDERS in it replaces the dev providers. `deadline`, `grace`: seconds until everything
+    own; a PALAVER_PROVIDERS in it replaces the dev providers. `environments`: more, for single lines of the
+    Procfile. `redis_options`: of the embedded server's configuration. `deadline`, `grace`: seconds until everything
     must be ready, and that stopping may take before what is left is killed. `report` is told of each process.
 
     Start it from a thread that outlives it: on Linux the processes end with the thread that started them.
@@ -65,6 +66,8 @@ class Stack:
         processes: Mapping[str, int] | None = None,
         procfile: Path = PROCFILE,
         environment: Mapping[str, str] | None = None,
+        environments: Mapping[str, Mapping[str, str]] | None = None,
+        redis_options: Mapping[str, str] | None = None,
         redis_url: str | None = None,
         deadline: float = 60.0,
         grace: float = 20.0,
@@ -72,11 +75,15 @@ class Stack:
     ) -> None:
         self.data_dir = data_dir.resolve()
         self.ports = ports or Ports.free()
-        self._plan = Plan(self.data_dir, self.ports, read_procfile(procfile), dict(environment or {}))
+        self._plan = Plan(
+            self.data_dir, self.ports, read_procfile(procfile), dict(environment or {}), environments or {}
+        )
         self._counts = dict.fromkeys(self._plan.lines, 1) | dict(processes or {})
         if unknown := self._counts.keys() - self._plan.lines.keys():
             raise StackError(f"{procfile} has no line for {', '.join(sorted(unknown))}")
-        self._redis = RedisServer(port=self.ports.redis, data_dir=self.data_dir / "redis", deadline=deadline)
+        self._redis = RedisServer(
+            port=self.ports.redis, data_dir=self.data_dir / "redis", deadline=deadline, options=redis_options
+        )
         self._given_redis_url = redis_url
         self._deadline = deadline
         self._grace = grace

@@ -38,6 +38,12 @@ QUEUE_NAMES: Final = ("model", "tools", "model.recovered", "tools.recovered")
 RECOVERED: Final = ".recovered"
 _CONNECT_TIMEOUT: Final = 2.0
 _ANSWER_TIMEOUT: Final = 5.0
+_KEEPALIVE: Final = {
+    getattr(socket, name): value
+    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+    if hasattr(socket, name)
+}
+"""Seconds and probes. kombu turns redis-py's own off, and Flower's reader of events has no other check."""
 _PIPELINE: Final = 100
 """Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
 _BACKLOG: Final = 10_000
@@ -76,6 +82,7 @@ def transport_options(url: str) -> dict[str, Any]:
         "socket_timeout": _ANSWER_TIMEOUT,
         "socket_connect_timeout": _CONNECT_TIMEOUT,
         "socket_keepalive": True,
+        "socket_keepalive_options": _KEEPALIVE,
         # A worker's connection that is dead without a word is missed after a second and one to two of these.
         "health_check_interval": 4,
         # The store knows what is unfinished: no record of unacknowledged messages, no visibility timeout.

@@ -43,6 +43,7 @@ def cluster(_cluster: Cluster) -> Iterator[Cluster]:
     try:
         _cluster.heal()
         check(_cluster)
+        assert _cluster.denied() == []
     except BaseException:
         # What is wrong here must not be found again by the tests after it.
         _cluster.reset()

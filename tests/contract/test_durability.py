@@ -77,7 +77,7 @@ async def test_nothing_is_promised_while_the_replica_lags(servers: Any, desk: De
     run_id = first.value.run_id
     assert run_id is not None
     assert (await desk.get(run_id)).status == "queued"
-    # Nothing is left to write, and the server waits for a connection's own writes only: other connections must wait too.
+    # Nothing is left to write, and the server waits for a connection's own writes only.
     with pytest.raises(NotDurable) as again:
         await desk.submit(idempotency_key="k")
     assert again.value.run_id == run_id

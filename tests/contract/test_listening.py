@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
+import kombu
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
+from palaver.deliveries import transport_options
 from palaver.store.connection import Listener
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.address import Address
@@ -23,19 +26,32 @@ async def way(server: RedisServer) -> AsyncIterator[Address]:
 
 @pytest.mark.parametrize("health_check_interval", [0, 1])
 async def test_a_dead_connection_is_noticed(way: Address, health_check_interval: int) -> None:
-    async with Redis.from_url(way.url, health_check_interval=health_check_interval) as redis:
-        async with redis.pubsub(ignore_subscribe_messages=True) as pubsub:
-            await pubsub.subscribe("news")
-            listener = Listener(pubsub, silence=0.4)
-            for _ in range(8):  # seconds of an idle connection that is alive
-                assert await listener.hear() is None
-            await redis.publish("news", "hear, hear")
-            async with asyncio.timeout(5):
-                while (message := await listener.hear()) is None:
-                    pass
-            assert message["data"] == b"hear, hear"
-            way.silent = True
-            with pytest.raises(ConnectionError):
-                async with asyncio.timeout(5):
-                    while True:
-                        await listener.hear()
+    redis = Redis.from_url(way.url, health_check_interval=health_check_interval)
+    async with redis, redis.pubsub(ignore_subscribe_messages=True) as pubsub:
+        await pubsub.subscribe("news")
+        listener = Listener(pubsub, silence=0.4)
+        for _ in range(8):  # seconds of an idle connection that is alive
+            assert await listener.hear() is None
+        await redis.publish("news", "hear, hear")
+        async with asyncio.timeout(5):
+            while (message := await listener.hear()) is None:
+                pass
+        assert message["data"] == b"hear, hear"
+        way.silent = True
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(for_ever(listener), 5)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system does not let programs choose")
+def test_brokers_connections_are_probed(server: RedisServer) -> None:
+    """Flower reads Celery's events on one that nothing else checks."""
+    with kombu.Connection(server.url, transport_options=transport_options(server.url)) as connection:
+        probed = connection.default_channel.pool.get_connection()
+        assert probed._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+        assert probed._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+async def for_ever(listener: Listener) -> None:
+    """Listen to nothing."""
+    while True:
+        await listener.hear()

@@ -17,6 +17,7 @@ import orjson
 import redis
 
 from deploy.child import Child
+from deploy.ports import Ports
 from deploy.stack import Stack
 from palaver.models import Event, Run
 from palaver.settings import Settings
@@ -24,6 +25,7 @@ from palaver.store import Store
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 from palaver.testing.ports import free_port
+from tests.process import roles
 from tests.process.broker import ON_RABBITMQ, Broker
 from tests.process.inputs import Inputs
 from tests.process.rabbitmq import RabbitServer
@@ -73,12 +75,17 @@ class Cluster(Inputs):
         redis_url: str | None = None,
         lease: float = LEASE,
         *,
+        users: bool = bool(os.environ.get("PALAVER_TEST_ACL")),
         rabbitmq: bool = ON_RABBITMQ,
+        processes: Mapping[str, int] = MappingProxyType({"flower": 0}),
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """`users`: every process logs in as the user of its role; a given `redis_url` is for one user."""
         self.folder = folder
+        self.users = users and redis_url is None
         self.rabbitmq = RabbitServer(folder / "rabbitmq") if rabbitmq else None
         """The broker, where it is not the same Redis."""
+        ports = Ports.free()
         self.tool_ledger_path = folder / "tools.jsonl"
         self.busy_port = free_port()
         """Where a test may listen as the provider `busy`."""
@@ -86,8 +93,11 @@ class Cluster(Inputs):
         """Read when the stack comes up; until then a test may add entries."""
         self.stack = Stack(
             folder / "stack",
-            processes={"flower": 0},
+            ports=ports,
+            processes=processes,
             redis_url=redis_url,
+            redis_options={"aclfile": str(roles.write_users(folder / "users.acl"))} if self.users else None,
+            environments=roles.environments(ports.redis) if self.users else None,
             environment={
                 "PALAVER_PROVIDERS": str(self.providers_path),
                 "PALAVER_LEASE_SECONDS": str(lease),
@@ -214,6 +224,13 @@ class Cluster(Inputs):
                 return await question(store)
 
         return asyncio.run(asking())
+
+    def denied(self) -> list[str]:
+        """What the users of processes were refused."""
+        if not self.users:
+            return []
+        with self.redis() as server:
+            return roles.denied(server)
 
     @contextmanager
     def redis(self) -> Iterator[redis.Redis]:

@@ -1,0 +1,61 @@
+"""A primary, its lagging replica, and one address for whichever is the primary."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import redis
+
+from palaver.testing import eventually
+from palaver.testing.ports import HOST
+from palaver.testing.redis_server import RedisServer
+from tests.chaos.address import Address
+
+OPTIONS = {"repl-diskless-sync-delay": "0"}
+
+
+class Pair:
+    """Replication takes `lag` seconds there and as many back; clients use `url`."""
+
+    def __init__(self, lag: float) -> None:
+        self.primary, self.replica = RedisServer(options=OPTIONS), RedisServer(options=OPTIONS)
+        self._lag = lag
+
+    @property
+    def url(self) -> str:
+        """What PALAVER_REDIS_URL wants; stays the same."""
+        return self._front.url
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Pair]:
+        """Both servers run until the end of the block."""
+        with self.primary, self.replica:
+            front, between = Address(self.primary.port), Address(self.primary.port, lag=self._lag)
+            with front.open() as self._front, between.open() as self._between:
+                self._follow()
+                yield self
+
+    def fail_over(self) -> None:
+        """The primary dies with all that was on its way to the replica; that takes over, and gets a replica."""
+        self._between.silent = True
+        self.primary.kill()
+        self._between.cut()
+        self.primary, self.replica = self.replica, self.primary
+        with self._admin(self.primary) as server:
+            server.replicaof("NO", "ONE")
+        self._front.upstream = self._between.upstream = self.primary.port
+        self._front.cut()
+        self._between.silent = False
+        self.replica.start()
+        self._follow()
+
+    def _follow(self) -> None:
+        with self._admin(self.replica) as server:
+            server.replicaof(HOST, str(self._between.port))
+            eventually(lambda: server.info("replication")["master_link_status"] == "up", within=20)
+
+    @contextlib.contextmanager
+    def _admin(self, server: RedisServer) -> Iterator[redis.Redis]:
+        with redis.Redis.from_url(server.url, socket_timeout=5) as connection:
+            yield connection
