@@ -139,7 +139,7 @@ class Publisher:
                 for delivery, (name, priority) in zip(deliveries, routes, strict=True):
                     _send(producer, delivery, name, priority)
         except Exception as error:
-            self._drop()
+            self._drop(broken=True)
             _log.warning(
                 "not published, left to the sweeper: %s (%s)",
                 " ".join(delivery.task_id for delivery in deliveries[:_PIPELINE]),
@@ -173,7 +173,7 @@ class Publisher:
                 channel.queue_declare(queue=name, durable=True, auto_delete=False, arguments=_KIND) for name in names
             ]
         except Exception:
-            self._drop()
+            self._drop(broken=True)
             raise
         return sum(int(reply.message_count) for reply in replies)
 
@@ -203,7 +203,7 @@ class Publisher:
         """This thread's producer, on a connection of its own; a new one after a fork, or when RabbitMQ hung up."""
         local = self._local
         if getattr(local, "process", None) != os.getpid() or _told(local.socket):
-            self._drop()
+            self._drop(broken=True)
             local.connection = Connection(  # type: ignore[no-untyped-call]
                 kombu_url(self._url),
                 transport=self._transport,
@@ -235,13 +235,13 @@ class Publisher:
                 declaration.declare(channel=producer.channel)
                 self._local.declared.add(name)
 
-    def _drop(self) -> None:
-        """Forget this thread's connection: the next publish makes a new one."""
+    def _drop(self, *, broken: bool = False) -> None:
+        """Forget this thread's connection: the next publish makes a new one. A broken one is left without a word."""
         connection = getattr(self._local, "connection", None)
         self._local.process = self._local.connection = self._local.producer = None
         if connection is not None:
             try:
-                connection.release()
+                connection.collect() if broken and self._has_priorities else connection.release()
             except Exception as error:
                 _log.debug("the broker's connection did not close: %s", type(error).__name__)
 
