@@ -31,11 +31,12 @@ _STOP_WITHIN: Final = 5.0
 class Rig:
     """A Redis, a model server and a store to submit with; workers are started as a measurement needs them.
 
-    ``lease_seconds`` is what the workers are given; all ``providers`` are the model server. Use it in the main thread:
-    its processes end with that.
+    ``lease_seconds`` is what the workers are given; all ``providers`` are the model server. The broker is the same
+    Redis, or what PALAVER_BROKER_URL says. Use it in the main thread: its processes end with that.
     """
 
     def __init__(self, *, lease_seconds: float = 15.0, providers: Sequence[str] = ("fake",)) -> None:
+        self._broker_url = os.environ.get("PALAVER_BROKER_URL")
         self._lease_seconds = lease_seconds
         self._providers = providers
         self._open = AsyncExitStack()
@@ -67,7 +68,7 @@ class Rig:
         self._environment = {
             **os.environ,
             "PALAVER_REDIS_URL": self.redis.url,
-            "PALAVER_BROKER_URL": "",
+            "PALAVER_BROKER_URL": self._broker_url or "",
             "PALAVER_API_KEYS": "",
             "PALAVER_PROVIDERS": str(providers),
             "PALAVER_LEASE_SECONDS": str(self._lease_seconds),
@@ -77,7 +78,7 @@ class Rig:
         self.start("palaver.testing.model_server", "--port", str(port), "--ledger", str(ledger))
         await self.until(lambda: accepts(port), "the model server listens")
         self.asked = Asked(ledger)
-        settings = Settings(redis_url=self.redis.url, broker_url=None, lease_seconds=self._lease_seconds)
+        settings = Settings(redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds)
         self.store = await self._open.enter_async_context(Store.connect(settings))
         self._publisher = Publisher(settings.deliveries_url)
         self._open.callback(self._publisher.close)

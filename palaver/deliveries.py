@@ -12,15 +12,14 @@ import logging
 import os
 import select
 import socket
-import ssl
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from queue import Empty, SimpleQueue
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
-from palaver.errors import ConfigurationError
+from palaver.brokers import has_priorities, kombu_url, tls_options
 from palaver.leases import Delivery
 
 try:
@@ -28,7 +27,6 @@ try:
     from kombu.entity import Exchange, Queue
     from kombu.messaging import Producer
     from kombu.transport import redis
-    from kombu.utils.url import parse_url
 except ImportError as error:
     raise ImportError("publishing needs the server extra: pip install palaver[server]") from error
 
@@ -68,11 +66,6 @@ QUEUES: Final[Mapping[str, Queue]] = {name: queue(name) for name in QUEUE_NAMES}
 """Every queue there is, by name."""
 
 
-def has_priorities(url: str) -> bool:
-    """Whether the broker at ``url`` is a RabbitMQ. Elsewhere what is recovered has queues of its own."""
-    return urlsplit(url).scheme in ("amqp", "amqps")
-
-
 def transport_options(url: str) -> dict[str, Any]:
     """kombu's options for the broker at ``url``, for publishers and workers alike."""
     if urlsplit(url).scheme.partition("+")[0] not in {"redis", "rediss", "unix"}:
@@ -93,48 +86,6 @@ def transport_options(url: str) -> dict[str, Any]:
         # A ceiling for each channel; kombu's 10 refuses bursts.
         "max_connections": 100,
     }
-
-
-def tls_options(url: str) -> dict[str, Any]:
-    """How a rediss:// or amqps:// broker is trusted, by publishers and workers alike: the ``ssl_…`` options of its URL.
-
-    Its certificate is verified unless they say otherwise; kombu's own default is not to. Empty for other brokers.
-
-    Raises:
-        ConfigurationError: the URL has an option that the store may understand, but kombu does not.
-    """
-    parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss", "amqp", "amqps"):
-        return {}
-    encrypted = parts.scheme in ("rediss", "amqps")
-    for name, _ in parse_qsl(parts.query):
-        if not encrypted if name.startswith("ssl_") else parts.scheme.startswith("redis"):
-            only = "only ssl_… with rediss://" if parts.scheme.startswith("redis") else "that is for amqps://"
-            raise ConfigurationError(f"a {parts.scheme}:// broker takes no `{name}`; {only}")
-    if not encrypted:
-        return {}
-    try:
-        given: dict[str, Any] = parse_url(url).get("ssl", {})
-    except KeyError as error:
-        raise ConfigurationError(f"`ssl_cert_reqs` is none, optional or required, not {error}") from None
-    options = {"ssl_cert_reqs": ssl.CERT_REQUIRED} | given
-    if parts.scheme == "rediss":
-        return options
-    if options.pop("ssl_check_hostname", True) and options["ssl_cert_reqs"] is ssl.CERT_REQUIRED:
-        # None: that of the URL.
-        options["ssl_server_hostname"] = None
-    return {name.removeprefix("ssl_"): value for name, value in options.items()}
-
-
-def kombu_url(url: str) -> str:
-    """``url`` as kombu wants it: a socket under another name, RabbitMQ without the options that `tls_options` has."""
-    if url.startswith("unix://"):
-        return url.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=")
-    if not has_priorities(url):
-        return url
-    address, _, options = url.partition("?")
-    others = "&".join(option for option in options.split("&") if not option.startswith("ssl_"))
-    return f"{address}?{others}" if others else address
 
 
 class Channel(redis.Channel):
@@ -196,7 +147,7 @@ class Publisher:
                 for delivery, (name, priority) in zip(deliveries, routes, strict=True):
                     _send(producer, delivery, name, priority)
         except Exception as error:
-            self._drop()
+            self._drop(broken=True)
             _log.warning(
                 "not published, left to the sweeper: %s (%s)",
                 " ".join(delivery.task_id for delivery in deliveries[:_PIPELINE]),
@@ -230,7 +181,7 @@ class Publisher:
                 channel.queue_declare(queue=name, durable=True, auto_delete=False, arguments=_KIND) for name in names
             ]
         except Exception:
-            self._drop()
+            self._drop(broken=True)
             raise
         return sum(int(reply.message_count) for reply in replies)
 
@@ -260,7 +211,7 @@ class Publisher:
         """This thread's producer, on a connection of its own; a new one after a fork, or when RabbitMQ hung up."""
         local = self._local
         if getattr(local, "process", None) != os.getpid() or _told(local.socket):
-            self._drop()
+            self._drop(broken=True)
             local.connection = Connection(  # type: ignore[no-untyped-call]
                 kombu_url(self._url),
                 transport=self._transport,
@@ -292,13 +243,13 @@ class Publisher:
                 declaration.declare(channel=producer.channel)
                 self._local.declared.add(name)
 
-    def _drop(self) -> None:
-        """Forget this thread's connection: the next publish makes a new one."""
+    def _drop(self, *, broken: bool = False) -> None:
+        """Forget this thread's connection: the next publish makes a new one. A broken one is left without a word."""
         connection = getattr(self._local, "connection", None)
         self._local.process = self._local.connection = self._local.producer = None
         if connection is not None:
             try:
-                connection.release()
+                connection.collect() if broken and self._has_priorities else connection.release()
             except Exception as error:
                 _log.debug("the broker's connection did not close: %s", type(error).__name__)
 

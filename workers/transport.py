@@ -16,7 +16,8 @@ from celery.worker.state import reserved_requests
 from kombu.connection import Connection
 from kombu.transport import TRANSPORT_ALIASES
 
-from palaver.deliveries import RECOVERED, Transport, has_priorities, kombu_url, tls_options, transport_options
+from palaver.brokers import has_priorities, kombu_url, tls_options
+from palaver.deliveries import RECOVERED, Transport, transport_options
 
 
 class KeenConnection(Connection):

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from kombu.connection import Connection
 
-from palaver.deliveries import QUEUES, Publisher, kombu_url
+from palaver.brokers import kombu_url
+from palaver.deliveries import QUEUES, Publisher
 from palaver.leases import Delivery
 
 ON_RABBITMQ: Final = os.environ.get("PALAVER_TEST_BROKER", "redis") == "rabbitmq"

@@ -12,7 +12,8 @@ import pytest
 from kombu.connection import Connection
 from kombu.transport.memory import Transport
 
-from palaver.deliveries import QUEUE_NAMES, QUEUES, Publisher, kombu_url, queue, tls_options, transport_options
+from palaver.brokers import kombu_url, tls_options
+from palaver.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, transport_options
 from palaver.errors import ConfigurationError
 from palaver.leases import Delivery
 from palaver.testing import eventually
