@@ -15,7 +15,7 @@ import platform
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sums = add_up(lines)
     stem = options.to or options.files[0].with_suffix("")
     stem.with_suffix(".md").write_text(markdown(lines, sums))
-    document = {"lines": len(lines), "tests": {name: asdict(each) for name, each in sums.items()}}
+    document = {"lines": len(lines), "tests": {name: vars(each) for name, each in sums.items()}}
     stem.with_suffix(".json").write_text(json.dumps(document, indent=2) + "\n")
     print(f"{stem.with_suffix('.md')} and {stem.with_suffix('.json')}")
 
