@@ -27,7 +27,9 @@ from palaver.testing.redis_server import find_server
 _INTRODUCTION = """# Chaos report
 
 What `make chaos` and `make soak` did to Palaver on one machine, and what the checkers of the invariants I1 to I14
-(`tests/checkers`) found. Written by `python -m tests.chaos.report`; several runs add up.
+(`tests/checkers`) found. Both leave a file in `.palaver/chaos`; `python -m tests.chaos.report FILE… --to docs/chaos`
+adds several up and writes this page. "Mutants" are copies of Palaver in which one promise is broken: all must be caught
+(`tests/chaos/mutants.py`).
 """
 
 

@@ -165,7 +165,7 @@ def doubled_deliveries(story: Story) -> None:
     """What the broker has is there three times."""
     story.cluster.stack.kill("worker", 0, signal.SIGSTOP)
     for _ in range(2):
-        story.submit("echo+ttft-3000")
+        story.submit("echo+ttft-4500")
     with story.cluster.redis() as broker:
         messages = broker.lrange("model", 0, -1)
         broker.lpush("model", *messages, *messages)

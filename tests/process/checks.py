@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from palaver.testing import eventually
-from tests.checkers import Violation, violations
+from tests.checkers import CHECKERS, Violation, violations
 from tests.checkers.evidence import Evidence, calls_by_run, keys_of, read_histories, starts_by_run
 from tests.process.cluster import Cluster
 from tests.process.tools import read_tool_ledger
@@ -19,9 +19,9 @@ def check(cluster: Cluster, within: float = 20.0) -> None:
     check_logs(cluster)
 
 
-def check_conversations(cluster: Cluster, run_ids: Sequence[str]) -> None:
+def check_conversations(cluster: Cluster, run_ids: Sequence[str], invariants: Iterable[str] = CHECKERS) -> None:
     """The conversations of these runs, which have ended and are all that there were in them, are whole."""
-    _raise(violations(gather(cluster, run_ids)))
+    _raise(violations(gather(cluster, run_ids), invariants))
 
 
 def collect(cluster: Cluster, within: float = 20.0) -> Evidence:
