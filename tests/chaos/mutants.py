@@ -105,7 +105,7 @@ MUTANTS: Final = {
         _mutant(
             "a cancel that stops no call",
             "cancelled",
-            "cancel_wins all_end",
+            "calls_stop_with_the_run",
             "workers/held.py",
             "            if self._task is not None:\n                self._task.cancel()\n",
             "",

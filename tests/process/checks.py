@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -48,7 +49,7 @@ def gather(cluster: Cluster, run_ids: Iterable[str]) -> Evidence:
     # -1: it has no time to live; -2: it is gone.
     histories = [replace(each, immortal=[key for key in keys_of(each) if next(lives) == -1]) for each in histories]
     starts = starts_by_run(read_tool_ledger(cluster.tool_ledger_path))
-    return Evidence(histories, calls_by_run(cluster.model_calls()), starts)
+    return Evidence(histories, calls_by_run(cluster.model_calls()), starts, at=time.time())
 
 
 def what_is_left(cluster: Cluster) -> dict[str, Any]:

@@ -123,6 +123,10 @@ def endless_call(evidence: Evidence) -> Evidence:
     return with_call(evidence, 1, ended_at=at(11.5).timestamp())
 
 
+def open_call(evidence: Evidence) -> Evidence:
+    return replace(with_call(evidence, 1, ended_at=None, outcome="open"), at=at(11.5).timestamp())
+
+
 def overdue(evidence: Evidence) -> Evidence:
     return with_run(evidence, times=RunTimes(created_at=at(0), ended_at=at(10), deadline=at(3)))
 
@@ -152,6 +156,7 @@ WRONG: Sequence[tuple[str, Callable[[Evidence], Evidence]]] = (
     ("nothing_after_the_end", late_call),
     ("nothing_after_the_end", late_tool),
     ("calls_stop_with_the_run", endless_call),
+    ("calls_stop_with_the_run", open_call),
     ("in_time", overdue),
     ("nonces_stay", other_nonce_asked),
     ("nonces_stay", other_nonce_kept),
