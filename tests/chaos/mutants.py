@@ -83,8 +83,8 @@ MUTANTS: Final = {
             "killed_mid_stream",
             "text_adds_up",
             f"{_LUA}_overdue.lua",
-            "  discard_text(name, step)\n  step.losses",
-            "  step.losses",
+            "worker = step.worker }), true)\n  discard_text(name, step)\n",
+            "worker = step.worker }), true)\n",
         ),
         _mutant(
             "open calls that are not sealed",
@@ -105,7 +105,7 @@ MUTANTS: Final = {
         _mutant(
             "a cancel that stops no call",
             "cancelled",
-            "cancel_wins all_end",
+            "calls_stop_with_the_run",
             "workers/held.py",
             "            if self._task is not None:\n                self._task.cancel()\n",
             "",

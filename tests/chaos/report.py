@@ -15,7 +15,7 @@ import platform
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,9 @@ from palaver.testing.redis_server import find_server
 _INTRODUCTION = """# Chaos report
 
 What `make chaos` and `make soak` did to Palaver on one machine, and what the checkers of the invariants I1 to I14
-(`tests/checkers`) found. Written by `python -m tests.chaos.report`; several runs add up.
+(`tests/checkers`) found. Both leave a file in `.palaver/chaos`; `python -m tests.chaos.report FILE… --to docs/chaos`
+adds several up and writes this page. "Mutants" are copies of Palaver in which one promise is broken: all must be caught
+(`tests/chaos/mutants.py`).
 """
 
 
@@ -161,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sums = add_up(lines)
     stem = options.to or options.files[0].with_suffix("")
     stem.with_suffix(".md").write_text(markdown(lines, sums))
-    document = {"lines": len(lines), "tests": {name: asdict(each) for name, each in sums.items()}}
+    document = {"lines": len(lines), "tests": {name: vars(each) for name, each in sums.items()}}
     stem.with_suffix(".json").write_text(json.dumps(document, indent=2) + "\n")
     print(f"{stem.with_suffix('.md')} and {stem.with_suffix('.json')}")
 

@@ -28,7 +28,6 @@ from tests.checkers.evidence import Sent
 from tests.process.checks import collect
 from tests.process.cluster import Cluster
 
-LEASE = 1.0
 WITHIN = 8.0
 """Seconds that a run may take to end when its story is over."""
 SLACK = 3.0
@@ -165,7 +164,7 @@ def doubled_deliveries(story: Story) -> None:
     """What the broker has is there three times."""
     story.cluster.stack.kill("worker", 0, signal.SIGSTOP)
     for _ in range(2):
-        story.submit("echo+ttft-3000")
+        story.submit("echo+ttft-4500")
     with story.cluster.redis() as broker:
         messages = broker.lrange("model", 0, -1)
         broker.lpush("model", *messages, *messages)
@@ -213,7 +212,7 @@ SCENARIOS: Final[Mapping[str, Callable[[Story], None]]] = {
 def play(name: str, folder: Path) -> list[Violation]:
     """Play a scenario on a stack of its own; what the checkers find."""
     folder.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(folder, lease=LEASE)
+    cluster = Cluster(folder)
     try:
         cluster.stack.up()
         with Watchers(cluster.stack.url, folder / "watchers.jsonl", random.Random(1), breaking=0.05).open() as watchers:

@@ -15,7 +15,7 @@ them has no checker. Each checker is shown to fail by a mutant of the product: t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,11 +75,15 @@ class Violation:
         return f"{self.invariant} {self.checker}: {self.says[:3000]}"
 
 
-def violations(evidence: Evidence) -> list[Violation]:
-    """What all checkers find; of each one the first thing."""
+def violations(evidence: Evidence, invariants: Iterable[str] = CHECKERS) -> list[Violation]:
+    """What the checkers of these invariants find, of each one the first thing.
+
+    Some hold only as long as the store forgets nothing: a power cut with ``appendfsync everysec`` makes the ledgers
+    know more than the store does.
+    """
     found = []
-    for invariant, checkers in CHECKERS.items():
-        for checker in checkers:
+    for invariant in invariants:
+        for checker in CHECKERS[invariant]:
             try:
                 checker(evidence)
             except AssertionError as error:

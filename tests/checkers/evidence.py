@@ -64,6 +64,8 @@ class Evidence:
     backlog: Sequence[tuple[int, int]] = ()
     """Samples: messages in the broker, steps that wait for a worker."""
     slack: float = SLACK
+    at: float = 0.0
+    """When it was gathered: a model call that is open then has lasted until then. Epoch seconds."""
 
     @property
     def runs(self) -> Iterator[tuple[Run, Sequence[Event]]]:

@@ -13,8 +13,6 @@ from tests.checkers.told import digests
 
 CLOCK = 0.1
 """Seconds by which the clocks of a ledger and of the store may differ: the same clock, rounded, and read late."""
-LETTING_GO = 2.0
-"""Seconds after which a model server has noticed that its client went."""
 GATE = 16
 """Messages in the broker beyond which nothing is sent again (workers/sweeper.py)."""
 NONCE = re.compile(r"nonce-[0-9a-f]{16}")
@@ -59,7 +57,7 @@ def overlaps_follow_losses(evidence: Evidence) -> None:
             _, step, attempt = (call.request_id or "::").split(":")
             if call.ended_at is None or (step, int(attempt or 0)) in lost:
                 continue
-            late = [other for other in calls[number + 1 :] if other.at < call.ended_at - LETTING_GO]
+            late = [other for other in calls[number + 1 :] if other.at < call.ended_at - evidence.slack]
             assert not late, f"{run.id}: while {call} went on, there began {late[0]}"
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from palaver.testing import eventually
-from tests.checkers import Violation, violations
+from tests.checkers import CHECKERS, Violation, violations
 from tests.checkers.evidence import Evidence, calls_by_run, keys_of, read_histories, starts_by_run
 from tests.process.cluster import Cluster
 from tests.process.tools import read_tool_ledger
@@ -19,9 +20,9 @@ def check(cluster: Cluster, within: float = 20.0) -> None:
     check_logs(cluster)
 
 
-def check_conversations(cluster: Cluster, run_ids: Sequence[str]) -> None:
+def check_conversations(cluster: Cluster, run_ids: Sequence[str], invariants: Iterable[str] = CHECKERS) -> None:
     """The conversations of these runs, which have ended and are all that there were in them, are whole."""
-    _raise(violations(gather(cluster, run_ids)))
+    _raise(violations(gather(cluster, run_ids), invariants))
 
 
 def collect(cluster: Cluster, within: float = 20.0) -> Evidence:
@@ -48,7 +49,7 @@ def gather(cluster: Cluster, run_ids: Iterable[str]) -> Evidence:
     # -1: it has no time to live; -2: it is gone.
     histories = [replace(each, immortal=[key for key in keys_of(each) if next(lives) == -1]) for each in histories]
     starts = starts_by_run(read_tool_ledger(cluster.tool_ledger_path))
-    return Evidence(histories, calls_by_run(cluster.model_calls()), starts)
+    return Evidence(histories, calls_by_run(cluster.model_calls()), starts, at=time.time())
 
 
 def what_is_left(cluster: Cluster) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+"""The checkers of the invariants: whole evidence passes; evidence in which one thing is wrong does not.
+
+What a mutant of the product shows (tests/chaos/mutants.py) is not shown here again; together they cover every checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from palaver.models import AgentSpec, Cancel, Conversation, Entry, Event, Links, Run, RunTimes
+from palaver.testing.model_server import LedgerEntry
+from tests.chaos.mutants import MUTANTS
+from tests.checkers import CHECKERS, violations
+from tests.checkers.evidence import Evidence, History, Sent
+from tests.checkers.told import Told
+
+RUN, CONVERSATION = "run_00" + "0" * 26, "conv_00" + "0" * 26
+NONCE = "nonce-0123456789abcdef"
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+CALL = {"id": "call_1", "name": "record", "arguments": "{}"}
+DONE = {"status": "completed", "stop_reason": "end_turn", "error": None}
+ANSWER = {"role": "assistant", "content": "done"}
+
+
+def said(step: str, message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "message.created", {"step": step, "message": message}
+
+
+STORY: Sequence[tuple[str, dict[str, Any]]] = (
+    ("message.created", {"message": {"role": "user", "content": NONCE}}),
+    ("run.started", {}),
+    ("step.started", {"step": "1", "attempt": 1, "worker": "w"}),
+    said("1", {"role": "assistant", "tool_calls": [CALL]}),
+    ("step.started", {"step": "1/call_1", "attempt": 1, "worker": "t"}),
+    ("tool.finished", {"step": "1/call_1", "message": {"role": "tool", "call_id": "call_1", "name": "record"}}),
+    ("step.started", {"step": "2", "attempt": 1, "worker": "w"}),
+    ("message.delta", {"step": "2", "attempt": 1, "text": "done"}),
+    said("2", ANSWER),
+    ("run.finished", DONE),
+)
+"""One event a second."""
+SHOWN_ONLY = {"step.started", "message.delta"}
+
+
+def at(second: float) -> datetime:
+    return BEGUN + timedelta(seconds=second)
+
+
+def called(number: int, second: float, digest: str) -> LedgerEntry:
+    """A model call that took half a second."""
+    begun = at(second).timestamp()
+    return LedgerEntry(
+        n=number, at=begun, at_monotonic=second, model="echo", digest=digest, messages=1, turn=1, call_index=number,
+        attempt=1, stream=True, started_at=begun, last_user=NONCE, tool_results=0, run=RUN, idempotency_key=None,
+        request_id=f"{RUN}:{number}:1", status=200, outcome="answered", first_byte_at=begun, ended_at=begun + 0.5,
+    )  # fmt: skip
+
+
+def whole() -> Evidence:
+    """The evidence of a run with a tool call, of whom everybody says the same."""
+    events = [Event(run_id=RUN, seq=n, at=at(n), type=kind, data=data) for n, (kind, data) in enumerate(STORY, 1)]
+    durable = [event for event in events if event.type not in SHOWN_ONLY]
+    entries = [Entry(position=n, **event.model_dump()) for n, event in enumerate(durable, 1)]
+    told, digests = Told(""), []
+    for entry in entries:
+        if entry.data.get("message", {}).get("role") == "assistant":
+            digests.append(told.digest)
+        told.add(entry)
+    run = Run(
+        id=RUN,
+        conversation_id=CONVERSATION,
+        status="completed",
+        stop_reason="end_turn",
+        agent=AgentSpec(model="fake/echo"),
+        model="fake/echo",
+        step=2,
+        times=RunTimes(created_at=at(0), ended_at=at(10), deadline=at(60)),
+        last_event_id=len(events),
+        usage={"model_calls": 2},
+        links=Links(self="", events="", conversation=""),
+    )
+    conversation = Conversation(id=CONVERSATION, created_at=at(0), entries=len(entries))
+    watched = [{"run": RUN, "connection": 1, "id": e.seq, "type": e.type, "data": e.data} for e in events]
+    return Evidence(
+        histories=[History(conversation, entries, {RUN: run}, {RUN: events}, [])],
+        calls={RUN: [called(1, 3.2, digests[0]), called(2, 7.2, digests[1])]},
+        tool_starts={RUN: [{"call": f"{RUN}:1:call_1", "at": at(5).timestamp()}]},
+        sent=[Sent(RUN, NONCE, "key")],
+        watched=watched,
+        deaths=0,
+        slack=1.0,
+    )
+
+
+def changed(evidence: Evidence, change: Callable[[History], History]) -> Evidence:
+    return replace(evidence, histories=[change(history) for history in evidence.histories])
+
+
+def with_run(evidence: Evidence, **fields: Any) -> Evidence:
+    return changed(evidence, lambda each: replace(each, runs={RUN: each.runs[RUN].model_copy(update=fields)}))
+
+
+def with_call(evidence: Evidence, number: int, **fields: Any) -> Evidence:
+    calls = list(evidence.calls[RUN])
+    calls[number] = replace(calls[number], **fields)
+    return replace(evidence, calls={RUN: calls})
+
+
+def late_call(evidence: Evidence) -> Evidence:
+    return with_call(evidence, 1, at=at(11.5).timestamp())
+
+
+def late_tool(evidence: Evidence) -> Evidence:
+    return replace(evidence, tool_starts={RUN: [{"call": f"{RUN}:1:call_1", "at": at(11.5).timestamp()}]})
+
+
+def endless_call(evidence: Evidence) -> Evidence:
+    return with_call(evidence, 1, ended_at=at(11.5).timestamp())
+
+
+def open_call(evidence: Evidence) -> Evidence:
+    return replace(with_call(evidence, 1, ended_at=None, outcome="open"), at=at(11.5).timestamp())
+
+
+def overdue(evidence: Evidence) -> Evidence:
+    return with_run(evidence, times=RunTimes(created_at=at(0), ended_at=at(10), deadline=at(3)))
+
+
+def other_nonce_asked(evidence: Evidence) -> Evidence:
+    return with_call(evidence, 1, last_user="nonce-fedcba9876543210")
+
+
+def other_nonce_kept(evidence: Evidence) -> Evidence:
+    return replace(evidence, sent=[])
+
+
+def event_that_the_log_lacks(evidence: Evidence) -> Evidence:
+    return changed(evidence, lambda each: replace(each, entries=[e for e in each.entries if e.seq != 9]))
+
+
+def call_behind_a_cancel(evidence: Evidence) -> Evidence:
+    asked = Event(run_id=RUN, seq=5, at=at(5), type="run.cancelling", data={"mode": "now"})
+    cancel = Cancel(requested_at=at(5), mode="now")
+    return changed(
+        with_run(evidence, cancel=cancel),
+        lambda each: replace(each, events={RUN: [*each.events[RUN][:4], asked, *each.events[RUN][5:]]}),
+    )
+
+
+WRONG: Sequence[tuple[str, Callable[[Evidence], Evidence]]] = (
+    ("nothing_after_the_end", late_call),
+    ("nothing_after_the_end", late_tool),
+    ("calls_stop_with_the_run", endless_call),
+    ("calls_stop_with_the_run", open_call),
+    ("in_time", overdue),
+    ("nonces_stay", other_nonce_asked),
+    ("nonces_stay", other_nonce_kept),
+    ("log_and_feed_agree", event_that_the_log_lacks),
+    ("nothing_starts_after_a_cancel", call_behind_a_cancel),
+)
+
+
+def test_whole_evidence_passes() -> None:
+    assert violations(whole()) == []
+
+
+@pytest.mark.parametrize(("checker", "spoil"), WRONG, ids=[spoil.__name__ for _, spoil in WRONG])
+def test_what_is_wrong_is_found(checker: str, spoil: Callable[[Evidence], Evidence]) -> None:
+    assert checker in {violation.checker for violation in violations(spoil(whole()))}
+
+
+def test_every_checker_is_shown_to_fail() -> None:
+    shown = {name for name, _ in WRONG}.union(*(mutant.caught_by for mutant in MUTANTS.values()))
+    assert shown == {checker.__name__ for checkers in CHECKERS.values() for checker in checkers}
