@@ -129,7 +129,7 @@ def reset(way: Way) -> None:
         (reset, ("connection", "stream_truncated")),
         (close_early, ("connection", "stream_truncated")),
         (swallow, ("timeout", "idle_timeout")),
-        (stall, ("timeout", "idle_timeout")),
+        pytest.param(stall, ("timeout", "idle_timeout"), marks=pytest.mark.chaos),
     ],
     ids=["reset", "closed", "blackhole", "stall"],
 )
@@ -186,7 +186,7 @@ def test_connections_to_redis_that_are_dead_are_given_up(net: Net) -> None:
 
 
 def test_connections_to_redis_reset_again_and_again(net: Net) -> None:
-    reset_redis(net, seconds=6)
+    reset_redis(net, seconds=3)
 
 
 @pytest.mark.chaos
