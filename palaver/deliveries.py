@@ -77,7 +77,7 @@ def transport_options(url: str) -> dict[str, Any]:
         "socket_keepalive": True,
         "socket_keepalive_options": _KEEPALIVE,
         # A worker's connection that is dead without a word is missed after a second and one to two of these.
-        "health_check_interval": 4,
+        "health_check_interval": 3,
         # The store knows what is unfinished: no record of unacknowledged messages, no visibility timeout.
         "ack_emulation": False,
         # One list a queue, read in the order in which the queues are consumed.

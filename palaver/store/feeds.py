@@ -138,17 +138,14 @@ class Feeds:
                 if watcher.stale:
                     watcher.stale, patience = False, _IDLE
                     try:
+                        events = await self.page(run_id, after=last)
+                        # Afterwards: what was read may be from before a loss, but not unnoticed from behind it.
                         kept, seen = await self._kept(run_id, last, seen)
                         if kept < last:
-                            yield Event(
-                                run_id=run_id,
-                                seq=kept,
-                                at=datetime.now(UTC),
-                                type=REWOUND,
-                                data={"from": kept + 1, "to": last},
-                            )
-                            last = kept
-                        events = await self.page(run_id, after=last)
+                            told = {"from": kept + 1, "to": last}
+                            last, watcher.stale = kept, True
+                            yield Event(run_id=run_id, seq=kept, at=datetime.now(UTC), type=REWOUND, data=told)
+                            continue
                         if not events and await self._is_over(run_id, last):
                             return
                     except RedisError as error:
