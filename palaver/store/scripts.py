@@ -18,6 +18,8 @@ from palaver.lifecycle import TRANSITIONS
 from palaver.settings import Settings
 from palaver.store.connection import Connection, Value
 
+LOG_PAGE: Final = 200
+"""Log entries that one reply has at most: Redis does nothing else meanwhile, and a log may have 100 MB."""
 _MOVES: Final = ("_run", "_limits", "_actions", "_rest", "_calls", "_ending", "_turn")
 """The words of the scripts that move a run."""
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -42,9 +44,6 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """The files that each script is made of."""
-
-LOG_PAGE: Final = 200
-"""Log entries that one reply has at most: Redis does nothing else meanwhile, and a log may have 100 MB."""
 
 Call = tuple[str, Sequence[str], Sequence[Value]]
 """A script's name, its KEYS and its ARGV."""

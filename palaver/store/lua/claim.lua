@@ -1,11 +1,10 @@
 -- Lease a step to a worker. For a tool call the lease is the record of intent: from here on it may have taken effect.
 -- KEYS  run keys (_run.lua)
 -- ARGV  step, worker, lease (ms), log position that the worker knows (model steps; '' = none wanted), nonce
--- reply leased, fence, attempt (policy), try, elapsed ms, ms until the run's time is up, agent, call JSON, log tail
---       (LOG_PAGE entries at most),
+-- reply leased, fence, attempt (policy), try, elapsed ms, ms until the run's time is up, agent, call JSON, log tail,
 --       which of the agent's models to ask (from 0), tool calls that its budget has left (-1 = any number),
---       log position that the tail is behind, what of the log was withdrawn (JSON, '' = nothing), 1 if the call's
---       arguments were changed
+--       log position that the tail is behind (it has LOG_PAGE entries at most), what of the log was
+--       withdrawn (JSON, '' = nothing), 1 if the call's arguments were changed
 --       · stray, why: unknown, settled, the run's status, the step's state (leased, later), deadline
 if not STATUS then return { 'stray', 'unknown' } end
 if STATUS ~= 'queued' and STATUS ~= 'running' then return { 'stray', STATUS } end
