@@ -25,7 +25,7 @@ def there(path: str, test: str) -> bool:
     return any(f"def {test}(" in file.read_text() if test else file.exists() for file in sorted(Path(ROOT).glob(path)))
 
 
-_HEADS = ("|---", "| what", "| kind")
+_HEADS = ("|---", "| what", "| kind", "| class")
 _PROMISES = [
     row
     for row in (ROOT / "docs/guarantees.md").read_text().splitlines()
