@@ -1,0 +1,27 @@
+"""The Celery app of workers that SIGUSR2 makes deaf: they stay connected, and nobody reads what the broker sends."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from celery.signals import worker_ready
+
+from workers.app import app
+
+__all__ = ["app"]
+
+
+@worker_ready.connect
+def _can_be_made_deaf(sender: Any, **_: Any) -> None:
+    def deafen(*_: Any) -> None:
+        hub, cycle = sender.hub, sender.connection.transport.cycle
+        for each in tuple(hub.on_tick):
+            if "register_with_event_loop" in each.__qualname__:
+                hub.on_tick.discard(each)
+        for fd in tuple(cycle.fds):
+            hub.remove_reader(fd)
+        # kombu's own look at a BRPOP that is not answered.
+        cycle._brpop_health_tref.cancel()
+
+    signal.signal(signal.SIGUSR2, deafen)
