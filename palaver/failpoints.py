@@ -12,6 +12,7 @@ import os
 import random
 import re
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -52,7 +53,8 @@ def _kill_group() -> None:
 
 
 def _stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # To this very thread: one that is sent to the process may stop it a moment later.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 _ACTIONS: Final[Mapping[str, Callable[[], None]]] = {"kill": _kill, "kill-group": _kill_group, "stop": _stop}

@@ -39,6 +39,7 @@ def cluster(_cluster: Cluster) -> Iterator[Cluster]:
     _cluster.forget_cool_downs()
     _cluster.submitted.clear()
     _cluster.mark_logs()
+    _cluster.mark_ledgers()
     yield _cluster
     try:
         _cluster.heal()

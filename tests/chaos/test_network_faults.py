@@ -161,6 +161,7 @@ def test_a_stall_that_is_short_enough_costs_nothing(net: Net) -> None:
 # Between everybody and Redis.
 
 
+@pytest.mark.chaos
 def test_connections_to_redis_that_are_dead_are_given_up(net: Net) -> None:
     """No FIN, no RST: only silence says so. Model calls go on meanwhile, and so do watchers and cancels afterwards."""
     cluster = net.cluster

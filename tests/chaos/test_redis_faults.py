@@ -58,7 +58,7 @@ BACK = 5.0
 
 
 def test_redis_killed_again_and_again(cluster: Cluster) -> None:
-    kill_redis(cluster, kills=3)
+    kill_redis(cluster, kills=2)
 
 
 @pytest.mark.chaos
@@ -83,6 +83,7 @@ def kill_redis(cluster: Cluster, kills: int) -> None:
 # Stopped.
 
 
+@pytest.mark.chaos
 def test_the_api_answers_while_redis_is_stopped(cluster: Cluster) -> None:
     stop_redis(cluster, seconds=3.0)
 
@@ -134,6 +135,7 @@ def stop_redis(cluster: Cluster, seconds: float, *, crash: bool = False) -> None
 # Cut off from power.
 
 
+@pytest.mark.chaos
 def test_a_power_cut(cluster: Cluster) -> None:
     cut_power(cluster, "everysec", cuts=1)
 

@@ -159,6 +159,7 @@ class Watcher:
         self.polled += 1
 
 
+@pytest.mark.chaos
 def test_rolling_deployments(cluster: Cluster) -> None:
     roll(cluster, times=2)
 

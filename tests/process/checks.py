@@ -11,7 +11,6 @@ from palaver.testing import eventually
 from tests.checkers import CHECKERS, Violation, violations
 from tests.checkers.evidence import Evidence, calls_by_run, keys_of, read_histories, starts_by_run
 from tests.process.cluster import Cluster
-from tests.process.tools import read_tool_ledger
 
 
 def check(cluster: Cluster, within: float = 20.0) -> None:
@@ -48,7 +47,7 @@ def gather(cluster: Cluster, run_ids: Iterable[str]) -> Evidence:
         lives = iter(pipeline.execute())
     # -1: it has no time to live; -2: it is gone.
     histories = [replace(each, immortal=[key for key in keys_of(each) if next(lives) == -1]) for each in histories]
-    starts = starts_by_run(read_tool_ledger(cluster.tool_ledger_path))
+    starts = starts_by_run(cluster.tool_ledger())
     return Evidence(histories, calls_by_run(cluster.model_calls()), starts, at=time.time())
 
 

@@ -114,6 +114,7 @@ class Cluster(Inputs):
         self.submitted: list[str] = []
         self.expected_in_logs: list[str] = []
         self._marks: dict[Path, int] = {}
+        self._ledger_marks: dict[Path, int] = {}
 
     # Processes.
 
@@ -308,17 +309,26 @@ class Cluster(Inputs):
 
     # Ledgers.
 
+    def mark_ledgers(self) -> None:
+        """From here on, ledgers show what is written: reading all of a session's would be the most that a test does."""
+        ledgers = (self.stack.ledger_path, self.tool_ledger_path)
+        self._ledger_marks = {path: path.stat().st_size for path in ledgers if path.exists()}
+
     def model_calls(self, run_id: str | None = None) -> list[LedgerEntry]:
         """What the model server was asked, for one run or by all."""
         path = self.stack.ledger_path
-        found = read_ledger(path) if path.exists() else []
+        found = read_ledger(path, self._ledger_marks.get(path, 0)) if path.exists() else []
         return [entry for entry in found if run_id in (None, entry.run)]
+
+    def tool_ledger(self) -> list[dict[str, Any]]:
+        """What tools have written."""
+        return read_tool_ledger(self.tool_ledger_path, self._ledger_marks.get(self.tool_ledger_path, 0))
 
     def tool_starts(self, run_id: str, tool: str | None = None) -> list[dict[str, Any]]:
         """Each start of a tool for this run."""
         return [
             line
-            for line in read_tool_ledger(self.tool_ledger_path)
+            for line in self.tool_ledger()
             if line["event"] == "begin" and line["call"].startswith(run_id) and tool in (None, line["tool"])
         ]
 

@@ -15,7 +15,7 @@ from typing import Any
 import redis
 from celery import Celery
 
-from palaver.deliveries import QUEUES
+from palaver.deliveries import QUEUE_NAMES, queue
 from palaver.testing.redis_server import RedisServer, dying_with_parent
 from palaver.testing.waiting import eventually
 from tests.process.rabbitmq import RabbitServer
@@ -34,7 +34,7 @@ class Bench:
         self.record.touch()
         self.log = folder / "worker.log"
         self.celery = Celery("producer", set_as_current=False)
-        self.celery.conf.update(broker_settings(server.url), task_queues=tuple(QUEUES.values()))
+        self.celery.conf.update(broker_settings(server.url), task_queues=tuple(map(queue, QUEUE_NAMES)))
         self.events: list[dict[str, Any]] = []
 
     @cached_property

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.process
 MODEL_WORKERS = 2
 CONVERSATIONS = 12
 """At the same time: most of the time of each is waiting."""
-EXAMPLES = 5
+EXAMPLES = 3
 FILLER = "This message makes the conversation long. " * 300
 PATIENCE = 60.0
 """Seconds that a run may take, those ahead of it included."""

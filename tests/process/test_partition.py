@@ -14,7 +14,6 @@ from palaver.testing.model_server import LedgerEntry
 from tests.chaos.way import Way
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more
-from tests.process.tools import read_tool_ledger
 
 pytestmark = pytest.mark.process
 
@@ -63,7 +62,7 @@ def test_a_worker_that_is_cut_off_ends_its_tool_with_its_lease(cluster: Cluster,
         assert run.status == "completed"
         _, again = cluster.tool_starts(run_id)
         assert again["at"] >= start["at"] + LEASE - 1
-        ends = [line["pid"] for line in read_tool_ledger(cluster.tool_ledger_path) if line["event"] == "end"]
+        ends = [line["pid"] for line in cluster.tool_ledger() if line["event"] == "end"]
         assert again["pid"] in ends
         assert start["pid"] not in ends, "it went on when its lease was over"
 

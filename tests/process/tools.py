@@ -35,9 +35,9 @@ def _write(event: str, name: str) -> None:
         failpoint("tool.effect")
 
 
-def read_tool_ledger(path: Path) -> list[dict[str, Any]]:
-    """What the tools have written so far, in order."""
-    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+def read_tool_ledger(path: Path, begin: int = 0) -> list[dict[str, Any]]:
+    """What the tools have written so far, in order; without the first `begin` bytes."""
+    return [json.loads(line) for line in path.read_bytes()[begin:].splitlines()] if path.exists() else []
 
 
 @tool

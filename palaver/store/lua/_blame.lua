@@ -35,5 +35,5 @@ end
 local function apart(step)
   local drawn = 0
   for i = 1, #ID do drawn = (drawn * (31 + 2 * step.losses) + string.byte(ID, i)) % 2147483647 end
-  return drawn % math.min(2000 * (step.losses - 1), 60000)
+  return 1 + drawn % math.min(2000 * (step.losses - 1), 60000)
 end

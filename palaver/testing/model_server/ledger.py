@@ -207,13 +207,15 @@ class Ledger:
         return not line.endswith(b"\n")
 
 
-def read_ledger(path: Path) -> list[LedgerEntry]:
+def read_ledger(path: Path, begin: int = 0) -> list[LedgerEntry]:
     """The entries of a ledger file, oldest first, whether its server still runs or was killed.
 
+    `begin`: bytes of the file, up to the end of a line, that are left out; what started there is left out with its end.
     Requests without an end line are `open`. Raises OSError if the file cannot be read.
     """
     records: dict[int, Record] = {}
     with path.open("rb") as lines:
+        lines.seek(begin)
         for line in lines:
             try:
                 written = orjson.loads(line)
