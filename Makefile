@@ -47,7 +47,6 @@ chaos: $(DEV) ## kill, pause and partition things for a while
 	$(CHAOS); status=$$?; $(BIN)/python -m tests.chaos.report $$PALAVER_CHAOS_REPORT; exit $$status
 
 soak: $(DEV) ## repeat the chaos with new seeds for HOURS=n, until something does not hold
-	@test -n "$(HOURS)" || { echo "Say for how long: make soak HOURS=8" >&2; exit 2; }
 	@mkdir -p .palaver/chaos
 	@export PALAVER_CHAOS_REPORT=$(CHAOS_REPORT); \
 	status=0; end=$$(awk 'BEGIN { srand(); print int(srand() + 3600 * $(HOURS)) }'); \

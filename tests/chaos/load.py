@@ -54,7 +54,7 @@ class Load:
             return
         if self._asking is None:
             body = self._cluster.body(self._chance.choice(self._models), tools=TOOLS)
-            self._asking = body, uuid.UUID(int=self._chance.getrandbits(128)).hex
+            self._asking = body, uuid.uuid4().hex
         answer = http.post("/v1/runs", json=self._asking[0], headers={"Idempotency-Key": self._asking[1]})
         if answer.status_code != 202:
             assert answer.status_code == 503, answer.text

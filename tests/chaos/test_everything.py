@@ -171,7 +171,7 @@ def try_to_use(cluster: Cluster, chance: random.Random, lost: list[tuple[dict[st
         if running.status_code != 200 or len(running.json()["data"]) >= UNDER_WAY:
             return
         body = cluster.body(chance.choice(MODELS), tools=["calculator", "record", "record_idempotent"])
-        lost.append((body, uuid.UUID(int=chance.getrandbits(128)).hex))
+        lost.append((body, uuid.uuid4().hex))
         while lost:
             cluster.post(*lost[0])
             del lost[0]

@@ -107,7 +107,7 @@ class Traffic:
             return {run.decode() for run in server.zrange(keys.runs("00"), 0, -1)}
 
     def _ask(self, path: str, body: dict[str, Any]) -> httpx.Response:
-        headers = {"Idempotency-Key": uuid.UUID(int=self._chance.getrandbits(128)).hex}
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
         try:
             return self._door.post(path, json=body, headers=headers)
         except httpx.ConnectError:

@@ -141,7 +141,7 @@ class Crowd:
         return run_id
 
     def _echo(self) -> None:
-        self._submit("echo", key=uuid.UUID(int=self._chance.getrandbits(128)).hex)
+        self._submit("echo", key=uuid.uuid4().hex)
 
     def _tools(self) -> None:
         self._submit("parallel-2+use-each", tools=["calculator", "record"])
