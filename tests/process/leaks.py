@@ -206,6 +206,9 @@ class Crowd:
 
 def leave_nothing(cluster: Cluster, crowd: Crowd, *, warm_up: int, runs: int, within: float) -> None:
     """Make so many runs; once their retention is over, the stack must hold what it held before them."""
+    with cluster.redis() as server:
+        # Processes report themselves a moment after they are ready.
+        eventually(lambda: server.zcard("palaver:workers") == 1 + len(cluster.children_of("tools")))
     empty = Footprint.of(cluster)
     crowd.run(warm_up)
     before = Footprint.of(cluster)
