@@ -74,9 +74,10 @@ def check_logs(cluster: Cluster) -> None:
     for name, text in cluster.new_logs().items():
         if name.startswith("model_server"):
             continue
-        for trace in text.split("Traceback (most recent call last):")[1:]:
+        before, *traces = text.split("Traceback (most recent call last):")
+        for trace in traces:
             expected = any(words in trace for words in cluster.expected_in_logs)
-            assert expected, f"{name} logged a traceback:{trace[:3000]}"
+            assert expected, f"{name} logged a traceback:\n{before[-500:]}{'Traceback:'.join(traces)[:6000]}"
 
 
 def _raise(found: Sequence[Violation]) -> None:
