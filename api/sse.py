@@ -14,8 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from api.closing import end
 from palaver.errors import ErrorClass, UnknownRun, classify
+from palaver.events import LAST, REWOUND
 from palaver.models import Event
-from palaver.store.feeds import LAST, REWOUND, Feeds
+from palaver.store.feeds import Feeds
 
 _log = logging.getLogger("palaver.api")
 _PAGE: Final = 500

@@ -11,12 +11,9 @@ from palaver.client.answers import event_of, run_of, unexpected
 from palaver.client.errors import APIError, ClientError
 from palaver.client.flow import Emit, Lost, Open, Read, Response, Send, Sleep, Stream
 from palaver.client.sse import SSEParser
+from palaver.events import LAST, REWOUND
 from palaver.models import Event, Run
 
-LAST: Final = "run.finished"
-"""The last event of every run."""
-REWOUND: Final = "stream.rewound"
-"""The server has lost the events ``from`` … ``to`` after all, and uses their numbers again."""
 SILENCE: Final = 45.0
 """Seconds without a byte after which a connection counts as dead: three of the server's keep-alives."""
 RECONNECT: Final = 1.0

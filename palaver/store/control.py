@@ -12,12 +12,12 @@ import orjson
 
 from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
 from palaver.errors import Conflict, IdempotencyMismatch, UnknownRun
+from palaver.events import LAST
 from palaver.ids import new_id, shard_of
 from palaver.leases import Settled
 from palaver.lifecycle import RunStatus
 from palaver.models import Entry, Message, Retry, Run, Submission
 from palaver.store import keys
-from palaver.store.feeds import LAST
 from palaver.store.runs import Fork, Runs, Submitted, idempotency, sha256
 from palaver.store.scripts import Scripts
 from palaver.store.steps import settled

@@ -21,6 +21,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from palaver.errors import ErrorClass, UnknownRun, classify
+from palaver.events import LAST, REWOUND
 from palaver.ids import is_id
 from palaver.models import Event
 from palaver.store import keys, records
@@ -37,10 +38,6 @@ _AWAY: Final = 1.0
 """Seconds after which a watcher whose reading failed looks again; it looks at once when the subscription is new."""
 _PAUSE: Final = 0.2
 """Seconds between two attempts to subscribe again while Redis is away."""
-LAST: Final = "run.finished"
-"""The last event of every run."""
-REWOUND: Final = "stream.rewound"
-"""Said to a watcher alone: the store has lost what it saw ``from`` … ``to``, and uses these numbers again."""
 
 
 class _Watcher:
