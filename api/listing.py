@@ -13,7 +13,7 @@ from api.validation import did_you_mean
 from palaver.errors import ErrorClass
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus
-from palaver.store.runs import RunFilter, RunPage
+from palaver.store.reading import RunFilter, RunPage
 
 
 def _statuses(given: object) -> object:

@@ -44,6 +44,11 @@ def is_id(prefix: Literal["run", "conv"], text: str) -> bool:
     return match is not None and match.group(1) == prefix
 
 
+def all_shards(shards: int) -> tuple[str, ...]:
+    """The first ``shards`` many, each as two hex digits."""
+    return tuple(f"{shard:02x}" for shard in range(shards))
+
+
 def pick_shard(seed: str, shards: int) -> str:
     """The shard, of ``shards`` many, that ``seed`` always falls on."""
     return f"{hashlib.blake2s(seed.encode()).digest()[0] % shards:02x}"

@@ -27,7 +27,7 @@ from palaver.errors import Conflict, NoRoom, UnknownRun
 from palaver.fields import Strict
 from palaver.lifecycle import RunStatus
 from palaver.models import CancelMode, Retry, Run
-from palaver.store.runs import RunFilter
+from palaver.store.reading import RunFilter
 
 router = APIRouter(tags=["runs"])
 

@@ -114,12 +114,11 @@ async def queues(request: Request) -> Response:
 
 async def _room(here: Backend) -> RoomState:
     memory = await prompt(here.store.room.memory())
-    settings = here.settings
     return RoomState(
         runs=await prompt(here.store.room.runs()),
-        max_runs=settings.max_runs,
+        max_runs=here.settings.max_runs,
         memory_bytes=memory.used,
-        max_memory_bytes=int(memory.limit * settings.max_memory_percent / 100) or None,
+        max_memory_bytes=int(memory.limit) or None,
     )
 
 

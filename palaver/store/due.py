@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from palaver.ids import all_shards
 from palaver.leases import QUEUES, Queue, Settled
 from palaver.settings import Settings
 from palaver.store import keys
@@ -27,7 +28,7 @@ class Due:
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis
         self._scripts = scripts
-        self.shards = tuple(f"{shard:02x}" for shard in range(settings.shards))
+        self.shards = all_shards(settings.shards)
 
     async def due(self, limit: int = 200) -> tuple[list[Attention], float]:
         """What is due now, by Redis's clock, and the seconds until the next thing will be (a day at most)."""

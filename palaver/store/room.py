@@ -10,6 +10,7 @@ from typing import Final
 
 from redis.exceptions import ResponseError
 
+from palaver.ids import all_shards
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.connection import Connection
@@ -20,10 +21,10 @@ _FRESH: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes that Redis uses of its ``maxmemory``; a limit of 0 is none."""
+    """Bytes that Redis uses, and those beyond which no new run is taken on: a share of its ``maxmemory``; 0 is none."""
 
     used: int = 0
-    limit: int = 0
+    limit: float = 0.0
 
 
 class Room:
@@ -31,7 +32,7 @@ class Room:
 
     def __init__(self, redis: Connection, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._redis = redis
-        self._shards = tuple(f"{shard:02x}" for shard in range(settings.shards))
+        self._shards = all_shards(settings.shards)
         self._max_runs = settings.max_runs
         self._max_percent = settings.max_memory_percent
         self._clock = clock
@@ -50,7 +51,7 @@ class Room:
     async def nearly_full(self) -> bool:
         """Whether so much of the memory is used that the rest is for the runs that there are."""
         memory = await self.memory()
-        return 0 < memory.limit * self._max_percent / 100 <= memory.used
+        return 0 < memory.limit <= memory.used
 
     def runs_of_a_shard(self) -> int:
         """Entries of a shard's due index beyond which it takes no run on."""
@@ -74,4 +75,5 @@ class Room:
             return Memory()
         # What waits for replicas and the AOF is no reason for Redis to refuse writes.
         apart = int(found.get("mem_not_counted_for_evict", 0))
-        return Memory(max(0, int(found.get("used_memory", 0)) - apart), int(found.get("maxmemory", 0)))
+        most = int(found.get("maxmemory", 0)) * self._max_percent / 100
+        return Memory(max(0, int(found.get("used_memory", 0)) - apart), most)

@@ -1,11 +1,9 @@
-"""What the API does with runs and conversations: submit, cancel, read, list."""
+"""What the API does with runs and conversations: submit, cancel, and read (``reading.py``)."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Literal
 
 import orjson
@@ -13,11 +11,11 @@ import orjson
 from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, UnknownConversation, UnknownRun
 from palaver.ids import is_id, new_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
-from palaver.lifecycle import RunStatus, WaitReason
-from palaver.models import AgentSpec, CancelMode, Conversation, Entry, Message, Run, Submission, Waiting
+from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submission
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, Value, now_ms
+from palaver.store.reading import Reading
 from palaver.store.room import Room
 from palaver.store.scripts import Scripts
 from palaver.store.steps import deliveries, settled
@@ -42,11 +40,6 @@ def idempotency(key: str | None, request: str) -> IdempotencyKey:
     return IdempotencyKey() if key is None else IdempotencyKey(sha256(key), sha256(request))
 
 
-_SCAN = 100
-_SCAN_BUDGET = 5_000
-"""Runs that one page of a filtered list looks at before it answers with what it has."""
-
-
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """A run that was taken on, now or, with ``replayed``, by an earlier request with the same key."""
@@ -66,48 +59,14 @@ class Fork:
     through: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs a list shows; empty fields let everything through."""
-
-    statuses: frozenset[RunStatus] = frozenset()
-    conversation_id: str | None = None
-    tag: str | None = None
-    error_class: str | None = None
-    agent: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-
-    def admits(self, run: Run) -> bool:
-        """Whether ``run`` is to be shown."""
-        return (
-            (not self.statuses or run.status in self.statuses)
-            and self.conversation_id in (None, run.conversation_id)
-            and (self.tag is None or self.tag in run.tags)
-            and (self.error_class is None or (run.error or {}).get("class") == self.error_class)
-            and self.agent in (None, run.agent.name)
-            and (self.created_after is None or run.times.created_at > self.created_after)
-            and (self.created_before is None or run.times.created_at < self.created_before)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RunPage:
-    """Runs, newest first, and where the next page starts."""
-
-    runs: list[Run] = field(default_factory=list)
-    next_cursor: str | None = None
-
-
-class Runs:
+class Runs(Reading):
     """Runs and conversations, as the API sees them."""
 
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, room: Room) -> None:
-        self._redis = redis
+        super().__init__(redis, settings)
         self._scripts = scripts
         self._room = room
         self._settings = settings
-        self._shards = tuple(f"{shard:02x}" for shard in range(settings.shards))
 
     async def submit(self, submission: Submission, *, idempotency_key: str | None = None) -> Submitted:
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step.
@@ -233,94 +192,6 @@ class Runs:
             case _:
                 return settled(reply, run_id, conversation_id)
 
-    async def get(self, run_id: str) -> Run:
-        """The run as it is now.
-
-        Raises:
-            UnknownRun: there is no such run (any more).
-        """
-        found = await self._read([run_id]) if is_id("run", run_id) else []
-        if not found:
-            raise UnknownRun(f"there is no run {run_id[:80]!r}")
-        return found[0]
-
-    async def list(self, admitted: RunFilter, *, limit: int, cursor: str | None = None) -> RunPage:
-        """A page of runs, newest first.
-
-        Raises:
-            ValueError: the cursor is none of ours.
-        """
-        before = records.parse_cursor(cursor) if cursor else None
-        if before is None and admitted.created_before is not None:
-            before = (int(records.millis(admitted.created_before)) + 1, "")
-        only = admitted.conversation_id
-        shards = self._shards if only is None else (shard_of(only),) if is_id("conv", only) else ()
-        page = RunPage(runs=[])
-        looked = 0
-        while looked < _SCAN_BUDGET:
-            candidates = await self._newest(shards, before, admitted.created_after)
-            if not candidates:
-                return page
-            found = {run.id: run for run in await self._read([run_id for _, run_id in candidates])}
-            for before in candidates:
-                looked += 1
-                run = found.get(before[1])
-                if run is not None and admitted.admits(run):
-                    page.runs.append(run)
-                    if len(page.runs) == limit:
-                        return RunPage(page.runs, records.cursor(before))
-        return RunPage(page.runs, records.cursor(before) if before else None)
-
-    async def _newest(
-        self, shards: Sequence[str], before: tuple[int, str] | None, after: datetime | None
-    ) -> Sequence[tuple[int, str]]:
-        """Creation times and ids of runs that are older than ``before``, newest first; of one time, by id. None that
-        are older than ``after``."""
-        oldest = records.millis(after) or "-inf"
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in shards:
-            older = "+inf" if before is None else f"({before[0]}"
-            pipeline.zrange(keys.runs(shard), older, oldest, True, True, byscore=True, offset=0, num=_SCAN)
-            if before is not None:
-                pipeline.zrange(keys.runs(shard), before[0], before[0], withscores=True, byscore=True)
-        replies = await pipeline.execute()
-        found = [(int(score), member.decode()) for pairs in replies for member, score in pairs]
-        return sorted((pair for pair in found if before is None or pair < before), reverse=True)[:_SCAN]
-
-    async def _read(self, run_ids: Sequence[str]) -> Sequence[Run]:
-        pipeline = self._redis.pipeline(transaction=False)
-        for run_id in run_ids:
-            pipeline.hgetall(keys.run(run_id))
-        runs = [records.run(found) for found in await pipeline.execute() if found.get(b"id")]
-        behind = [run for run in runs if run.waiting and run.waiting.reason is WaitReason.CONVERSATION_BUSY]
-        for run in behind:
-            pipeline.hget(keys.conversation(run.conversation_id), "active")
-        # Who is ahead changes with every run that ends, so the run's own record does not say it.
-        ahead = await pipeline.execute() if behind else []
-        for run, active in zip(behind, ahead, strict=True):
-            run.waiting = Waiting(reason=WaitReason.CONVERSATION_BUSY, run_id=active and active.decode())
-        return runs
-
-    async def conversation_of(self, run_id: str) -> str:
-        """The id of the run's conversation.
-
-        Raises:
-            UnknownRun: there is no such run (any more).
-        """
-        found = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
-        if found is None:
-            raise UnknownRun(f"there is no run {run_id[:80]!r}")
-        return found.decode()
-
-    async def waiting_input(self, run_id: str) -> tuple[Message, ...]:
-        """What a run is to say, or was, as long as its turn has not come, with what the user said into it meanwhile;
-        empty afterwards."""
-        given, steered = await self._redis.hmget(keys.run(run_id), ("input", "steer"))
-        if given is None:
-            return ()
-        texts = orjson.loads(given) + orjson.loads(steered or b"[]")
-        return tuple(Message.model_validate_json(text) for text in texts)
-
     async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
         """An empty conversation; it goes after the retention unless a run uses it."""
         conversation_id = new_id("conv", pick_shard(new_id("run", "00"), len(self._shards)))
@@ -332,26 +203,3 @@ class Runs:
         pipeline.expire(keys.conversation(conversation_id), int(self._settings.retention))
         await pipeline.execute()
         return await self.conversation(conversation_id)
-
-    async def conversation(self, conversation_id: str) -> Conversation:
-        """The conversation as it is now.
-
-        Raises:
-            UnknownConversation: there is none of that id (any more).
-        """
-        known = is_id("conv", conversation_id)
-        found = await self._redis.hgetall(keys.conversation(conversation_id)) if known else {}
-        if not found:
-            raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
-        return records.conversation(found)
-
-    async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[Entry]:
-        """Log entries behind position ``after``, in order.
-
-        Raises:
-            UnknownConversation: there is none of that id (any more).
-        """
-        await self.conversation(conversation_id)
-        withdrawn = await self._redis.hget(keys.conversation(conversation_id), "withdrawn")
-        found = await self._redis.xrange(keys.log(conversation_id), f"{after + 1}-0", "+", limit)
-        return [records.entry(entry_id, fields, withdrawn) for entry_id, fields in found]

@@ -9,7 +9,7 @@ import pytest
 
 from palaver.errors import Conflict
 from palaver.models import Retry
-from palaver.store.runs import RunFilter
+from palaver.store.reading import RunFilter
 from tests.contract.desk import PAUSE, PAUSE_NOW, RESUME, Desk, approve, output, say
 from tests.contract.standings import Standing, put
 

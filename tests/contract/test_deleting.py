@@ -11,7 +11,7 @@ from palaver.errors import Conflict, UnknownConversation, UnknownRun
 from palaver.ids import new_id
 from palaver.models import Message, Retry
 from palaver.store import keys
-from palaver.store.runs import RunFilter
+from palaver.store.reading import RunFilter
 from palaver.verdicts import Condensed, Continue
 from tests.contract.desk import PAUSE, Desk
 

@@ -11,7 +11,7 @@ from palaver.ids import new_id
 from palaver.lifecycle import RunStatus
 from palaver.settings import Settings
 from palaver.store import Store, keys
-from palaver.store.runs import RunFilter
+from palaver.store.reading import RunFilter
 from tests.contract.desk import Desk
 
 

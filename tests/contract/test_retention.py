@@ -14,7 +14,7 @@ from palaver.models import Message, Retry
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.connection import now_ms
-from palaver.store.runs import RunFilter, RunPage
+from palaver.store.reading import RunFilter, RunPage
 from palaver.verdicts import Finish
 from tests.contract.desk import Desk, approve, say
 
