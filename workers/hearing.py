@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 
@@ -18,7 +19,7 @@ from celery.signals import task_received
 from celery.worker import state
 from celery.worker.consumer.tasks import Tasks
 
-from palaver.deliveries import Publisher
+from palaver.deliveries import RECOVERED, Publisher
 from palaver.settings import settings
 
 log = logging.getLogger(__name__)
@@ -78,10 +79,12 @@ class Hearing(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyp
             self._heard()
             raise Deaf(f"nothing came for {self._patience:g} s while messages wait")
         if self._asking is None or not self._asking.is_alive():
-            self._asking = threading.Thread(target=self._ask, args=(queues,), name="hearing", daemon=True)
+            # A queue's depth has its recovered steps in it.
+            asked = {name.removesuffix(RECOVERED) for name in queues}
+            self._asking = threading.Thread(target=self._ask, args=(asked,), name="hearing", daemon=True)
             self._asking.start()
 
-    def _ask(self, queues: list[str]) -> None:
+    def _ask(self, queues: Iterable[str]) -> None:
         try:
             self._waiting = any(self._publisher.depth(name) for name in queues)
         except Exception as error:
