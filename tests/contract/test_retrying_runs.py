@@ -13,7 +13,8 @@ from palaver.leases import Lease
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Budget, Message, Retry
 from palaver.store import keys
-from palaver.store.runs import RunFilter, Submitted
+from palaver.store.reading import RunFilter
+from palaver.store.runs import Submitted
 from palaver.verdicts import Condensed, Continue, GiveUp
 from tests.contract.desk import AGENT, INTERNAL, Desk, say
 
