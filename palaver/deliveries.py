@@ -249,7 +249,10 @@ class Publisher:
         self._local.process = self._local.connection = self._local.producer = None
         if connection is not None:
             try:
-                connection.collect() if broken and self._has_priorities else connection.release()
+                if broken and self._has_priorities:
+                    connection.collect()
+                else:
+                    connection.release()
             except Exception as error:
                 _log.debug("the broker's connection did not close: %s", type(error).__name__)
 

@@ -57,8 +57,6 @@ app.conf.update(
     palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
 )
 
-app.steps["consumer"].add(Hearing)
-
 _node = ""
 _runtime: Runtime | None = None
 
@@ -72,7 +70,7 @@ def _remember_node(sender: str, **_: Any) -> None:
         sys.path.insert(0, os.getcwd())
 
 
-app.steps["consumer"].add(LetGo)
+app.steps["consumer"].update((Hearing, LetGo))
 celeryd_after_setup.connect(consume_recovered_first)
 
 

@@ -55,10 +55,9 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
         async def attempt(runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
             conversation = runtime.conversations.get(conversation_id)
             with runtime.hold(run_id, name) as held:
-                known = (conversation.position if "/" not in name else None, conversation.position_at)
                 failpoint("step.delivered")
                 try:
-                    lease = await _claim(runtime, run_id, conversation_id, name, known)
+                    lease = await _claim(runtime, run_id, conversation_id, name, conversation)
                 except NewerVersion:
                     return "stray: for a newer worker"
                 except Exception as error:
@@ -98,7 +97,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
 
 
 async def _claim(
-    runtime: Runtime, run_id: str, conversation_id: str, name: str, known: tuple[int | None, int]
+    runtime: Runtime, run_id: str, conversation_id: str, name: str, conversation: Conversation
 ) -> Lease | Stray:
     """Claim, and ask again if the answer is lost: it may have been a lease, and nobody else would know that the work on
     it has not begun. Raises what Redis does when half of that lease has gone by."""
@@ -112,8 +111,8 @@ async def _claim(
                 name,
                 worker=runtime.worker_id,
                 nonce=nonce,
-                known=known[0],
-                known_at=known[1],
+                known=conversation.position if "/" not in name else None,
+                known_at=conversation.position_at,
             )
         except Exception as error:
             if not away(error) or clock() > deadline:

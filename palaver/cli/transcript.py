@@ -227,12 +227,10 @@ class Transcript:
         self._line(f"← {one_line(result.get('name')) or 'tool'} {verb}{told}", "red" if failed else "cyan")
 
     def _gap(self, data: Mapping[str, Any]) -> None:
-        missing = f"{one_line(data.get('from'))} to {one_line(data.get('to'))}"
-        self._line(f"(events {missing} are no longer kept)")
+        self._line(f"(events {_span(data)} are no longer kept)")
 
     def _rewound(self, data: Mapping[str, Any]) -> None:
-        lost = f"{one_line(data.get('from'))} to {one_line(data.get('to'))}"
-        self._line(f"(the server has lost the events {lost}; what follows replaces them)", "yellow")
+        self._line(f"(the server has lost the events {_span(data)}; what follows replaces them)", "yellow")
 
     def _text(self, text: str) -> None:
         shown = plain(text)
@@ -248,3 +246,7 @@ class Transcript:
         if self.mid_line:
             self._console.out("", highlight=False)
             self.mid_line = False
+
+
+def _span(data: Mapping[str, Any]) -> str:
+    return f"{one_line(data.get('from'))} to {one_line(data.get('to'))}"

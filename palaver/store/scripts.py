@@ -84,9 +84,7 @@ class Scripts:
             reply = await self._redis.evalsha(self._shas[name], len(keys), *keys, *args)
         except NoScriptError:
             reply = await self._redis.eval(self._sources[name], len(keys), *keys, *args)
-        if reply == [b"newer"]:
-            raise NewerVersion
-        return reply
+        return _heeded(reply)
 
     async def promise(self, name: str, keys: Sequence[str], args: Sequence[Value]) -> Any:
         """The reply of one script, once what it is based on is as safe as PALAVER_DURABILITY asks.
@@ -112,8 +110,7 @@ class Scripts:
         for answer in (reply, written, reached):
             if isinstance(answer, Exception):
                 raise answer
-        if reply == [b"newer"]:
-            raise NewerVersion
+        _heeded(reply)
         if (reached[0] if isinstance(reached, list) else reached) < enough:
             raise NotDurable(reply)
         return reply
@@ -143,6 +140,12 @@ class Scripts:
         for name, keys, args in calls:
             pipeline.evalsha(self._shas[name], len(keys), *keys, *args)
         return await pipeline.execute(raise_on_error=False)
+
+
+def _heeded(reply: Any) -> Any:
+    if reply == [b"newer"]:
+        raise NewerVersion
+    return reply
 
 
 def _waiting(durability: str) -> tuple[tuple[Value, ...], int] | None:

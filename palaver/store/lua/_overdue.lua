@@ -2,7 +2,7 @@
 
 -- Newer code knows what it is. Until that comes it must not stand before others in the indexes; its delivery may have
 -- been lost, or gone to a worker that left it.
-local function pass_on()
+local function leave_to_newer()
   local name = ARGV[1]
   for queue, index in pairs(READY) do
     local since = redis.call('ZSCORE', index, member(name))

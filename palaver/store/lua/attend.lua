@@ -6,7 +6,7 @@
 local name = ARGV[1]
 if not STATUS then return { 'gone' } end
 if NEWEST > VERSION then
-  pass_on()
+  leave_to_newer()
   return { #deliveries > 0 and 'attended' or 'newer', STATUS, deliveries, '' }
 end
 
