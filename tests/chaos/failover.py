@@ -10,7 +10,7 @@ import redis
 from palaver.testing import eventually
 from palaver.testing.ports import HOST
 from palaver.testing.redis_server import RedisServer
-from tests.chaos.address import Address
+from tests.chaos.way import Way
 
 OPTIONS = {"repl-diskless-sync-delay": "0"}
 
@@ -25,28 +25,29 @@ class Pair:
     @property
     def url(self) -> str:
         """What PALAVER_REDIS_URL wants; stays the same."""
-        return self._front.url
+        return self._front.redis_url
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Pair]:
         """Both servers run until the end of the block."""
         with self.primary, self.replica:
-            front, between = Address(self.primary.port), Address(self.primary.port, lag=self._lag)
+            front, between = Way(self.primary.port), Way(self.primary.port)
+            between.latency = self._lag
             with front.open() as self._front, between.open() as self._between:
                 self._follow()
                 yield self
 
     def fail_over(self) -> None:
         """The primary dies with all that was on its way to the replica; that takes over, and gets a replica."""
-        self._between.silent = True
+        self._between.blackhole = True
         self.primary.kill()
-        self._between.cut()
+        self._between.reset()
         self.primary, self.replica = self.replica, self.primary
         with self._admin(self.primary) as server:
             server.replicaof("NO", "ONE")
         self._front.upstream = self._between.upstream = self.primary.port
-        self._front.cut()
-        self._between.silent = False
+        self._front.reset()
+        self._between.blackhole = False
         self.replica.start()
         self._follow()
 

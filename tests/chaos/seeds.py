@@ -6,9 +6,14 @@ import os
 import random
 
 
+def first_seed() -> int:
+    """The one that was asked for with PALAVER_CHAOS_SEED, or any."""
+    return int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
+
+
 def seeded() -> tuple[int, random.Random]:
-    """The seed of this test, PALAVER_CHAOS_SEED if it is set, and its chance."""
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
+    """The seed of this test, which is told, and its chance."""
+    seed = first_seed()
     print(f"PALAVER_CHAOS_SEED={seed}")
     return seed, random.Random(seed)
 

@@ -6,7 +6,6 @@ dead one held. tests/process/checks.py looks at every run afterwards.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -22,6 +21,7 @@ import pytest
 
 from palaver.failpoints import POINTS
 from palaver.testing.ports import HOST
+from tests.chaos.seeds import asked_for, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Forked, Zygote
 from tests.process.cluster import Cluster
@@ -146,13 +146,12 @@ class Range:
 
 def fire_at(aims: Sequence[Aim], kills: int, cluster: Cluster, zygotes: Mapping[str, Zygote], name: str) -> None:
     """So many kills for each aim, one aim after the other; in the end every run is as it should be."""
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"PALAVER_CHAOS_SEED={seed}")
+    seed, chance = seeded()
     cluster.expect_traceback("WorkerLostError")
     counts: Counter[str] = Counter()
     targets = Range(cluster, zygotes)
     with targets.open() as door:
-        traffic = Traffic(cluster, random.Random(seed), door, aimed=True)
+        traffic = Traffic(cluster, chance, door, aimed=True)
         for aim in aims:
             counts[str(aim)] = targets.fire(aim, kills, random.Random(f"{seed} {aim}"), traffic)
         traffic.conclude(name, seed=seed, made=counts)
@@ -165,5 +164,4 @@ def test_a_kill_at_any_point_loses_nothing(cluster: Cluster, zygotes: Mapping[st
 @pytest.mark.chaos
 @pytest.mark.parametrize("aim", AIMS, ids=str)
 def test_hundreds_of_kills_at_a_point_lose_nothing(cluster: Cluster, zygotes: Mapping[str, Zygote], aim: Aim) -> None:
-    kills = int(os.environ.get("PALAVER_CHAOS_KILLS", "200"))
-    fire_at([aim], kills, cluster, zygotes, f"aimed kills: {aim}")
+    fire_at([aim], asked_for(200), cluster, zygotes, f"aimed kills: {aim}")

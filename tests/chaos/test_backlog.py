@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
 import time
@@ -13,14 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
+from palaver.deliveries import QUEUE_NAMES
 from palaver.testing import eventually
 from tests.chaos.report import record
+from tests.chaos.seeds import seeded
 from tests.process.cluster import LEASE, Cluster
 
 pytestmark = pytest.mark.process
 
 EVERYTHING = ("worker", "tools", "api", "redis")
-QUEUES = ("model", "tools", "model.recovered", "tools.recovered")
 DOUBLES = 2 * 16
 """Messages of steps that have another one in the broker, at most: what sweepers send again, of each of two queues."""
 TASK = re.compile(rb'"id": "(run_[^"]*):\d+"')
@@ -37,9 +37,7 @@ def test_a_backlog_of_ten_thousand_outlives_the_death_of_everything(cluster: Clu
 
 def work_off(cluster: Cluster, runs: int, *, kills: int) -> None:
     """So many runs of two model calls wait before a worker comes; while they are worked off everything is killed."""
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"PALAVER_CHAOS_SEED={seed}")
-    chance = random.Random(seed)
+    seed, chance = seeded()
     before = len(cluster.model_calls())
     cluster.kill("worker")
     cluster.kill("tools")
@@ -109,7 +107,7 @@ def wait(cluster: Cluster, left: int) -> int:
 
 def doubles(broker: redis.Redis) -> int:
     """Messages of steps that have another one in the broker."""
-    messages = [message for queue in QUEUES for message in broker.lrange(queue, 0, -1)]
+    messages = [message for queue in QUEUE_NAMES for message in broker.lrange(queue, 0, -1)]
     steps = [found[1] for message in messages if isinstance(message, bytes) and (found := TASK.search(message))]
     assert len(steps) == len(messages), "messages look different now"
     return len(steps) - len(set(steps))

@@ -21,8 +21,10 @@ import httpx
 import pytest
 
 from deploy.child import Child
+from palaver.deliveries import QUEUE_NAMES
 from palaver.testing import eventually
 from tests.chaos.report import record
+from tests.chaos.seeds import asked_for, seeded
 from tests.chaos.watchers import Watchers
 from tests.checkers import violations
 from tests.process.checks import collect
@@ -43,7 +45,6 @@ UNDER_WAY = 150
 """Runs at once, at most."""
 WATCHED = 5
 """One run of so many is watched from its first event to its last."""
-QUEUES = ("model", "tools", "model.recovered", "tools.recovered")
 
 
 class Trouble:
@@ -108,7 +109,7 @@ class Trouble:
         self._cluster.broker.lose()
 
     def double_deliveries(self) -> None:
-        for queue in QUEUES:
+        for queue in QUEUE_NAMES:
             self._cluster.broker.double(queue, 2)
 
     def _pass(self, seconds: float) -> None:
@@ -117,9 +118,7 @@ class Trouble:
 
 
 def test_everything_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"PALAVER_CHAOS_SEED={seed}")
-    chance = random.Random(seed)
+    seed, chance = seeded()
     cluster.expect_traceback("Error")
     for name, count in WORKERS.items():
         for _ in range(count - 1):
@@ -143,7 +142,7 @@ def test_everything_at_once(cluster: Cluster, tmp_path: Path) -> None:
 def go_through(cluster: Cluster, chance: random.Random, trouble: Trouble, watchers: Watchers) -> Counter[str]:
     """Make trouble, use the stack meanwhile and heal it at last; how the runs ended."""
     lost: list[tuple[dict[str, Any], str]] = []
-    for _ in range(int(os.environ.get("PALAVER_CHAOS_KILLS", "100"))):
+    for _ in range(asked_for(100)):
         trouble.make()
         until = time.monotonic() + chance.uniform(0.1, 1.5)
         while time.monotonic() < until:

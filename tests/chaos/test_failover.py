@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -24,13 +23,13 @@ from palaver.store import Store
 from palaver.testing import eventually
 from tests.chaos.failover import Pair
 from tests.chaos.report import record
+from tests.chaos.seeds import seeded
 from tests.checkers import violations
 from tests.process.checks import gather
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 
-SEED = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
 INVARIANTS = ("I1", "I2", "I3", "I4", "I8", "I9")
 """Those that hold although a model may have been asked more often than the log knows, and an end or some deltas may
 be forgotten: what a model step did is not waited for."""
@@ -88,8 +87,7 @@ def test_nothing_promised_is_lost_in_a_hundred_failovers(tmp_path: Path) -> None
 
 def fail_over(folder: Path, failovers: int) -> None:
     """So many failovers under load, at random moments."""
-    print(f"PALAVER_CHAOS_SEED={SEED}")
-    chance = random.Random(SEED)
+    seed, chance = seeded()
     with Pair(0.02).open() as pair:
         cluster = Cluster(folder, redis_url=pair.url, environment={"PALAVER_DURABILITY": "replicas=1"})
         try:
@@ -107,7 +105,7 @@ def fail_over(folder: Path, failovers: int) -> None:
             check_all(cluster, clients.promised)
             counts = {"failovers": failovers, "promised": len(clients.promised), "retried": clients.retried}
             print(counts)
-            record("failover", seed=SEED, counts=counts, seconds=took)
+            record("failover", seed=seed, counts=counts, seconds=took)
         finally:
             cluster.close()
 

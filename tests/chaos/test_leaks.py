@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.report import record
+from tests.chaos.seeds import seeded
 from tests.process.cluster import Cluster
 from tests.process.leaks import Crowd, brief, leave_nothing, resident
 
@@ -25,8 +25,7 @@ RETENTION = 60.0
 
 
 def test_ten_thousand_runs_leave_nothing_behind(tmp_path_factory: pytest.TempPathFactory) -> None:
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"PALAVER_CHAOS_SEED={seed}")
+    seed, _ = seeded()
     count = int(os.environ.get("PALAVER_LEAK_RUNS", "10000"))
     folder = tmp_path_factory.mktemp("brief")
     with brief(folder, RETENTION) as cluster, exporting(cluster, folder / "runs.jsonl") as exporter:

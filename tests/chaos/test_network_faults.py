@@ -51,7 +51,7 @@ def whole_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer())
         redis = stack.enter_context(Way(server.port).open())
-        cluster = Cluster(tmp_path_factory.mktemp("net"), redis_url=f"redis://127.0.0.1:{redis.port}/0")
+        cluster = Cluster(tmp_path_factory.mktemp("net"), redis_url=redis.redis_url)
         stack.callback(cluster.close)
         port = urlsplit(cluster.stack.model_url).port
         assert port is not None

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from palaver.client import NotFound, Palaver
+from palaver.events import REWOUND
 from palaver.models import Event
-from palaver.store.feeds import REWOUND
 from palaver.testing import eventually
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.load import TOOLS, Load

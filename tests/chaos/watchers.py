@@ -7,8 +7,7 @@ import contextlib
 import json
 import os
 import random
-import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import Future, wait
 from contextlib import aclosing
 from pathlib import Path
@@ -17,13 +16,14 @@ from typing import Any
 import httpx
 import orjson
 
+from tests.chaos.looped import Looped
 from tests.checkers.evidence import read_lines
 
 AGAIN = 0.1
 """Seconds until a watcher whose connection broke comes back."""
 
 
-class Watchers:
+class Watchers(Looped):
     """One for each run that is followed, all on the event loop of a thread; `breaking` is the chance, at each event,
     that the watcher itself drops its connection. It goes on behind the last event that it has, as a browser does.
 
@@ -38,19 +38,6 @@ class Watchers:
         self._following: dict[str, Future[None]] = {}
         self.connections = 0
 
-    @contextlib.contextmanager
-    def open(self) -> Iterator[Watchers]:
-        """Follow until the end of the block."""
-        started: Future[asyncio.Event] = Future()
-        thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True)
-        thread.start()
-        stop = started.result(10)
-        try:
-            yield self
-        finally:
-            self._loop.call_soon_threadsafe(stop.set)
-            thread.join(10)
-
     def follow(self, run_id: str) -> None:
         """Follow a run from its first event to its end; once."""
         if run_id not in self._following:
@@ -61,17 +48,11 @@ class Watchers:
         wait(self._following.values(), within)
         return read_lines(self._ledger)
 
-    async def _serve(self, started: Future[asyncio.Event]) -> None:
-        stop = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+    @contextlib.asynccontextmanager
+    async def _living(self) -> AsyncIterator[None]:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=self._url, timeout=30, limits=limits, trust_env=False) as self._http:
-            started.set_result(stop)
-            await stop.wait()
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            yield
 
     async def _follow(self, run_id: str) -> None:
         last, connection = 0, 0

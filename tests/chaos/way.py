@@ -8,18 +8,21 @@ import random
 import socket
 import ssl
 import struct
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 
 from palaver.testing.ports import HOST
+from tests.chaos.looped import Looped
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER: whoever closes sends RST, and drops what it has not sent."""
+_UNDER_WAY = 256
+"""How many pieces a connection holds that are late."""
 
 
-class Way:
-    """Forwards to `port`. Without orders it changes nothing; a fault lasts until it is taken back.
+class Way(Looped):
+    """Forwards to `upstream`, a port; a change of it holds for new connections. Without orders it changes nothing else;
+    a fault lasts until it is taken back.
 
     latency     seconds by which each piece is late, in both directions
     losing      the chance that an answer is lost after the command went through, and its connection with it; taken for
@@ -31,13 +34,12 @@ class Way:
     With `tls` clients have to speak TLS. `lost`, `closed` and `resets` count what was done, by connection.
     """
 
-    def __init__(self, port: int, chance: random.Random | None = None, tls: ssl.SSLContext | None = None) -> None:
-        self._upstream = port
+    def __init__(self, upstream: int, chance: random.Random | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self.upstream = upstream
         self._chance = chance or random.Random(0)
         self._tls = tls
         self._flows: set[_Flow] = set()
         self._flowing: asyncio.Event
-        self._loop: asyncio.AbstractEventLoop
         self.latency = 0.0
         self.losing = 0.0
         self.close_after: int | None = None
@@ -46,6 +48,11 @@ class Way:
         self.closed = 0
         self.resets = 0
         self.port = 0
+
+    @property
+    def redis_url(self) -> str:
+        """What PALAVER_REDIS_URL wants, if it leads to a Redis."""
+        return f"redis://{HOST}:{self.port}/0"
 
     @property
     def connections(self) -> int:
@@ -88,19 +95,6 @@ class Way:
         self.latency, self.losing, self.close_after, self.blackhole = 0.0, 0.0, None, False
         self.stalled = False
 
-    @contextlib.contextmanager
-    def open(self) -> Iterator[Way]:
-        """Forward until the end of the block, from a thread."""
-        started: Future[asyncio.Event] = Future()
-        thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True)
-        thread.start()
-        stop = started.result(10)
-        try:
-            yield self
-        finally:
-            self._loop.call_soon_threadsafe(stop.set)
-            thread.join(10)
-
     def _ask(self, order: Callable[[], None]) -> None:
         """Run `order` on the loop, and wait until it has taken effect."""
         done: Future[None] = Future()
@@ -112,24 +106,21 @@ class Way:
         self._loop.call_soon_threadsafe(obey)
         done.result(10)
 
-    async def _serve(self, started: Future[asyncio.Event]) -> None:
-        stop = asyncio.Event()
-        self._loop, self._flowing = asyncio.get_running_loop(), asyncio.Event()
+    @contextlib.asynccontextmanager
+    async def _living(self) -> AsyncIterator[None]:
+        self._flowing = asyncio.Event()
         self._flowing.set()
         server = await asyncio.start_server(self._connect, HOST, 0, ssl=self._tls, backlog=1024)
         self.port = server.sockets[0].getsockname()[1]
-        started.set_result(stop)
-        await stop.wait()
+        yield
         server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         flow = _Flow(writer)
         self._flows.add(flow)
         try:
             with contextlib.suppress(OSError, asyncio.CancelledError):
-                answers, flow.upstream = await asyncio.open_connection(HOST, self._upstream)
+                answers, flow.upstream = await asyncio.open_connection(HOST, self.upstream)
                 ways = [
                     asyncio.create_task(self._forward(flow, reader, flow.upstream, answers=False)),
                     asyncio.create_task(self._forward(flow, answers, writer, answers=True)),
@@ -146,26 +137,44 @@ class Way:
     async def _forward(
         self, flow: _Flow, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answers: bool
     ) -> None:
-        with contextlib.suppress(OSError, asyncio.CancelledError):
+        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_UNDER_WAY)
+        leaving = asyncio.create_task(self._leave(source, under_way, answers=answers))
+        try:
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                while data := await self._arrival(under_way):
+                    flow.dead |= self.blackhole
+                    if flow.dead:
+                        continue
+                    if answers and self.close_after is not None:
+                        data = data[: self.close_after - flow.answered]
+                    sink.write(data)
+                    await sink.drain()
+                    flow.answered += len(data) if answers else 0
+                    if self.close_after is not None and flow.answered >= self.close_after:
+                        self.closed += 1
+                        sink.close()
+                        return
+        finally:
+            leaving.cancel()
+
+    async def _leave(
+        self, source: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]], *, answers: bool
+    ) -> None:
+        with contextlib.suppress(OSError):
             while data := await source.read(65536):
                 if answers and self._chance.random() < self.losing:
                     self.lost += 1
-                    return
-                if self.latency:
-                    await asyncio.sleep(self.latency)
-                await self._flowing.wait()
-                flow.dead |= self.blackhole
-                if flow.dead:
-                    continue
-                if answers and self.close_after is not None:
-                    data = data[: self.close_after - flow.answered]
-                sink.write(data)
-                await sink.drain()
-                flow.answered += len(data) if answers else 0
-                if self.close_after is not None and flow.answered >= self.close_after:
-                    self.closed += 1
-                    sink.close()
-                    return
+                    break
+                await under_way.put((self._loop.time() + self.latency, data))
+        await under_way.put((0.0, b""))
+
+    async def _arrival(self, under_way: asyncio.Queue[tuple[float, bytes]]) -> bytes:
+        """What arrives next; nothing after the end."""
+        at, data = await under_way.get()
+        if (early := at - self._loop.time()) > 0:
+            await asyncio.sleep(early)
+        await self._flowing.wait()
+        return data
 
 
 class _Flow:

@@ -14,19 +14,19 @@ from redis.exceptions import ConnectionError
 from palaver.deliveries import transport_options
 from palaver.store.connection import Listener
 from palaver.testing.redis_server import RedisServer
-from tests.chaos.address import Address
+from tests.chaos.way import Way
 
 
 @pytest.fixture
-async def way(server: RedisServer) -> AsyncIterator[Address]:
+async def way(server: RedisServer) -> AsyncIterator[Way]:
     """A way to the server that can go silent."""
-    with Address(server.port).open() as way:
+    with Way(server.port).open() as way:
         yield way
 
 
 @pytest.mark.parametrize("health_check_interval", [0, 1])
-async def test_a_dead_connection_is_noticed(way: Address, health_check_interval: int) -> None:
-    redis = Redis.from_url(way.url, health_check_interval=health_check_interval)
+async def test_a_dead_connection_is_noticed(way: Way, health_check_interval: int) -> None:
+    redis = Redis.from_url(way.redis_url, health_check_interval=health_check_interval)
     async with redis, redis.pubsub(ignore_subscribe_messages=True) as pubsub:
         await pubsub.subscribe("news")
         listener = Listener(pubsub, silence=0.4)
@@ -37,7 +37,7 @@ async def test_a_dead_connection_is_noticed(way: Address, health_check_interval:
             while (message := await listener.hear()) is None:
                 pass
         assert message["data"] == b"hear, hear"
-        way.silent = True
+        way.blackhole = True
         with pytest.raises(ConnectionError):
             await asyncio.wait_for(for_ever(listener), 5)
 

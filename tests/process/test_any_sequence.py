@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from palaver.client import AsyncPalaver, Conflict
 from palaver.models import Event, Run
+from tests.chaos.seeds import first_seed
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
 from tests.process.happenings import TOLD, Happening, Sequences, sequences
@@ -47,11 +47,6 @@ def test_many_sequences_leave_conversations_that_go_on(cluster: Cluster) -> None
     first = first_seed()
     for number in range(first, first + int(os.environ.get("PALAVER_CHAOS_ROUNDS", "20"))):
         go_through_any(cluster, number)
-
-
-def first_seed() -> int:
-    """The one that was asked for, or any."""
-    return int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
 
 
 def go_through_any(cluster: Cluster, number: int) -> None:

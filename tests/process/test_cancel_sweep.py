@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-import random
 from collections import Counter
 from collections.abc import Iterable
 
 import httpx
 import pytest
 
+from tests.chaos.seeds import seeded
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
@@ -41,9 +40,7 @@ def test_a_cancel_every_5_ms(cluster: Cluster) -> None:
 
 @pytest.mark.chaos
 def test_cancels_at_random_moments_under_load(cluster: Cluster) -> None:
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"PALAVER_CHAOS_SEED={seed}")
-    chance = random.Random(seed)
+    _, chance = seeded()
     sweep(cluster, [chance.uniform(0, 2 * LONGEST / 1000) for _ in range(2000)], at_once=100)
 
 

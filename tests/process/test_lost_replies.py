@@ -26,7 +26,7 @@ def way() -> Iterator[Way]:
 @pytest.fixture(scope="module")
 def lossy_cluster(way: Way, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster whose workers and API reach Redis over that way."""
-    cluster = Cluster(tmp_path_factory.mktemp("lossy"), redis_url=f"redis://127.0.0.1:{way.port}/0")
+    cluster = Cluster(tmp_path_factory.mktemp("lossy"), redis_url=way.redis_url)
     try:
         cluster.up()
         yield cluster

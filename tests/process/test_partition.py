@@ -27,14 +27,10 @@ def way(cluster: Cluster) -> Iterator[Way]:
         yield way
 
 
-def redis_url(way: Way) -> str:
-    return f"redis://127.0.0.1:{way.port}/0"
-
-
 def test_a_worker_that_is_cut_off_ends_its_model_call_with_its_lease(cluster: Cluster, way: Way) -> None:
     """It cannot know whether it is the only one, so this is for who asked for it: PALAVER_OUTAGE=0."""
     cluster.kill("worker")
-    with one_more(cluster, "worker", PALAVER_REDIS_URL=redis_url(way), PALAVER_OUTAGE="0") as cut_off:
+    with one_more(cluster, "worker", PALAVER_REDIS_URL=way.redis_url, PALAVER_OUTAGE="0") as cut_off:
         run_id = cluster.submit("say-160+rate-20")
         cluster.saw(run_id, "message.delta")
         cluster.start("worker")
@@ -53,7 +49,7 @@ def test_a_worker_that_is_cut_off_ends_its_model_call_with_its_lease(cluster: Cl
 
 def test_a_worker_that_is_cut_off_ends_its_tool_with_its_lease(cluster: Cluster, way: Way) -> None:
     cluster.kill("tools")
-    with one_more(cluster, "tools", PALAVER_REDIS_URL=redis_url(way), PALAVER_OUTAGE="0"):
+    with one_more(cluster, "tools", PALAVER_REDIS_URL=way.redis_url, PALAVER_OUTAGE="0"):
         run_id = cluster.submit("tool-1", '[[args {"seconds": 4}]]', tools=["record_idempotent"])
         (start,) = eventually(lambda: cluster.tool_starts(run_id))
         way.blackhole = True
@@ -71,7 +67,7 @@ def test_a_worker_that_is_cut_off_ends_its_tool_with_its_lease(cluster: Cluster,
 def test_what_a_cut_off_worker_brings_when_it_is_back_is_refused(cluster: Cluster, way: Way) -> None:
     """By default a worker goes on: it takes its being cut off for an outage. Then it costs a model call, no more."""
     cluster.kill("worker")
-    with one_more(cluster, "worker", PALAVER_REDIS_URL=redis_url(way)) as cut_off:
+    with one_more(cluster, "worker", PALAVER_REDIS_URL=way.redis_url) as cut_off:
         run_id = cluster.submit("say-120+rate-20")
         cluster.saw(run_id, "message.delta")
         cluster.start("worker")

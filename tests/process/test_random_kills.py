@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from palaver.testing.ports import HOST
+from tests.chaos.seeds import asked_for, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Forked, Zygote
 from tests.process.cluster import Cluster
@@ -37,14 +38,12 @@ def test_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
 
 @pytest.mark.chaos
 def test_thousands_of_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    kill_at_random(cluster, zygotes, int(os.environ.get("PALAVER_CHAOS_KILLS", "2000")))
+    kill_at_random(cluster, zygotes, asked_for(2000))
 
 
 def kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], kills: int) -> None:
     """Let so many kills hit processes that keep runs under way; every run ends as it was asked to."""
-    seed = int(os.environ.get("PALAVER_CHAOS_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"PALAVER_CHAOS_SEED={seed}")
-    chance = random.Random(seed)
+    seed, chance = seeded()
     for line in ("worker", "tools"):
         cluster.kill(line)
     port = zygotes["api"].environment["PALAVER_API_PORT"]
