@@ -129,11 +129,11 @@ class Feeds:
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        last, patience = after, _IDLE
+        last, unread = after, False
         with self._watching(_feed_of(run_id)) as watcher:
             while True:
                 if watcher.stale:
-                    watcher.stale, patience = False, _IDLE
+                    watcher.stale = unread = False
                     try:
                         events = await self.page(run_id, after=last)
                         # Afterwards: what was read may be from before a loss, but not unnoticed from behind it.
@@ -148,7 +148,8 @@ class Feeds:
                     except RedisError as error:
                         if classify(error).error_class is not ErrorClass.STORAGE:
                             raise
-                        events, patience = [], _AWAY
+                        events, unread = [], True
+                        watcher.events.clear()
                     watcher.stale |= bool(events)
                     for event in events:
                         last, seen = event.seq, event.at
@@ -168,11 +169,14 @@ class Feeds:
                     continue
                 watcher.news.clear()
                 try:
-                    async with asyncio.timeout(patience):
+                    async with asyncio.timeout(_AWAY if unread else _IDLE):
                         await watcher.news.wait()
                 except TimeoutError:
                     watcher.look()
                     yield None
+                if unread:
+                    # What came live may be numbered anew: a store that loads its data lets one subscribe, not read.
+                    watcher.look()
 
     async def _kept(self, run_id: str, last: int, seen: datetime | None) -> tuple[int, datetime | None]:
         """The newest event up to ``last`` that is still the one that was seen, and the time of that one.

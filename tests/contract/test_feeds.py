@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from redis.exceptions import BusyLoadingError
 
 from palaver.errors import UnknownRun
 from palaver.ids import new_id
 from palaver.leases import Delta, Lease
 from palaver.models import Event
 from palaver.store import Store, keys
+from palaver.store.connection import Connection
+from palaver.store.feeds import Feeds
 from palaver.testing import aeventually
 from tests.contract.desk import Desk
 
@@ -201,6 +204,60 @@ async def test_a_store_that_went_back_is_told(desk: Desk, redis: Any, more: int)
     }  # fmt: skip
     assert watched[1:] == (await desk.events(run_id))[5:]
     assert watched[-1].type == "run.finished"
+
+
+class Loading:
+    """A connection to a server that lets one subscribe, and cannot be read while it loads its data."""
+
+    def __init__(self, redis: Any) -> None:
+        self._redis = redis
+        self.loading = True
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._redis, name)
+
+    async def xrange(self, *args: Any) -> Any:
+        """The answer, or that there is none yet."""
+        if self.loading:
+            self.refused += 1
+            raise BusyLoadingError("Redis is loading the dataset in memory")
+        return await self._redis.xrange(*args)
+
+
+async def test_nothing_live_is_believed_until_the_feed_was_read(desk: Desk, redis: Any) -> None:
+    """What comes live right after a power cut may be numbered anew, and must not be taken for what comes next."""
+    run_id, lease = await desk.begin()
+    saved = {name: await redis.dump(name) for name in await redis.keys("*")}
+    await _say(desk, lease, "lost", "lost")
+    last = (await desk.events(run_id))[-1]
+    await redis.flushall()
+    for name, content in saved.items():
+        await redis.restore(name, 0, content)
+    connection = Loading(redis)
+    feeds = Feeds(cast(Connection, connection))
+    watched: list[Event] = []
+
+    async def watch() -> None:
+        async for event in feeds.watch(run_id, after=last.seq, seen=last.at):
+            watched.extend([event] if event else [])
+
+    async def subscribed() -> bool:
+        ((_, subscribers),) = await redis.pubsub_numsub(keys.feed(run_id))
+        return bool(subscribers)
+
+    watching = asyncio.create_task(watch())
+    await aeventually(subscribed)
+    before = connection.refused
+    await aeventually(lambda: connection.refused > before)
+    connection.loading = False
+    await _say(desk, lease, *["new"] * 4)
+    await desk.finish(lease)
+    await asyncio.wait_for(watching, 5)
+    await feeds.close()
+
+    assert watched[0].type == "stream.rewound"
+    assert watched[1:] == (await desk.events(run_id))[last.seq - 2 :]
 
 
 @pytest.mark.parametrize("redis", ["real"], indirect=True)  # fakeredis has no connections to kill
