@@ -33,6 +33,8 @@ pytestmark = pytest.mark.process
 INVARIANTS = ("I1", "I2", "I3", "I4", "I8", "I9")
 """Those that hold although a model may have been asked more often than the log knows, and an end or some deltas may
 be forgotten: what a model step did is not waited for."""
+PATIENCE = 30.0
+"""Seconds after which a promise should have been made."""
 BODY = Submission(agent=AgentSpec(model="fake/echo"), input="hello")
 
 
@@ -128,14 +130,16 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(2 * PATIENCE)
 
     def _submit(self, number: int) -> None:
         body = self._cluster.body("tool-3+use-each+rate-100", tools=["record", "record_idempotent", "calculator"])
         with httpx.Client(base_url=self._cluster.stack.url, timeout=10, trust_env=False) as http:
             for key in keys(number):
+                begun = time.monotonic()
                 while (answer := http.post("/v1/runs", json=body, headers={"Idempotency-Key": key})).status_code != 202:
                     assert answer.status_code == 503, answer.text
+                    assert time.monotonic() - begun < PATIENCE, answer.text
                     self.retried += 1
                 self.promised.append(answer.json()["id"])
                 if self._over.wait(0.1):

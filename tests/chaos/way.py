@@ -9,7 +9,6 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
 
 from palaver.testing.ports import HOST
 from tests.chaos.looped import Looped
@@ -97,14 +96,11 @@ class Way(Looped):
 
     def _ask(self, order: Callable[[], None]) -> None:
         """Run `order` on the loop, and wait until it has taken effect."""
-        done: Future[None] = Future()
 
-        def obey() -> None:
+        async def obey() -> None:
             order()
-            done.set_result(None)
 
-        self._loop.call_soon_threadsafe(obey)
-        done.result(10)
+        asyncio.run_coroutine_threadsafe(obey(), self._loop).result(10)
 
     @contextlib.asynccontextmanager
     async def _living(self) -> AsyncIterator[None]:
@@ -193,7 +189,9 @@ class _Flow:
         for writer in (self.client, self.upstream):
             if writer is not None:
                 connection: socket.socket = writer.get_extra_info("socket")
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                # One half may have broken on its own just now.
+                with contextlib.suppress(OSError):
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
                 writer.transport.abort()
 
     def end(self) -> None:
