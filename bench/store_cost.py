@@ -113,7 +113,7 @@ async def _phases(meter: Meter, runs: int) -> Table:
     await meter.each(
         f"renew a lease, {BATCH} at once",
         batches,
-        lambda batch: steps.renew("bench", [(lease.run_id, lease.step) for lease in batch]),
+        steps.renew,
         BATCH,
     )
     tools = await claim("claim a tool step", await settle(leases, "settle: a tool is asked for", asks))

@@ -6,6 +6,8 @@ import asyncio
 import time
 from enum import Enum, auto
 
+from palaver.leases import Lease
+
 
 class Why(Enum):
     """Why a step's function is interrupted."""
@@ -27,7 +29,7 @@ class Held:
         self.run_id = run_id
         self.step = step
         self.why: Why | None = None
-        self.leased = False
+        self.lease: Lease | None = None
         self.begun = False
         # Before the lease is asked for: it is never taken for longer than it is.
         self._renewed_at = time.monotonic()
@@ -49,13 +51,13 @@ class Held:
         those for which this process was stopped."""
         return time.monotonic() - self._renewed_at
 
-    def begin(self) -> None:
-        """From here on the step's function may be interrupted.
+    def begin(self, lease: Lease) -> None:
+        """The step was claimed, and from here on its function may be interrupted.
 
         Raises:
             asyncio.CancelledError: it was interrupted already, when there was nothing to interrupt yet.
         """
-        self.leased = True
+        self.lease = lease
         self._task = asyncio.current_task()
         if self.why is not None:
             raise asyncio.CancelledError

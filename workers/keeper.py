@@ -30,12 +30,10 @@ class Keeper:
         """Renew every lease and report, three times a lease."""
         runtime = self._runtime
         while True:
-            held = [each for each in runtime.held if each.leased]
-            if held:
-                names = [(each.run_id, each.step) for each in held]
-                asked_at = time.monotonic()
-                for each, answer in zip(held, await runtime.store.steps.renew(runtime.worker_id, names), strict=True):
-                    _heed(each, answer, asked_at)
+            held = {each: each.lease for each in runtime.held if each.lease is not None}
+            asked_at = time.monotonic()
+            for each, answer in zip(held, await runtime.store.steps.renew([*held.values()]), strict=True):
+                _heed(each, answer, asked_at)
             await runtime.store.fleet.report(
                 WorkerReport(
                     id=runtime.worker_id,

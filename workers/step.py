@@ -126,7 +126,7 @@ async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) 
     lease = work.lease
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
-        held.begin()
+        held.begin(lease)
         verdict = await function(work)
         await work.flush()
         return verdict

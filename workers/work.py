@@ -111,7 +111,7 @@ class Work:
         if self._held.unheard < runtime.settings.lease_seconds:
             return
         try:
-            (answer,) = await runtime.store.steps.renew(runtime.worker_id, [(lease.run_id, lease.step)])
+            (answer,) = await runtime.store.steps.renew([lease])
         except Exception as error:
             if not away(error):
                 raise

@@ -182,27 +182,27 @@ class Steps:
             return None
         return None if reply[0] == b"gone" else settled(reply, run_id, conversation_id)
 
-    async def renew(self, worker: str, held: Sequence[tuple[str, str]]) -> list[Renewal]:
-        """Prolong the leases of ``worker`` on ``held`` (run id, step); the answers are in the same order."""
+    async def renew(self, leases: Sequence[Lease]) -> list[Renewal]:
+        """Prolong ``leases``; the answers are in the same order."""
         order: list[int] = []
         calls: list[Call] = []
         by_shard: dict[str, list[int]] = {}
-        for i, (run_id, _) in enumerate(held):
-            by_shard.setdefault(run_id[4:6], []).append(i)
+        for i, lease in enumerate(leases):
+            by_shard.setdefault(lease.run_id[4:6], []).append(i)
         for shard, members in by_shard.items():
             for start in range(0, len(members), _BATCH):
                 chunk = members[start : start + _BATCH]
                 names: list[str] = [keys.due(shard)]
-                args: Args = [worker, self._lease_ms]
+                args: Args = [self._lease_ms]
                 for i in chunk:
-                    run_id, step = held[i]
+                    run_id, step = leases[i].run_id, leases[i].step
                     names += (keys.run(run_id), keys.steps(run_id))
-                    args += (run_id, step)
+                    args += (run_id, step, leases[i].fence)
                 calls.append(("renew", names, args))
                 order += chunk
         replies = [Renewal(code) for reply in await self._scripts.run_all(calls) for code in reply]
         answers = dict(zip(order, replies, strict=True))
-        return [answers[i] for i in range(len(held))]
+        return [answers[i] for i in range(len(leases))]
 
     async def feed(self, deltas: Sequence[Delta]) -> None:
         """Show ``deltas`` to watchers; those whose lease is gone are dropped."""

@@ -66,7 +66,7 @@ async def test_the_worker_hears_of_it(desk: Desk) -> None:
 
     assert settled.status == "cancelling"
     assert await aeventually(listener.pending) == [Interruption(run_id, pausing=False)]
-    assert await desk.store.steps.renew("w1", [(run_id, lease.step)]) == [Renewal.CANCELLING]
+    assert await desk.store.steps.renew([lease]) == [Renewal.CANCELLING]
     await listener.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,17 +39,25 @@ async def test_a_lease_expires_by_the_clock_of_redis(desk: Desk, redis: Any, set
 
 async def test_a_renewed_lease_is_not_taken(desk: Desk, redis: Any) -> None:
     run_id, lease = await desk.begin()
-    other, gone = await desk.begin()
+    _, gone = await desk.begin()
     await desk.finish(gone)
     await redis.zadd(keys.due("00"), {f"{run_id}/1": 1})
 
-    held = [(run_id, "1"), (other, "1"), (run_id, "7")]
-    assert await desk.store.steps.renew("w1", held) == [Renewal.PROLONGED, Renewal.GONE, Renewal.GONE]
-    assert await desk.store.steps.renew("w2", held[:1]) == [Renewal.GONE]
-    assert await desk.store.steps.renew("w1", []) == []
+    held = [lease, gone, replace(lease, step="7")]
+    assert await desk.store.steps.renew(held) == [Renewal.PROLONGED, Renewal.GONE, Renewal.GONE]
+    assert await desk.store.steps.renew([]) == []
     (nothing,) = await desk.attend(run_id, lease.step)
     assert nothing.deliveries == ()
     await desk.finish(lease)
+
+
+async def test_a_lease_that_is_over_is_not_renewed_by_the_next_one_of_the_same_worker(desk: Desk) -> None:
+    """A process that was stopped for long may find the step again in its queue, and still have the old one in hand."""
+    run_id, old = await desk.begin()
+    (lost,) = await desk.attend(run_id, old.step, worker="w1")
+    new = await desk.claim(lost.deliveries[0])
+
+    assert await desk.store.steps.renew([old, new]) == [Renewal.GONE, Renewal.PROLONGED]
 
 
 async def test_renewing_many_keeps_the_order(desk: Desk) -> None:
@@ -56,7 +65,7 @@ async def test_renewing_many_keeps_the_order(desk: Desk) -> None:
     for _, lease in begun[::3]:
         await desk.finish(lease)
 
-    answers = await desk.store.steps.renew("w1", [(run_id, lease.step) for run_id, lease in begun])
+    answers = await desk.store.steps.renew([lease for _, lease in begun])
     assert answers == [Renewal.GONE if i % 3 == 0 else Renewal.PROLONGED for i in range(120)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,5 +93,5 @@ async def test_shards_share_nothing(desk: Desk, settings: Settings) -> None:
     assert len({run_id[4:6] for run_id in runs}) == len(desk.store.due.shards)
     second = await desk.submit(conversation_id=lease.conversation_id)
     assert second.run_id[4:6] == lease.conversation_id[5:7] == first[4:6]
-    held = [(first, "1"), *((run_id, "1") for run_id in runs)]
-    assert [int(answer) for answer in await desk.store.steps.renew("w1", held)] == [1] + [0] * 20
+    held = [lease, *(replace(lease, run_id=run_id) for run_id in runs)]
+    assert [int(answer) for answer in await desk.store.steps.renew(held)] == [1] + [0] * 20

@@ -80,7 +80,7 @@ async def test_a_model_call_under_way_finishes_and_its_calls_wait(desk: Desk) ->
     await desk.act(run_id, PAUSE)
     run = await desk.get(run_id)
     assert (run.status, run.pausing) == (RunStatus.RUNNING, True)
-    assert await desk.store.steps.renew("w1", [(run_id, "1")]) == [Renewal.PROLONGED]
+    assert await desk.store.steps.renew([lease]) == [Renewal.PROLONGED]
 
     assert await desk.ask(lease, "c1", "c2") == []
     run = await desk.get(run_id)
@@ -105,7 +105,7 @@ async def test_a_model_that_ends_its_turn_ends_the_run(desk: Desk, pause: Any) -
 async def test_now_aborts_a_model_call_and_it_is_made_again(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     await desk.act(run_id, PAUSE_NOW)
-    assert await desk.store.steps.renew("w1", [(run_id, "1")]) == [Renewal.PAUSING]
+    assert await desk.store.steps.renew([lease]) == [Renewal.PAUSING]
     assert (await desk.store.steps.hand_back(lease, usage=Usage(input_tokens=7))).status == "paused"
     assert (await desk.kinds(run_id))[-2:] == ["message.discarded", "run.paused"]
 
@@ -120,7 +120,7 @@ async def test_now_lets_tools_finish(desk: Desk) -> None:
     run_id, deliveries = await desk.turn("c1", "c2", "c3")
     leases = [await desk.claim(delivery) for delivery in deliveries[:2]]
     await desk.act(run_id, PAUSE_NOW)
-    assert await desk.store.steps.renew("w1", [(run_id, "1/c1")]) == [Renewal.PROLONGED]
+    assert await desk.store.steps.renew(leases[:1]) == [Renewal.PROLONGED]
     assert await desk.try_claim(deliveries[2]) == Stray("parked")
 
     assert (await desk.answer(leases[0])).status == "running"
@@ -440,7 +440,7 @@ async def test_cancel_while_pausing(desk: Desk, pause: Any) -> None:
     await desk.act(run_id, pause)
     assert (await desk.store.runs.cancel(run_id, mode="graceful")).status == "cancelling"
     assert not (await desk.get(run_id)).pausing
-    assert await desk.store.steps.renew("w1", [(run_id, "1")]) == [Renewal.PROLONGED]
+    assert await desk.store.steps.renew([lease]) == [Renewal.PROLONGED]
     assert (await desk.store.steps.hand_back(lease)).status == "cancelled"
     assert "run.paused" not in await desk.kinds(run_id)
 

@@ -137,7 +137,7 @@ async def test_who_comes_late_to_a_run_that_is_gone_writes_nothing(desk: Desk, r
         with pytest.raises(StaleLease):
             await late
     await desk.store.steps.feed([Delta(lease, "message.delta", b"{}")])
-    await desk.store.steps.renew("w1", [(run_id, "1")])
+    await desk.store.steps.renew([lease])
     await desk.attend(run_id, "1")
     await desk.attend(run_id, "end")
     with pytest.raises(UnknownRun):

@@ -239,10 +239,10 @@ async def test_graceful_keeps_what_is_under_way_and_begins_nothing(desk: Desk) -
     listener = desk.store.fleet.cancels("w1")
     assert await listener.pending() == []
     assert (await desk.store.runs.cancel(run_id, mode="graceful")).status == "cancelling"
-    assert [int(answer) for answer in await desk.store.steps.renew("w1", [(run_id, "1/c1")])] == [1]
+    assert [int(answer) for answer in await desk.store.steps.renew([lease])] == [1]
     assert await listener.pending() == []
     await desk.store.runs.cancel(run_id, mode="now")
-    assert [int(answer) for answer in await desk.store.steps.renew("w1", [(run_id, "1/c1")])] == [2]
+    assert [int(answer) for answer in await desk.store.steps.renew([lease])] == [2]
     await listener.close()
     assert (await desk.answer(lease)).status == "cancelled"
     assert (await desk.results(run_id))[0] == ("c1", "42")

@@ -16,8 +16,7 @@ from tests.contract.desk import Desk
 async def test_a_server_that_forgot_the_scripts(desk: Desk, redis: Any) -> None:
     begun = [await desk.begin() for _ in range(3)]
     await redis.script_flush()
-    held = [(run_id, "1") for run_id, _ in begun]
-    assert [int(answer) for answer in await desk.store.steps.renew("w1", held)] == [1, 1, 1]
+    assert [int(answer) for answer in await desk.store.steps.renew([lease for _, lease in begun])] == [1, 1, 1]
 
     await redis.script_flush()
     things = [Attention(run_id, "1") for run_id, _ in begun]

@@ -161,9 +161,9 @@ class Walker(Clients):
 
     async def renew(self, choose: Choose) -> None:
         """A worker renews what it holds, or held."""
-        held = [(lease.run_id, lease.step) for lease in self.leases[-3:]]
-        for (run_id, _), answer in zip(held, await self.desk.store.steps.renew(choose(WORKERS), held), strict=True):
-            assert answer is not Renewal.PROLONGED or self.cancelled.get(run_id, "graceful") == "graceful"
+        held = self.leases[-3:]
+        for lease, answer in zip(held, await self.desk.store.steps.renew(held), strict=True):
+            assert answer is not Renewal.PROLONGED or self.cancelled.get(lease.run_id, "graceful") == "graceful"
 
     async def time_passes(self, choose: Choose) -> None:
         """Something in the due index has come due, and a sweeper attends to it."""
