@@ -72,7 +72,8 @@ class Runtime:
         if sweeps:
             # Says at once that Redis is not there; a child of a worker that runs already waits it out.
             await self.store.ping()
-            chores.append(Sweeper(self.store, self.publisher, self.publish, self.settings.lease_seconds).run)
+            sweeper = Sweeper(self.store, self.publisher, self.publish, self.settings.lease_seconds)
+            chores += [sweeper.run, sweeper.repair]
         tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
         try:
             yield self

@@ -10,7 +10,7 @@ from typing import Final
 
 from palaver.deliveries import Publisher
 from palaver.failpoints import failpoint
-from palaver.leases import Delivery, Queue
+from palaver.leases import QUEUES, Delivery, Queue
 from palaver.store import Store
 from palaver.store.due import Attention
 
@@ -62,13 +62,18 @@ class Sweeper:
                 self._looked = clock()
                 continue
             things = things if await self._attend(things) else []
-            await self._repair("model")
-            await self._repair("tools")
             if clock() - self._forgot > _FORGET:
                 await self._store.due.forget_expired()
                 self._forgot = clock()
             if not things:
                 await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
+
+    async def repair(self) -> None:
+        """Send lost deliveries again, for ever. Apart from the sweep, as a broker may take long to tell its depth."""
+        while True:
+            for queue in QUEUES:
+                await self._repair(queue)
+            await asyncio.sleep(_TICK)
 
     async def _attend(self, things: Sequence[Attention], unclaimed_after: float = _UNCLAIMED_AFTER) -> bool:
         """Act on ``things`` and on what comes of it; whether there was anything to do."""
@@ -83,7 +88,7 @@ class Sweeper:
         return acted
 
     async def _repair(self, queue: Queue) -> None:
-        """Send deliveries again that nobody claimed, as far as the broker is nearly empty."""
+        """As far as the broker is nearly empty."""
         unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
         if not unclaimed:
             return
