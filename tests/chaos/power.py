@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from palaver.models import Run
 from tests.process.cluster import Cluster
 
 EVERYSEC = 1.0
@@ -37,6 +39,13 @@ class Power:
     def may_be_lost(self, at: float) -> bool:
         """Whether what was done at this monotonic time was within what a cut may take."""
         return any(since <= at <= until for since, until in self._lost)
+
+    def spared(self, run: Run) -> bool:
+        """Whether the run had come to its end before, or began after, whatever cuts may have taken."""
+        ahead = time.time() - time.monotonic()
+        begun = run.times.created_at.timestamp() - ahead
+        ended = run.times.ended_at.timestamp() - ahead if run.times.ended_at else math.inf
+        return all(ended < since or begun > until for since, until in self._lost)
 
     @contextmanager
     def on(self) -> Iterator[Power]:
