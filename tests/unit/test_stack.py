@@ -181,7 +181,7 @@ def test_a_process_that_is_not_ready_in_time_shows_its_log(tmp_path: Path) -> No
     (tmp_path / "Procfile").write_text("worker: sh -c 'echo still loading; sleep 600'\n")
     with (
         pytest.raises(StackError, match=r"(?s)worker-1 was not ready in time.*still loading"),
-        Stack(tmp_path / "data", procfile=tmp_path / "Procfile", deadline=1.5),
+        Stack(tmp_path / "data", procfile=tmp_path / "Procfile", deadline=4.0),
     ):
         pass
 
