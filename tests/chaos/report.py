@@ -27,16 +27,23 @@ from palaver.testing.redis_server import find_server
 _INTRODUCTION = """# Chaos report
 
 What `make chaos` and `make soak` did to Palaver on one machine, and what the checkers of the invariants I1 to I14
-(`tests/checkers`) found. Both leave a file in `.palaver/chaos`; `python -m tests.chaos.report FILE… --to docs/chaos`
-adds several up and writes this page. "Mutants" are copies of Palaver in which one promise is broken: all must be caught
-(`tests/chaos/mutants.py`).
+(`tests/checkers`) found. Both leave a file in `.palaver/chaos`. Those that this page adds up are in `docs/chaos.jsonl`;
+`python -m tests.chaos.report docs/chaos.jsonl` writes it again. "Mutants" are copies of Palaver in which one promise is
+broken: all must be caught (`tests/chaos/mutants.py`).
 """
 
 
 def record(
-    name: str, *, seed: int, counts: Mapping[str, int], seconds: Sequence[float] = (), violations: int = 0
+    name: str,
+    *,
+    seed: int,
+    counts: Mapping[str, int],
+    ends: Mapping[str, int] | None = None,
+    seconds: Sequence[float] = (),
+    violations: int = 0,
 ) -> None:
-    """Add one line: how often each kind of fault was made and each outcome came, and times such as recoveries."""
+    """Add one line: how often each kind of fault was made, how many runs ended in which way, and times such as those
+    of recoveries."""
     path = os.environ.get("PALAVER_CHAOS_REPORT")
     if not path:
         return
@@ -49,7 +56,7 @@ def record(
         "server": _server(),
         "cpus": os.cpu_count(),
         "seed": seed,
-        "counts": dict(counts),
+        "counts": {**counts, **{f"runs {status}": count for status, count in (ends or {}).items()}},
         "seconds": [round(each, 4) for each in seconds],
         "violations": violations,
     }
@@ -82,7 +89,7 @@ class Sum:
         self.counts.update(line["counts"])
         self.seconds = sorted([*self.seconds, *line["seconds"]])
         if line["seed"]:
-            self.seeds.append(line["seed"])
+            self.seeds = sorted({*self.seeds, line["seed"]})
 
     def percentile(self, share: float) -> float:
         """The seconds that so great a share of all took at most: nearest rank."""

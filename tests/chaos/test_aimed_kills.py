@@ -153,7 +153,7 @@ def fire_at(aims: Sequence[Aim], kills: int, cluster: Cluster, zygotes: Mapping[
     with targets.open() as door:
         traffic = Traffic(cluster, chance, door, aimed=True)
         for aim in aims:
-            counts[str(aim)] = targets.fire(aim, kills, random.Random(f"{seed} {aim}"), traffic)
+            counts[f"kills at {aim.point}"] += targets.fire(aim, kills, random.Random(f"{seed} {aim}"), traffic)
         traffic.conclude(name, seed=seed, made=counts)
 
 

@@ -183,7 +183,7 @@ def test_connections_to_redis_that_are_dead_are_given_up(net: Net) -> None:
         run = cluster.ended(run_id, within=FOUND)
         assert run.status == "cancelled"
         assert len(cluster.model_calls(run_id)) == 1
-    record("Redis connections dead", seed=0, counts={"cuts": 1}, seconds=[found, done])
+    record("Redis connections dead", seed=0, counts={"network cuts": 1}, seconds=[found, done])
 
 
 def test_connections_to_redis_reset_again_and_again(net: Net) -> None:

@@ -78,7 +78,11 @@ def kill_redis(cluster: Cluster, kills: int) -> None:
         cluster.start("redis")
     for run_id in load.acknowledged:
         assert cluster.ended(run_id, within=60).status == "completed"
-    record("redis killed", seed=seed, counts={"kills": kills, "runs": len(load.acknowledged), "refused": load.refused})
+    record(
+        "redis killed",
+        seed=seed,
+        counts={"kills of Redis": kills, "runs": len(load.acknowledged), "refused": load.refused},
+    )
 
 
 # Stopped.
@@ -210,7 +214,7 @@ def cut_power(cluster: Cluster, policy: str, cuts: int) -> None:
             if not watcher.unknown and not power.may_be_lost(watcher.ended):
                 assert watcher.events == cluster.events(watcher.run_id)
     counts = {
-        "cuts": cuts,
+        "power cuts": cuts,
         "bytes lost": power.lost_bytes,
         "runs": len(load.acknowledged),
         "runs forgotten": len(unknown),

@@ -183,9 +183,9 @@ def roll(cluster: Cluster, *, times: int) -> None:
         ends = Counter(cluster.ended(run_id, within=PATIENCE).status.value for run_id in cluster.submitted)
         calls = Counter(call.run for call in cluster.model_calls())
         extra = {run_id: calls[run_id] - 4 for run_id in cluster.submitted if run_id != watched and calls[run_id] != 4}
-        counts = {"rollovers": times, "processes replaced": times * len(LINES), **ends, "extra calls": len(extra)}
-        print(counts, [round(each, 1) for each in deployment.seconds])
-        record("rollovers", seed=0, counts=counts, seconds=deployment.seconds[1:], violations=len(extra))
+        counts = {"rollovers": times, "processes replaced": times * len(LINES), "extra calls": len(extra)}
+        print(counts, ends, [round(each, 1) for each in deployment.seconds])
+        record("rollovers", seed=0, counts=counts, ends=ends, seconds=deployment.seconds[1:], violations=len(extra))
         assert ends == {"completed": len(cluster.submitted) - 1, "cancelled": 1}
         assert not extra
         assert watcher.seen == list(range(1, cluster.run(watched).last_event_id + 1))

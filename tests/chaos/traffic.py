@@ -78,7 +78,7 @@ class Traffic:
             violations = 0
         finally:
             print(f"{name}, {violations} violations: {dict(made)}; {dict(ends)}")
-            record(name, seed=seed, counts={**made, **ends}, violations=violations)
+            record(name, seed=seed, counts=made, ends=ends, violations=violations)
         self._cluster.submitted.clear()
         self._cluster.mark_logs()
 

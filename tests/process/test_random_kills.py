@@ -28,6 +28,7 @@ pytestmark = pytest.mark.process
 VICTIMS = {"worker": 3, "tools": 2, "api": 1}
 """Each model worker is a sweeper as well."""
 MODELS = ("tool-4+use-each+rate-400", "steps-2-1-3+use-each+rate-400", "say-30+rate-100")
+STARTING = "kills of what is starting"
 ROUND = 300
 """Kills between two looks at everything: what they left has to fit into memory."""
 
@@ -65,7 +66,7 @@ def one_round(
 ) -> Counter[str]:
     """How many kills hit which kind; those of processes that were not ready yet come on top."""
     made: Counter[str] = Counter()
-    while made.total() - made["starting"] < kills:
+    while made.total() - made[STARTING] < kills:
         start_all(victims)
         traffic.top_up(16, lambda: body(cluster, chance))
         if chance.random() < 0.2:
@@ -89,17 +90,17 @@ def start_all(victims: Mapping[Forked, str]) -> None:
 
 
 def kill_one(victims: Mapping[Forked, str], chance: random.Random) -> str:
-    """Kill one process, or one child of a tools worker. Which kind it was; or `starting`, which is seldom wanted."""
+    """Kill one process, or one child of a tools worker. What that was: STARTING is seldom wanted."""
     ready = [victim for victim in victims if victim.ready]
     victim = chance.choice(list(victims) if chance.random() < 0.1 or not ready else ready)
-    line = victims[victim] if victim in ready else "starting"
+    kind = f"kills of {victims[victim]}" if victim in ready else STARTING
     with open(f"/proc/{victim.pid}/task/{victim.pid}/children") as listed:
         children = [int(pid) for pid in listed.read().split()]
     if children and chance.random() < 0.5:
         os.kill(chance.choice(children), signal.SIGKILL)
-        return "tools' child"
+        return "kills of tools' children"
     victim.kill(signal.SIGKILL)
-    return line
+    return kind
 
 
 def pause(seconds: float) -> None:
