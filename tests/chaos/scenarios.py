@@ -214,7 +214,7 @@ def play(name: str, folder: Path) -> list[Violation]:
     folder.mkdir(parents=True, exist_ok=True)
     cluster = Cluster(folder)
     try:
-        cluster.stack.up()
+        cluster.up()
         with Watchers(cluster.stack.url, folder / "watchers.jsonl", random.Random(1), breaking=0.05).open() as watchers:
             story = Story(cluster, watchers)
             trouble = None

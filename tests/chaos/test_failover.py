@@ -93,7 +93,7 @@ def fail_over(folder: Path, failovers: int) -> None:
     with Pair(0.02).open() as pair:
         cluster = Cluster(folder, redis_url=pair.url, environment={"PALAVER_DURABILITY": "replicas=1"})
         try:
-            cluster.stack.up()
+            cluster.up()
             took = []
             with Clients(cluster) as clients:
                 for _ in range(failovers):

@@ -58,7 +58,7 @@ def whole_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
         model = stack.enter_context(Way(port).open())
         with cluster.providers_path.open("a") as file:
             file.write(FAR.format(port=model.port, idle=IDLE))
-        cluster.stack.up()
+        cluster.up()
         yield Net(cluster, redis, model)
 
 

@@ -319,7 +319,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk, RedisServer(data_dir=disk) as server:
         cluster = Cluster(tmp_path, redis_url=server.url)
         try:
-            cluster.stack.up()
+            cluster.up()
             runs = [cluster.submit("say-400+rate-20") for _ in range(3)]
             for run_id in runs:
                 cluster.saw(run_id, "message.delta")

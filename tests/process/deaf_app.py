@@ -15,13 +15,18 @@ __all__ = ["app"]
 @worker_ready.connect
 def _can_be_made_deaf(sender: Any, **_: Any) -> None:
     def deafen(*_: Any) -> None:
-        hub, cycle = sender.hub, sender.connection.transport.cycle
-        for each in tuple(hub.on_tick):
-            if "register_with_event_loop" in each.__qualname__:
-                hub.on_tick.discard(each)
-        for fd in tuple(cycle.fds):
-            hub.remove_reader(fd)
-        # kombu's own look at a BRPOP that is not answered.
-        cycle._brpop_health_tref.cancel()
+        hub, cycle = sender.hub, getattr(sender.connection.transport, "cycle", None)
+        if cycle is None:
+            # RabbitMQ has one connection for everything.
+            hub.remove_reader(sender.connection.connection.sock)
+        else:
+            for each in tuple(hub.on_tick):
+                if "register_with_event_loop" in each.__qualname__:
+                    hub.on_tick.discard(each)
+            for fd in tuple(cycle.fds):
+                hub.remove_reader(fd)
+            # kombu's own look at a BRPOP that is not answered.
+            cycle._brpop_health_tref.cancel()
+        print("reads no more", flush=True)
 
     signal.signal(signal.SIGUSR2, deafen)

@@ -32,7 +32,7 @@ def brief(folder: Path, retention: float) -> Iterator[Cluster]:
     """A stack that keeps what has ended for `retention` seconds only."""
     cluster = Cluster(folder, environment={"PALAVER_RETENTION": str(retention)})
     try:
-        cluster.stack.up()
+        cluster.up()
         yield cluster
     finally:
         cluster.close()

@@ -27,7 +27,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Palaver whose processes log in, Flower included."""
     cluster = Cluster(tmp_path_factory.mktemp("guarded"), users=True, processes={"flower": 1})
     try:
-        cluster.stack.up()
+        cluster.up()
         yield cluster
     finally:
         cluster.close()
