@@ -46,7 +46,10 @@ class Load:
         if len(self._going) >= self._under_way:
             for run_id in tuple(self._going):
                 answer = http.get(f"/v1/runs/{run_id}")
-                self.refused += answer.status_code == 503
+                if answer.status_code == 503:
+                    # Each refusal takes its time; the others would be refused as well.
+                    self.refused += 1
+                    return
                 ended = answer.status_code == 200 and Run.model_validate_json(answer.content).status.terminal
                 # 404: a power cut took it; whoever checks decides whether it might.
                 if ended or answer.status_code == 404:

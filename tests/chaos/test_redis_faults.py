@@ -57,6 +57,9 @@ BACK = 5.0
 
 # Killed.
 
+ROUND = 100
+"""Kills between two looks at everything."""
+
 
 def test_redis_killed_again_and_again(cluster: Cluster) -> None:
     kill_redis(cluster, kills=2)
@@ -70,19 +73,17 @@ def test_redis_killed_a_thousand_times(cluster: Cluster) -> None:
 def kill_redis(cluster: Cluster, kills: int) -> None:
     """Kill it under load; a kill loses nothing, so every run that was taken on completes, and is asked for once."""
     seed, chance = seeded()
-    load = Load(cluster, chance, under_way=30)
-    for _ in range(kills):
-        load.go_on(chance.uniform(0.1, 1.2))
-        cluster.kill("redis")
-        load.go_on(chance.uniform(0.0, 0.3))
-        cluster.start("redis")
-    for run_id in load.acknowledged:
-        assert cluster.ended(run_id, within=60).status == "completed"
-    record(
-        "redis killed",
-        seed=seed,
-        counts={"kills of Redis": kills, "runs": len(load.acknowledged), "refused": load.refused},
-    )
+    for done in range(0, kills, ROUND):
+        load, now = Load(cluster, chance, under_way=30), min(ROUND, kills - done)
+        for _ in range(now):
+            load.go_on(chance.uniform(0.1, 1.2))
+            cluster.kill("redis")
+            load.go_on(chance.uniform(0.0, 0.3))
+            cluster.start("redis")
+        for run_id in load.acknowledged:
+            assert cluster.ended(run_id, within=60).status == "completed"
+        counts = {"kills of Redis": now, "runs": len(load.acknowledged), "refused": load.refused}
+        record("redis killed", seed=seed, counts=counts)
 
 
 # Stopped.
