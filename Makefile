@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 HOURS ?= 1
+SCALE ?= 1
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
-CHAOS := $(BIN)/python -m pytest tests/chaos tests/process -m chaos $(ARGS)
+CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/process -m chaos $(ARGS)
 CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
@@ -21,6 +22,7 @@ help: ## show this list
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, VENV=dir the environment,"
 	@echo "  ARGS='…' adds options to demo, test, bench, chaos and soak."
+	@echo "  SCALE=10 makes ten times as much chaos: faults and runs of each kind."
 
 demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a cancel
 	$(BIN)/python -m deploy.demo $(ARGS)
@@ -40,7 +42,7 @@ check: $(DEV) ## lint, formatting, types, import contracts
 bench: $(DEV) ## measure this machine
 	$(BIN)/python -m bench $(ARGS)
 
-chaos: $(DEV) ## kill, pause and partition things for a while
+chaos: $(DEV) ## kill, pause and partition things for about an hour
 	$(BIN)/python -m pytest tests/unit tests/contract --hypothesis-profile=default
 	@mkdir -p .palaver/chaos
 	@export PALAVER_CHAOS_REPORT=$(CHAOS_REPORT); \

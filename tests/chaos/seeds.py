@@ -18,6 +18,6 @@ def seeded() -> tuple[int, random.Random]:
     return seed, random.Random(seed)
 
 
-def asked_for(default: int) -> int:
-    """How many faults the chaos tier makes."""
-    return int(os.environ.get("PALAVER_CHAOS_KILLS", default))
+def scaled(count: int) -> int:
+    """How many faults, runs or seconds where an hour of chaos has ``count``: PALAVER_CHAOS_SCALE times as many."""
+    return max(1, round(count * float(os.environ.get("PALAVER_CHAOS_SCALE", "1"))))

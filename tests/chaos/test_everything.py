@@ -24,7 +24,7 @@ from deploy.child import Child
 from palaver.deliveries import QUEUE_NAMES
 from palaver.testing import eventually
 from tests.chaos.report import record
-from tests.chaos.seeds import asked_for, seeded
+from tests.chaos.seeds import scaled, seeded
 from tests.chaos.watchers import Watchers
 from tests.checkers import violations
 from tests.process.checks import collect
@@ -142,7 +142,7 @@ def test_everything_at_once(cluster: Cluster, tmp_path: Path) -> None:
 def go_through(cluster: Cluster, chance: random.Random, trouble: Trouble, watchers: Watchers) -> Counter[str]:
     """Make trouble, use the stack meanwhile and heal it at last; how the runs ended."""
     lost: list[tuple[dict[str, Any], str]] = []
-    for _ in range(asked_for(100)):
+    for _ in range(scaled(40)):
         trouble.make()
         until = time.monotonic() + chance.uniform(0.1, 1.5)
         while time.monotonic() < until:

@@ -1,9 +1,8 @@
-"""Ten thousand runs of every kind, exported as they end: afterwards nothing of them is left but the export."""
+"""Thousands of runs of every kind, exported as they end: afterwards nothing of them is left but the export."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.report import record
-from tests.chaos.seeds import seeded
+from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
 from tests.process.leaks import Crowd, brief, leave_nothing, resident
 
@@ -24,9 +23,9 @@ pytestmark = [pytest.mark.process, pytest.mark.chaos]
 RETENTION = 60.0
 
 
-def test_ten_thousand_runs_leave_nothing_behind(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_thousands_of_runs_leave_nothing_behind(tmp_path_factory: pytest.TempPathFactory) -> None:
     seed, _ = seeded()
-    count = int(os.environ.get("PALAVER_LEAK_RUNS", "10000"))
+    count = scaled(1000)
     folder = tmp_path_factory.mktemp("brief")
     with brief(folder, RETENTION) as cluster, exporting(cluster, folder / "runs.jsonl") as exporter:
         crowd = Crowd(cluster, seed)

@@ -16,7 +16,7 @@ from palaver.testing import eventually
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.load import TOOLS, Load
 from tests.chaos.report import record
-from tests.chaos.seeds import asked_for, seeded
+from tests.chaos.seeds import scaled, seeded
 from tests.chaos.way import Way
 from tests.process.checks import check
 from tests.process.cluster import LEASE, Cluster
@@ -133,7 +133,7 @@ def reset(way: Way) -> None:
     ],
     ids=["reset", "closed", "blackhole", "stall"],
 )
-def test_an_answer_that_breaks_off_is_asked_for_again(
+def test_an_answer_that_breaks_off_is_scaled_again(
     net: Net, fault: Callable[[Way], None], error: tuple[str, str]
 ) -> None:
     runs = [far(net, "say-40+rate-20") for _ in range(3)]
@@ -192,7 +192,7 @@ def test_connections_to_redis_reset_again_and_again(net: Net) -> None:
 
 @pytest.mark.chaos
 def test_connections_to_redis_reset_for_minutes(net: Net) -> None:
-    reset_redis(net, seconds=asked_for(300))
+    reset_redis(net, seconds=scaled(60))
 
 
 def reset_redis(net: Net, seconds: float) -> None:

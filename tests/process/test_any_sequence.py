@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from palaver.client import AsyncPalaver, Conflict
 from palaver.models import Event, Run
-from tests.chaos.seeds import first_seed
+from tests.chaos.seeds import first_seed, scaled
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
 from tests.process.happenings import TOLD, Happening, Sequences, sequences
@@ -45,7 +45,7 @@ def test_any_sequence_leaves_a_conversation_that_goes_on(cluster: Cluster) -> No
 @pytest.mark.chaos
 def test_many_sequences_leave_conversations_that_go_on(cluster: Cluster) -> None:
     first = first_seed()
-    for number in range(first, first + int(os.environ.get("PALAVER_CHAOS_ROUNDS", "20"))):
+    for number in range(first, first + scaled(10)):
         go_through_any(cluster, number)
 
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from palaver.testing.ports import HOST
-from tests.chaos.seeds import asked_for, seeded
+from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Forked, Zygote
 from tests.process.cluster import Cluster
@@ -38,8 +38,8 @@ def test_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
 
 
 @pytest.mark.chaos
-def test_thousands_of_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    kill_at_random(cluster, zygotes, asked_for(2000))
+def test_many_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
+    kill_at_random(cluster, zygotes, scaled(1000))
 
 
 def kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], kills: int) -> None:
