@@ -82,8 +82,10 @@ def kill_redis(cluster: Cluster, kills: int) -> None:
             cluster.start("redis")
         for run_id in load.acknowledged:
             assert cluster.ended(run_id, within=60).status == "completed"
+        checks.check(cluster)
         counts = {"kills of Redis": now, "runs": len(load.acknowledged), "refused": load.refused}
         record("redis killed", seed=seed, counts=counts)
+        cluster.submitted.clear()
 
 
 # Stopped.
