@@ -36,7 +36,8 @@ def test_a_long_backlog_outlives_the_death_of_everything(cluster: Cluster) -> No
 
 
 def work_off(cluster: Cluster, runs: int, *, kills: int) -> None:
-    """So many runs of two model calls wait before a worker comes; while they are worked off everything is killed."""
+    """So many runs of two model calls wait before a worker comes; while they are worked off everything is killed. The
+    checks behind every test see to it that no model was asked more often than the tries that were lost explain."""
     seed, chance = seeded()
     before = len(cluster.model_calls())
     cluster.kill("worker")
@@ -47,11 +48,9 @@ def work_off(cluster: Cluster, runs: int, *, kills: int) -> None:
     for name in ("tools", "worker", "worker"):
         cluster.start(name)
     doubled = 0
-    lost = 0
     for kill in range(kills):
         until = runs * (kills - kill) // (kills + 1) + chance.randrange(runs // 20 + 1)
         doubled = max(doubled, wait(cluster, until))
-        lost += going(cluster)
         for name in EVERYTHING:
             while cluster.stack.pids(name):
                 cluster.kill(name)
@@ -62,11 +61,10 @@ def work_off(cluster: Cluster, runs: int, *, kills: int) -> None:
     ends = Counter(cluster.ended(run_id, within=60).status.value for run_id in ids)
     made = len(cluster.model_calls()) - before
     counts = {"runs": runs, "kills of everything": kills, "doubled deliveries": doubled, "model calls": made}
-    print(counts, f"needed {2 * runs}, in flight at the kills {lost}")
+    print(counts)
     record("backlog", seed=seed, counts=counts)
     assert ends == {"completed": runs}
     assert doubled <= DOUBLES
-    assert made <= 2 * runs * 1.02 + 2 * lost
 
 
 def test_workers_that_were_all_frozen_for_longer_than_a_lease_do_nothing_twice(cluster: Cluster) -> None:
@@ -84,11 +82,6 @@ def test_workers_that_were_all_frozen_for_longer_than_a_lease_do_nothing_twice(c
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
         assert len(cluster.model_calls(run_id)) == 1
-
-
-def going(cluster: Cluster) -> int:
-    """Steps that workers have in hand, about."""
-    return sum(worker.in_flight for worker in cluster.ask(lambda store: store.fleet.workers()))
 
 
 def wait(cluster: Cluster, left: int) -> int:
