@@ -36,8 +36,7 @@ def test_a_long_backlog_outlives_the_death_of_everything(cluster: Cluster) -> No
 
 
 def work_off(cluster: Cluster, runs: int, *, kills: int) -> None:
-    """So many runs of two model calls wait before a worker comes; while they are worked off everything is killed. The
-    checks behind every test see to it that no model was asked more often than the tries that were lost explain."""
+    """So many runs of two model calls wait before a worker comes; while they are worked off everything is killed."""
     seed, chance = seeded()
     before = len(cluster.model_calls())
     cluster.kill("worker")
@@ -60,11 +59,13 @@ def work_off(cluster: Cluster, runs: int, *, kills: int) -> None:
     doubled = max(doubled, wait(cluster, 0))
     ends = Counter(cluster.ended(run_id, within=60).status.value for run_id in ids)
     made = len(cluster.model_calls()) - before
+    lost = sum(event.type == "step.lost" for run_id in ids for event in cluster.events(run_id))
     counts = {"runs": runs, "kills of everything": kills, "doubled deliveries": doubled, "model calls": made}
-    print(counts)
+    print(counts, f"needed {2 * runs}, tries lost {lost}")
     record("backlog", seed=seed, counts=counts)
     assert ends == {"completed": runs}
     assert doubled <= DOUBLES
+    assert made <= 2 * runs + lost
 
 
 def test_workers_that_were_all_frozen_for_longer_than_a_lease_do_nothing_twice(cluster: Cluster) -> None:
