@@ -19,6 +19,7 @@ from palaver.store.connection import Connection
 from palaver.store.feeds import Feeds
 from palaver.testing import aeventually
 from tests.contract.desk import Desk
+from tests.contract.rewinding import rewind, snapshot
 
 
 async def _say(desk: Desk, lease: Lease, *texts: str) -> None:
@@ -186,12 +187,10 @@ async def test_a_store_that_went_back_is_told(desk: Desk, redis: Any, more: int)
     """A power cut takes the newest part of everything; who had seen it learns what was lost, and misses nothing."""
     run_id, lease = await desk.begin()
     await _say(desk, lease, "kept")
-    saved = {name: await redis.dump(name) for name in await redis.keys("*")}
+    saved = await snapshot(redis)
     await _say(desk, lease, "lost", "lost", "lost")
     last = (await desk.events(run_id))[-1]
-    await redis.flushall()
-    for name, content in saved.items():
-        await redis.restore(name, 0, content)
+    await rewind(redis, saved)
     await _say(desk, lease, *["new"] * more)
     watched: list[Event] = []
     watching = asyncio.create_task(_watch(desk.store, run_id, watched, last.seq, last.at))
@@ -228,12 +227,10 @@ class Loading:
 async def test_nothing_live_is_believed_until_the_feed_was_read(desk: Desk, redis: Any) -> None:
     """What comes live right after a power cut may be numbered anew, and must not be taken for what comes next."""
     run_id, lease = await desk.begin()
-    saved = {name: await redis.dump(name) for name in await redis.keys("*")}
+    saved = await snapshot(redis)
     await _say(desk, lease, "lost", "lost")
     last = (await desk.events(run_id))[-1]
-    await redis.flushall()
-    for name, content in saved.items():
-        await redis.restore(name, 0, content)
+    await rewind(redis, saved)
     connection = Loading(redis)
     feeds = Feeds(cast(Connection, connection))
     watched: list[Event] = []

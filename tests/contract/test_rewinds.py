@@ -11,23 +11,7 @@ from palaver.leases import Delta, Lease
 from palaver.models import Message
 from palaver.verdicts import Continue
 from tests.contract.desk import Desk, calls
-
-Snapshot = dict[bytes, tuple[int, bytes]]
-
-
-async def snapshot(redis: Any) -> Snapshot:
-    """What a replica has that will not hear of anything else."""
-    return {name: (max(0, await redis.pttl(name)), await redis.dump(name)) for name in await redis.keys("*")}
-
-
-async def rewind(redis: Any, to: Snapshot) -> None:
-    """Everything is as it was then; the clock has gone on."""
-    before = await redis.time()
-    await redis.flushall()
-    for name, (ttl, value) in to.items():
-        await redis.restore(name, ttl, value)
-    while await redis.time() < (before[0], before[1] + 1000):
-        pass
+from tests.contract.rewinding import rewind, snapshot
 
 
 def answer(text: str) -> Continue:
