@@ -68,8 +68,9 @@ def net(whole_net: Net) -> Iterator[Net]:
     cluster = whole_net.cluster
     cluster.submitted.clear()
     cluster.mark_logs()
-    for name in ("ConnectionError", "TimeoutError", "ConnectionResetError", "OperationalError", "BrokenPipeError"):
-        cluster.expect_traceback(name)
+    cluster.expect_traceback(
+        "ConnectionError", "TimeoutError", "ConnectionResetError", "OperationalError", "BrokenPipeError"
+    )
     yield whole_net
     whole_net.redis.heal()
     whole_net.model.heal()
@@ -133,7 +134,7 @@ def reset(way: Way) -> None:
     ],
     ids=["reset", "closed", "blackhole", "stall"],
 )
-def test_an_answer_that_breaks_off_is_scaled_again(
+def test_an_answer_that_breaks_off_is_asked_for_again(
     net: Net, fault: Callable[[Way], None], error: tuple[str, str]
 ) -> None:
     runs = [far(net, "say-40+rate-20") for _ in range(3)]

@@ -208,9 +208,9 @@ class Cluster(Inputs):
                 found[path.stem] = log.read().decode(errors="replace")
         return found
 
-    def expect_traceback(self, words: str) -> None:
-        """This test makes a worker log a traceback that ends in a line with these words."""
-        self.expected_in_logs.append(words)
+    def expect_traceback(self, *words: str) -> None:
+        """This test makes a worker log tracebacks, each with a line that has one of these in it."""
+        self.expected_in_logs += words
 
     def _logs(self) -> Iterable[Path]:
         return (self.stack.data_dir / "logs").glob("*.log")

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def way(cluster: Cluster) -> Iterator[Way]:
     """One worker's way to Redis."""
-    for words in ("ConnectionError", "TimeoutError", "OperationalError"):
-        cluster.expect_traceback(words)
+    cluster.expect_traceback("ConnectionError", "TimeoutError", "OperationalError")
     with Way(cluster.stack.ports.redis).open() as way:
         yield way
 
