@@ -42,7 +42,7 @@ check: $(DEV) ## lint, formatting, types, import contracts
 bench: $(DEV) ## measure this machine
 	$(BIN)/python -m bench $(ARGS)
 
-chaos: $(DEV) ## kill, pause and partition things for about an hour
+chaos: $(DEV) ## kill, pause and partition things for a while
 	$(BIN)/python -m pytest tests/unit tests/contract --hypothesis-profile=default
 	@mkdir -p .palaver/chaos
 	@export PALAVER_CHAOS_REPORT=$(CHAOS_REPORT); \

@@ -19,5 +19,5 @@ def seeded() -> tuple[int, random.Random]:
 
 
 def scaled(count: int) -> int:
-    """How many faults, runs or seconds where an hour of chaos has ``count``: PALAVER_CHAOS_SCALE times as many."""
+    """How many faults, runs or seconds of chaos: PALAVER_CHAOS_SCALE times ``count``."""
     return max(1, round(count * float(os.environ.get("PALAVER_CHAOS_SCALE", "1"))))
