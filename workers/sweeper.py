@@ -88,7 +88,7 @@ class Sweeper:
         return acted
 
     async def _repair(self, queue: Queue) -> None:
-        """As far as the broker is nearly empty."""
+        """Send again what nobody has claimed, as far as the broker is nearly empty."""
         unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
         if not unclaimed:
             return
