@@ -3,8 +3,9 @@
     with RedisServer() as server:
         client = redis.Redis.from_url(server.url)
 
-The server keeps every acknowledged write over `kill()` and `start()`, refuses writes rather than evicting,
-and dies with the process that started it (on Linux), so a killed test run leaves nothing behind.
+The server refuses writes rather than evicting, and dies with the process that started it (on Linux), so a killed test
+run leaves nothing behind. What it answered, it keeps over `kill()` and `start()`, as far as its `appendfsync` goes: with
+`everysec` a server answers ahead of its file while a sync is under way, with `no` and `always` never.
 From a shell: `python -m palaver.testing.redis_server --port 6390 --dir DIR`.
 """
 

@@ -22,8 +22,8 @@ EVERYSEC = 1.0
 class Power:
     """Cuts the power of the cluster's own Redis.
 
-    A kill alone loses nothing: the kernel has what was written. With `everysec` a random part of what was written in
-    the last second goes, as a rule in the middle of a record. With `always` every write that was answered is on the
+    A kill alone leaves what was written with the kernel. With `everysec` a random part of what was written in the last
+    second goes, as a rule in the middle of a record. With `always` every write that was answered is on the
     disk, so that only one that was not answered yet can be torn: a part of a record is added.
     """
 

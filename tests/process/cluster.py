@@ -96,7 +96,11 @@ class Cluster(Inputs):
             ports=ports,
             processes=processes,
             redis_url=redis_url,
-            redis_options={"aclfile": str(roles.write_users(folder / "users.acl"))} if self.users else None,
+            redis_options={
+                # A kill must lose nothing, as far as a server can promise that; cutting its power is another test's.
+                "appendfsync": "no",
+                **({"aclfile": str(roles.write_users(folder / "users.acl"))} if self.users else {}),
+            },
             environments=roles.environments(ports.redis) if self.users else None,
             environment={
                 "PALAVER_PROVIDERS": str(self.providers_path),

@@ -39,6 +39,7 @@ def test_it_is_durable_and_never_evicts(client: redis.Redis) -> None:
 
 
 def test_a_kill_loses_no_acknowledged_write(server: RedisServer, client: redis.Redis) -> None:
+    client.config_set("appendfsync", "no")
     for number in range(200):
         client.set(f"key:{number}", number)
     port, killed = server.port, server.pid
