@@ -100,9 +100,7 @@ def _time_faults(times: Mapping[str, datetime | None], now: datetime) -> Iterato
         if moment.tzinfo is None:
             yield Fault(f"/{name}", "invalid_time", "needs a time zone, such as a Z at its end")
             return
-        if name != "start_after" and moment <= now:
-            yield Fault(f"/{name}", "invalid_time", "is in the past")
-        elif abs(moment - now) > _FARTHEST:
+        if abs(moment - now) > _FARTHEST:
             yield Fault(f"/{name}", "invalid_time", f"is more than {_FARTHEST.days} days away")
     begins = given.get("start_after")
     for name in ("start_by", "deadline"):

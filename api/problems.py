@@ -25,6 +25,7 @@ from palaver.errors import (
     NewerVersion,
     NoRoom,
     NotDurable,
+    TimePassed,
     UnknownConversation,
     UnknownRun,
     classify,
@@ -205,6 +206,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return unavailable()
         case NoRoom():
             return Problem(error.code, _ADVICE[error.code], headers={"Retry-After": str(ROOM_AFTER)})
+        case TimePassed():
+            return Problem.of_faults([Fault(f"/{error.name}", "invalid_time", "is in the past")])
         case NotDurable():
             _log.warning("written, but not as safely as PALAVER_DURABILITY asks (request %s)", request_id)
             again = "Send the same request again, with the same Idempotency-Key if it had one: it is done once."

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -112,7 +112,7 @@ async def act_on_runs(request: Request) -> Response:
     wanted = await read_body(request, BulkAction)
     refuse(_faults(wanted))
     here = backend(request)
-    admitted = _admitted(wanted.filter, datetime.now(UTC))
+    admitted = await _admitted(wanted.filter, here)
     cursor, until = wanted.cursor, time.monotonic() + _TIME
     do = _Doing(wanted, here, request)
     codes: dict[str, str] = {}
@@ -148,10 +148,10 @@ def _faults(wanted: BulkAction) -> Iterator[Fault]:
                 yield Fault(f"/{name}", "value_error", "goes with the action cancel only")
 
 
-def _admitted(wanted: BulkFilter, now: datetime) -> RunFilter:
+async def _admitted(wanted: BulkFilter, here: Backend) -> RunFilter:
     if wanted.older_than is None:
         return wanted.as_filter()
-    latest = now - timedelta(seconds=wanted.older_than)
+    latest = await prompt(here.store.runs.now()) - timedelta(seconds=wanted.older_than)
     return wanted.as_filter(created_before=min(latest, wanted.created_before or latest))
 
 

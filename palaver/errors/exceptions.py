@@ -260,6 +260,17 @@ class NoRoom(PalaverError):
         self.code = code
 
 
+class TimePassed(PalaverError):
+    """A run is not taken on, and nothing was written: a time that was asked for has passed, by the store's clock.
+
+    ``name`` says which: ``start_by`` or ``deadline``.
+    """
+
+    def __init__(self, name: str, message: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 class RunFailed(PalaverError):
     """The run failed.
 

@@ -19,15 +19,20 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     """Seconds to wait as ``retry-after-ms`` or ``Retry-After`` (seconds or HTTP date) ask for.
 
     The milliseconds win: who sends both means the finer one. None without the headers or with junk in them,
-    0 for a time that has passed. ``now`` stands in for the clock and is taken as UTC if it has no zone. Never
-    raises. RFC 9110, 10.2.3; ``retry-after-ms`` is sent by OpenAI and Azure.
+    0 for a time that has passed. An HTTP date is judged by the ``Date`` of the same answer, so that nobody's clock
+    need be right; without one by ``now``, the clock unless given, taken as UTC if it has no zone. Never raises.
+    RFC 9110, 6.6.1 and 10.2.3; ``retry-after-ms`` is sent by OpenAI and Azure.
     """
     milliseconds = _seconds(_header(headers, "retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     text = _header(headers, "retry-after")
     seconds = _seconds(text)
-    return seconds if seconds is not None else _until(text, now)
+    if seconds is not None:
+        return seconds
+    then = _date(text)
+    sent = _date(_header(headers, "date"))
+    return None if then is None else max((then - (sent or _utc(now or datetime.now(UTC)))).total_seconds(), 0.0)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
@@ -50,16 +55,14 @@ def _seconds(text: str | None) -> float | None:
     return max(number, 0.0) if math.isfinite(number) else None
 
 
-def _until(text: str | None, now: datetime | None) -> float | None:
+def _date(text: str | None) -> datetime | None:
     if not text or len(text) > 64:
         return None
     try:
-        then = _utc(parsedate_to_datetime(text))
-        wait = (then - _utc(now or datetime.now(UTC))).total_seconds()
+        return _utc(parsedate_to_datetime(text))
     except (ValueError, TypeError, IndexError, OverflowError):
         # The parser of e-mail dates lets all of these out on junk.
         return None
-    return max(wait, 0.0)
 
 
 def _utc(moment: datetime) -> datetime:

@@ -14,7 +14,7 @@ from palaver.lifecycle import RunStatus, WaitReason
 from palaver.models import Conversation, Entry, Message, Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
-from palaver.store.connection import Connection
+from palaver.store.connection import Connection, now_ms
 
 _SCAN = 100
 _SCAN_BUDGET = 5_000
@@ -60,6 +60,10 @@ class Reading:
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
         self._shards = all_shards(settings.shards)
+
+    async def now(self) -> datetime:
+        """The store's clock, the only one that counts; UTC."""
+        return records.instant(await now_ms(self._redis))
 
     async def get(self, run_id: str) -> Run:
         """The run as it is now.

@@ -71,10 +71,10 @@ def run(fields: Fields) -> Run:
         cancel=_cancel(fields.get(b"cancel"), ended),
         usage=_usage(fields),
         times=RunTimes(
-            created_at=_required(fields[b"created_at"]),
+            created_at=instant(fields[b"created_at"]),
             started_at=moment(fields.get(b"started_at")),
             ended_at=moment(ended),
-            deadline=_required(fields[b"deadline"]),
+            deadline=instant(fields[b"deadline"]),
             start_by=moment(fields.get(b"start_by")),
             start_after=moment(fields.get(b"start_after")),
         ),
@@ -98,7 +98,7 @@ def _usage(fields: Fields) -> Usage:
 
 def _action(fields: dict[str, Any]) -> PendingAction:
     kept = {name: fields[name] for name in PendingAction.model_fields}
-    return PendingAction(**{**kept, "expires_at": _required(fields["expires_at"])})
+    return PendingAction(**{**kept, "expires_at": instant(fields["expires_at"])})
 
 
 def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
@@ -107,7 +107,7 @@ def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
     asked = orjson.loads(text)
     at = asked["requested_at"]
     return Cancel(
-        requested_at=_required(at),
+        requested_at=instant(at),
         by=asked["by"],
         mode=asked["mode"],
         reason=asked["reason"],
@@ -122,7 +122,7 @@ def conversation(fields: Fields) -> Conversation:
     return Conversation(
         id=fields[b"id"].decode(),
         agent=None if agent is None else AgentSpec.model_validate_json(agent),
-        created_at=_required(fields[b"created_at"]),
+        created_at=instant(fields[b"created_at"]),
         entries=int(fields.get(b"entries", 0)),
         active_run=None if active is None else active.decode(),
         queued_runs=tuple(fields.get(b"queued", b"").decode().split()),
@@ -135,7 +135,7 @@ def event(run_id: str, entry_id: bytes, fields: Fields) -> Event:
     return Event(
         run_id=run_id,
         seq=_number(entry_id),
-        at=_required(fields[b"at"]),
+        at=instant(fields[b"at"]),
         type=fields[b"type"].decode(),
         data=_data(fields[b"type"], fields[b"data"]),
     )
@@ -149,7 +149,7 @@ def entry(entry_id: bytes, fields: Fields, withdrawn: bytes | None = None) -> En
         withdrawn=is_withdrawn(position, run_id, _json(withdrawn) or ()),
         run_id=run_id,
         seq=int(fields[b"seq"]),
-        at=_required(fields[b"at"]),
+        at=instant(fields[b"at"]),
         type=fields[b"type"].decode(),
         data=_data(fields[b"type"], fields[b"data"]),
     )
@@ -170,7 +170,7 @@ def event_of(entry: Entry) -> Event:
 def published(run_id: str, message: bytes) -> Event:
     """An event from the feed's channel: ``seq millis type data``."""
     seq, at, kind, data = message.split(b" ", 3)
-    return Event(run_id=run_id, seq=int(seq), at=_required(at), type=kind.decode(), data=_data(kind, data))
+    return Event(run_id=run_id, seq=int(seq), at=instant(at), type=kind.decode(), data=_data(kind, data))
 
 
 def _data(kind: bytes, text: bytes) -> dict[str, Any]:
@@ -180,7 +180,8 @@ def _data(kind: bytes, text: bytes) -> dict[str, Any]:
     return data
 
 
-def _required(text: bytes | float) -> datetime:
+def instant(text: bytes | float) -> datetime:
+    """A UTC timestamp from milliseconds since the epoch."""
     return datetime.fromtimestamp(int(text) / 1000, UTC)
 
 

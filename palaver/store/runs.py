@@ -8,7 +8,7 @@ from typing import Literal
 
 import orjson
 
-from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, UnknownConversation, UnknownRun
+from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, TimePassed, UnknownConversation, UnknownRun
 from palaver.ids import is_id, new_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submission
@@ -77,6 +77,7 @@ class Runs(Reading):
             Conflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run waits
                 for somebody, and this one would wait behind it; ``no_agent`` and none was given.
             NoRoom: ``too_many_runs`` or ``store_nearly_full``, and this would be one more.
+            TimePassed: ``start_by`` or ``deadline`` has.
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         # Without defaults: a field that a later version adds must not change what an old body hashes to.
@@ -104,7 +105,7 @@ class Runs(Reading):
 
         Raises:
             Conflict: also ``conversation_moved_on``.
-            NoRoom: as ``submit``.
+            NoRoom, TimePassed: as ``submit``.
         """
         nearly_full = await self._room.nearly_full()
         shard = shard_of(target)
@@ -144,6 +145,9 @@ class Runs(Reading):
                 return Submitted(reply[1].decode(), True, (), steered=bool(reply[2]))
             case b"mismatch":
                 raise IdempotencyMismatch("this Idempotency-Key was used with another body")
+            case b"past":
+                name = reply[1].decode()
+                raise TimePassed(name, f"{name} has passed")
             case b"pending":
                 raise Conflict("pending_action", reply[1].decode(), "the conversation waits for somebody's answer")
             case b"moved_on":

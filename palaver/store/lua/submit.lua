@@ -7,7 +7,7 @@
 --       ('' = none), run that this one goes on with ('' = none), position up to which a fork takes the log over,
 --       entries that DUE may have for a run to be new, then the input messages, each as JSON text
 -- reply created | steered, run id, deliveries · replayed, run id, '1' if it was steered then · busy | pending, other
---       run id · mismatch · unknown_conversation · no_agent · moved_on · full
+--       run id · mismatch · past, 'start_by' | 'deadline' · unknown_conversation · no_agent · moved_on · full
 local mode, fingerprint, conflict, agent, max_steps = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local start_after = tonumber(ARGV[8])
 -- The same run id: this very submit was made before and its answer was lost on the way.
@@ -19,6 +19,8 @@ if fingerprint ~= '' or conflict == 'steer' then
   if earlier[3] == ID then return { 'steered', earlier[1], {} } end
   if earlier[1] then return { 'replayed', earlier[1], earlier[3] and 1 or 0 } end
 end
+if (tonumber(ARGV[9]) or NOW + 1) <= NOW then return { 'past', 'start_by' } end
+if (tonumber(ARGV[10]) or NOW + 1) <= NOW then return { 'past', 'deadline' } end
 local function remember(...)
   redis.call('HSET', KEYS[10], 'fingerprint', fingerprint, ...)
   redis.call('EXPIRE', KEYS[10], fingerprint ~= '' and RETENTION or 60)

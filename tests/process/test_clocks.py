@@ -1,0 +1,141 @@
+"""Clocks that are an hour wrong, each process's in its own way, and jump: only Redis's counts.
+
+The children in which Python tools run keep the right time: they write the ledger that these tests are judged by.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.checks import check
+from tests.process.clocks import COMPILER, Clocks
+from tests.process.cluster import LEASE, Cluster
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(COMPILER is None, reason="NOT CHECKED: wrong clocks need a C compiler, `cc`"),
+]
+
+HOUR = 3600
+
+
+class Wrong:
+    """A cluster, and the clocks of its processes: one model worker ahead, one behind."""
+
+    def __init__(self, cluster: Cluster, clocks: Clocks) -> None:
+        self.cluster = cluster
+        self._clocks = clocks
+
+    def set(self, *, api: int, workers: tuple[int, int], tools: int) -> None:
+        """From now on so many seconds ahead."""
+        pids = self.cluster.stack.pids
+        for pid, seconds in zip([*pids("api"), *pids("tools"), *pids("worker")], (api, tools, *workers), strict=True):
+            self._clocks.move(pid, seconds)
+        eventually(lambda: abs(self._ahead() - api) < 60, why="the API's clock is still right")
+
+    def _ahead(self) -> float:
+        """Seconds by which the date that the API sends is ahead; it looks at its clock every second."""
+        sent = parsedate_to_datetime(self.cluster.http.get("/healthz").headers["date"])
+        return (sent - datetime.now(UTC)).total_seconds()
+
+
+@pytest.fixture(scope="module")
+def wrong_clocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrong]:
+    folder = tmp_path_factory.mktemp("clocks")
+    clocks = Clocks(folder)
+    cluster = Cluster(folder, processes={"flower": 0, "worker": 2}, environment=clocks.environment)
+    try:
+        cluster.up()
+        yield Wrong(cluster, clocks)
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def wrong(wrong_clocks: Wrong) -> Iterator[Wrong]:
+    cluster = wrong_clocks.cluster
+    cluster.submitted.clear()
+    cluster.mark_logs()
+    cluster.mark_ledgers()
+    yield wrong_clocks
+    check(cluster)
+
+
+@pytest.mark.parametrize("api", [HOUR, -HOUR], ids=["ahead", "behind"])
+def test_every_wait_is_as_long_as_it_should_be(wrong: Wrong, api: int) -> None:
+    wrong.set(api=api, workers=(-api, api), tools=-api)
+    cluster = wrong.cluster
+    now = datetime.now(UTC)
+    soon, later = ((now + timedelta(seconds=seconds)).isoformat() for seconds in (2, 8))
+    tools = [cluster.submit("tool-2", tools=["record"]) for _ in range(4)]
+    seconds = cluster.submit("429-1-1+echo")
+    date = cluster.submit("429date-1-2+echo")
+    refused = cluster.submit("503-2+echo")
+    begins = cluster.submit("echo", start_after=soon, deadline=later)
+    ends = cluster.submit("say-400+rate-20", deadline=soon)
+
+    for run_id in (*tools, refused):
+        assert cluster.ended(run_id).status == "completed"
+    for run_id, least in ((seconds, 1.0), (date, 1.0)):
+        assert cluster.ended(run_id).status == "completed"
+        first, second = cluster.model_calls(run_id)
+        assert least <= second.at - first.at < 10
+    run = cluster.ended(begins)
+    assert run.status == "completed"
+    (call,) = cluster.model_calls(begins)
+    assert call.at >= now.timestamp() + 2
+    run = cluster.ended(ends)
+    assert (run.status, run.stop_reason) == ("expired", "deadline")
+    assert run.times.ended_at is not None
+    assert 0 <= (run.times.ended_at - run.times.deadline).total_seconds() < 1
+
+
+def test_clocks_that_jump_take_no_lease_away(wrong: Wrong) -> None:
+    """Streams of several leases' length, while every clock jumps by two hours and back."""
+    cluster = wrong.cluster
+    runs = [cluster.submit(f"say-{round(3 * LEASE * 20)}+rate-20") for _ in range(4)]
+    tool = cluster.submit("tool-1", '[[args {"seconds": 5}]]', tools=["record"])
+    for run_id in runs:
+        cluster.saw(run_id, "message.delta")
+    side = HOUR
+    until = time.monotonic() + 3 * LEASE
+    while time.monotonic() < until:
+        side = -side
+        wrong.set(api=side, workers=(side, -side), tools=side)
+    for run_id in (*runs, tool):
+        assert cluster.ended(run_id).status == "completed"
+    assert [len(cluster.model_calls(run_id)) for run_id in (*runs, tool)] == [1, 1, 1, 1, 2]
+
+
+def test_a_worker_whose_clock_is_wrong_takes_over_what_another_one_lost(wrong: Wrong) -> None:
+    cluster = wrong.cluster
+    wrong.set(api=HOUR, workers=(-HOUR, -HOUR), tools=HOUR)
+    run_id = cluster.submit("say-60+rate-30")
+    cluster.saw(run_id, "message.delta")
+    cluster.kill("worker", cluster.holder(run_id))
+    lost = cluster.saw(run_id, "step.lost").at
+    cluster.start("worker")
+    assert cluster.ended(run_id).status == "completed"
+    first, second = cluster.model_calls(run_id)
+    assert second.at - first.at < 3 * LEASE + 5
+    assert lost.timestamp() <= second.at
+
+
+def test_a_deadline_is_judged_by_the_store(wrong: Wrong) -> None:
+    cluster = wrong.cluster
+    wrong.set(api=HOUR, workers=(HOUR, -HOUR), tools=-HOUR)
+    soon, past = ((datetime.now(UTC) + timedelta(seconds=seconds)).isoformat() for seconds in (60, -60))
+    assert cluster.ended(cluster.submit("echo", deadline=soon, start_by=soon)).status == "completed"
+    wrong.set(api=-HOUR, workers=(HOUR, -HOUR), tools=-HOUR)
+    answer = cluster.http.post("/v1/runs", json=cluster.body("echo", deadline=past))
+    assert (answer.status_code, answer.json()["errors"][0]["message"]) == (422, "is in the past")
+    old = cluster.http.post(
+        "/v1/runs/actions", json={"action": "delete", "dry_run": True, "filter": {"older_than": 600}}
+    )
+    assert old.json()["matched"] == 0
