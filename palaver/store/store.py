@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import version
 from typing import Self, cast
 
+from redis import DriverInfo
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
@@ -20,6 +23,13 @@ from palaver.store.room import Room
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
 from palaver.store.steps import Steps
+
+
+@cache
+def _driver() -> DriverInfo:
+    """What CLIENT LIST shows. Without it redis-py looks its own version up on the disk for each connection: that takes
+    3 ms, and a process without a file descriptor to spare would fail there, not where it connects."""
+    return DriverInfo().add_upstream_driver("palaver", version("palaver"))
 
 
 class Store:
@@ -59,6 +69,7 @@ class Store:
             # are the caller's to decide; each script bears being run twice.
             retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 1),
             retry_on_error=[ConnectionError, TimeoutError],
+            driver_info=_driver(),
         )
         return cls(Redis(connection_pool=pool), settings)
 

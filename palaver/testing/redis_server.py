@@ -4,7 +4,7 @@
         client = redis.Redis.from_url(server.url)
 
 The server refuses writes rather than evicting, and dies with the process that started it (on Linux), so a killed test
-run leaves nothing behind. What it answered, it keeps over `kill()` and `start()`, as far as its `appendfsync` goes: with
+run leaves nothing behind. Over `kill()` and `start()` it keeps what it answered, as far as its `appendfsync` goes: with
 `everysec` a server answers ahead of its file while a sync is under way, with `no` and `always` never.
 From a shell: `python -m palaver.testing.redis_server --port 6390 --dir DIR`.
 """

@@ -1,0 +1,97 @@
+"""Processes that may not open one more file or connection: they wait, say so, and go on when they may."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def told(cluster: Cluster) -> None:
+    """asyncio and Celery log it with a traceback."""
+    cluster.expect_traceback("Too many open files")
+
+
+@contextmanager
+def starved(pid: int) -> Iterator[None]:
+    """The process gets no new file descriptor; those that it has go on working."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    held = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    lowest = next(number for number in count() if number not in held)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def test_an_api_without_descriptors_answers_on_connections_that_it_has(cluster: Cluster) -> None:
+    """Whether it has one to Redis is chance; whatever it took on runs."""
+    (pid,) = cluster.stack.pids("api")
+    assert cluster.ended(cluster.submit("echo")).status == "completed"
+    with ExitStack() as connected, starved(pid):
+        # It may close some that were there: take those as well.
+        eventually(lambda: not answers(connected.enter_context(httpx.Client(base_url=cluster.stack.url))))
+        answered = [cluster.http.post("/v1/runs", json=cluster.body("echo")) for _ in range(4)]
+    with httpx.Client(base_url=cluster.stack.url) as another:
+        eventually(lambda: answers(another))
+    for answer in answered:
+        if answer.status_code == 202:
+            cluster.submitted.append(answer.json()["id"])
+        else:
+            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+    assert cluster.ended(cluster.submit("echo")).status == "completed"
+    assert cluster.stack.pids("api") == [pid]
+
+
+def answers(client: httpx.Client) -> bool:
+    """Whether the API answers on a connection that stays open."""
+    try:
+        return client.get("/readyz", timeout=1.0).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_model_worker_without_descriptors_asks_later(cluster: Cluster) -> None:
+    """More streams at once than connections to the provider that are there from before."""
+    (pid,) = cluster.stack.pids("worker")
+    with starved(pid):
+        runs = [cluster.submit("say-20+rate-20") for _ in range(20)]
+        eventually(lambda: any(refused(cluster, run_id) for run_id in runs))
+    for run_id in runs:
+        assert cluster.ended(run_id, within=60).status == "completed"
+    assert cluster.stack.pids("worker") == [pid]
+
+
+def refused(cluster: Cluster, run_id: str) -> bool:
+    """Whether a try of the run found no socket."""
+    retries = (event.data for event in cluster.events(run_id) if event.type == "run.retrying")
+    return any(data["error"]["code"] == "out_of_sockets" for data in retries)
+
+
+def test_a_tools_worker_without_descriptors_goes_on_afterwards(cluster: Cluster) -> None:
+    """Its children, too, which have to connect to Redis for the first tool."""
+    cluster.kill("tools")
+    cluster.start("tools")
+    (pid,) = cluster.stack.pids("tools")
+    with ExitStack() as all_of_it:
+        for each in (pid, *cluster.children_of("tools")):
+            all_of_it.enter_context(starved(each))
+        runs = [cluster.submit("tool-1", tools=["record"]) for _ in range(4)]
+        for run_id in runs:
+            cluster.saw(run_id, "message.created", step="1")
+    for run_id in runs:
+        assert cluster.ended(run_id, within=60).status == "completed"
+    assert cluster.stack.pids("tools") == [pid]
