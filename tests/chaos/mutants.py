@@ -139,8 +139,8 @@ MUTANTS: Final = {
             "ordinary_day",
             "losses_follow_deaths",
             "workers/keeper.py",
-            "            if held:\n",
-            "            if not held:\n",
+            "await runtime.store.steps.renew([*held.values()])",
+            "[Renewal.PROLONGED] * len(held)",
         ),
         _mutant(
             "an end that is written twice",
@@ -237,7 +237,9 @@ MUTANTS: Final = {
             "asked_from_own_log",
             "workers/conversations.py",
             "kept = self._kept.get(conversation_id)",
-            "kept = next(iter(self._kept.values()), None)",
+            "kept = self._kept.get(conversation_id)\n"
+            "        if kept:\n"
+            "            kept[0]._messages[:] = next(iter(self._kept.values()))[0]._messages",
         ),
         _mutant(
             "a retry without its delay",
@@ -245,7 +247,7 @@ MUTANTS: Final = {
             "retries_wait",
             f"{_LUA}_verdict.lua",
             "put_off(name, step, NOW + delay)",
-            "put_off(name, step, NOW)",
+            "put_off(name, step, NOW + 1)",
         ),
         _mutant(
             "a run that starts with each step",

@@ -99,7 +99,8 @@ def ordinary_day(story: Story) -> None:
     story.submit("parallel-3+rate-400", tools=["record"])
     story.submit("steps-2-1+use-each+rate-400", tools=["calculator", "record", "record_idempotent"])
     story.submit("401")
-    rule = {"attempts": 2, "first": 1, "max_delay": 1, "jitter": "none"}
+    # Longer than what is ready too early could wait for whoever sends lost deliveries again.
+    rule = {"attempts": 2, "first": 3, "max_delay": 3, "jitter": "none"}
     story.submit("500-1+echo", agent={"retry": {"rules": {"provider_error": rule}}})
     for _ in range(3):
         story.submit("tool-2+rate-200", tools=["calculator"])
