@@ -27,6 +27,7 @@
      ├── UnknownConversation
      ├── IdempotencyMismatch
      ├── NoRoom
+     ├── TimePassed
      ├── Conflict
      └── RunFailed                    raised by the SDK; carries the run's error object
 

@@ -95,6 +95,7 @@ class Control:
             UnknownRun: there is no such run.
             IdempotencyMismatch: the key was used with another request.
             Conflict: ``run_active``, ``nothing_to_retry``, ``conversation_moved_on``, ``unknown_step``.
+            NoRoom, TimePassed, NotDurable: as `Runs.submit`.
         """
         run = await self._runs.get(run_id)
         if not run.status.terminal:

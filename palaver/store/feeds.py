@@ -15,7 +15,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -25,7 +25,7 @@ from palaver.events import LAST, REWOUND
 from palaver.ids import is_id
 from palaver.models import Event
 from palaver.store import keys, records
-from palaver.store.connection import Connection, Listener, PubSub, PubSubMessage
+from palaver.store.connection import Connection, Listener, PubSub, PubSubMessage, now_ms
 
 log = logging.getLogger(__name__)
 
@@ -140,8 +140,8 @@ class Feeds:
                         kept, seen = await self._kept(run_id, last, seen)
                         if kept < last:
                             told = {"from": kept + 1, "to": last}
-                            last, watcher.stale = kept, True
-                            yield Event(run_id=run_id, seq=kept, at=datetime.now(UTC), type=REWOUND, data=told)
+                            last, watcher.stale, at = kept, True, records.instant(await now_ms(self._redis))
+                            yield Event(run_id=run_id, seq=kept, at=at, type=REWOUND, data=told)
                             continue
                         if not events and await self._is_over(run_id, last):
                             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Self, cast
 
 from redis import DriverInfo
@@ -29,7 +29,10 @@ from palaver.store.steps import Steps
 def _driver() -> DriverInfo:
     """What CLIENT LIST shows. Without it redis-py looks its own version up on the disk for each connection: that takes
     3 ms, and a process without a file descriptor to spare would fail there, not where it connects."""
-    return DriverInfo().add_upstream_driver("palaver", version("palaver"))
+    try:
+        return DriverInfo().add_upstream_driver("palaver", version("palaver"))
+    except PackageNotFoundError:  # a source tree that was never installed
+        return DriverInfo()
 
 
 class Store:

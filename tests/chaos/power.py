@@ -49,7 +49,9 @@ class Power:
 
     @contextmanager
     def on(self) -> Iterator[Power]:
-        """Watch the file grow until the end of the block."""
+        """Watch the file grow until the end of the block; then Redis is as it was."""
+        with self._cluster.redis() as server:
+            before = server.config_get("appendfsync")["appendfsync"]
         self._apply()
         ended = threading.Event()
 
@@ -65,6 +67,8 @@ class Power:
         finally:
             ended.set()
             watching.join()
+            with self._cluster.redis() as server:
+                server.config_set("appendfsync", before)
 
     def cut(self, *, whole_second: bool = False) -> None:
         """Kill, lose, and start again; `whole_second`: as much as may be."""

@@ -26,7 +26,7 @@ __attribute__((constructor)) static void map_offsets(void) {
 
 int clock_gettime(clockid_t clock, struct timespec *at) {
   int failed = syscall(SYS_clock_gettime, clock, at);
-  if (!failed && offsets && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) at->tv_sec += offsets[getpid()];
+  if (!failed && offsets && clock == CLOCK_REALTIME) at->tv_sec += offsets[getpid()];
   return failed;
 }
 

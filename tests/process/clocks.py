@@ -1,7 +1,7 @@
 """Processes whose wall clocks are wrong, and jump: a library that is loaded before the C library's own functions.
 
 Only the clock that tells the date is moved; what measures durations goes on as it does when somebody sets a machine's
-clock.
+clock. Ledgers tell the time by CLOCK_REALTIME_COARSE, which stays right.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from palaver.providers import Provider
 from palaver.verdicts import Continue, ToolOutcome
 from tests.unit.api_world import AGENT, BODY, CONVERSATION_ID, RUN_ID, World, assert_problem, call, world
 
+AN_HOUR_AGO = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+
 
 async def _retry(api: World, run: dict[str, Any], key: str | None = None, **wanted: Any) -> httpx.Response:
     headers = {"Idempotency-Key": key} if key else {}
@@ -137,6 +139,8 @@ async def test_what_cannot_be_retried_says_why_and_what_to_do() -> None:
         ({"agent": {"model": "fake/a"}, "budget": {"cost_usd": 1}}, "unknown_price", "/agent/model"),
         ({"budget": {"cost_usd": 1}}, "unknown_price", "/budget/cost_usd"),
         ({"deadline": "2020-01-01T00:00:00Z"}, "invalid_time", "/deadline"),
+        ({"deadline": AN_HOUR_AGO}, "invalid_time", "/deadline"),
+        ({"deadline": AN_HOUR_AGO, "from_step": 2}, "invalid_time", "/deadline"),
         ({"deadline": "2999-01-01T00:00:00"}, "invalid_time", "/deadline"),
     ],
 )
