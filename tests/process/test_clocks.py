@@ -1,7 +1,4 @@
-"""Clocks that are an hour wrong, each process's in its own way, and jump: only Redis's counts.
-
-The children in which Python tools run keep the right time: they write the ledger that these tests are judged by.
-"""
+"""Clocks that are an hour wrong, each process's in its own way, and jump: only Redis's counts."""
 
 from __future__ import annotations
 
@@ -33,9 +30,12 @@ class Wrong:
         self._clocks = clocks
 
     def set(self, *, api: int, workers: tuple[int, int], tools: int) -> None:
-        """From now on so many seconds ahead."""
-        pids = self.cluster.stack.pids
-        for pid, seconds in zip([*pids("api"), *pids("tools"), *pids("worker")], (api, tools, *workers), strict=True):
+        """From now on so many seconds ahead: the API, each of the two model workers, and whatever runs tools."""
+        cluster = self.cluster
+        ahead = dict.fromkeys([*cluster.stack.pids("tools"), *cluster.children_of("tools")], tools)
+        ahead |= dict.fromkeys(cluster.stack.pids("api"), api)
+        ahead |= dict(zip(cluster.stack.pids("worker"), workers, strict=True))
+        for pid, seconds in ahead.items():
             self._clocks.move(pid, seconds)
         eventually(lambda: abs(self._ahead() - api) < 60, why="the API's clock is still right")
 
@@ -64,32 +64,38 @@ def wrong(wrong_clocks: Wrong) -> Iterator[Wrong]:
     cluster.mark_logs()
     cluster.mark_ledgers()
     yield wrong_clocks
+    while len(cluster.stack.pids("worker")) < 2:
+        cluster.start("worker")
     check(cluster)
+
+
+def later(seconds: float) -> str:
+    """By the right clock."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 @pytest.mark.parametrize("api", [HOUR, -HOUR], ids=["ahead", "behind"])
 def test_every_wait_is_as_long_as_it_should_be(wrong: Wrong, api: int) -> None:
     wrong.set(api=api, workers=(-api, api), tools=-api)
     cluster = wrong.cluster
-    now = datetime.now(UTC)
-    soon, later = ((now + timedelta(seconds=seconds)).isoformat() for seconds in (2, 8))
     tools = [cluster.submit("tool-2", tools=["record"]) for _ in range(4)]
-    seconds = cluster.submit("429-1-1+echo")
-    date = cluster.submit("429date-1-2+echo")
+    # A provider for each, as a cool-down holds for all of its runs.
+    seconds = cluster.submit("limited/429-1-2+echo")
+    date = cluster.submit("caching/429date-1-2+echo")
     refused = cluster.submit("503-2+echo")
-    begins = cluster.submit("echo", start_after=soon, deadline=later)
-    ends = cluster.submit("say-400+rate-20", deadline=soon)
+    begins_at = later(3)
+    begins = cluster.submit("echo", start_after=begins_at, deadline=later(60))
+    ends = cluster.submit("say-400+rate-20", deadline=later(3))
 
     for run_id in (*tools, refused):
         assert cluster.ended(run_id).status == "completed"
-    for run_id, least in ((seconds, 1.0), (date, 1.0)):
+    for run_id in (seconds, date):
         assert cluster.ended(run_id).status == "completed"
         first, second = cluster.model_calls(run_id)
-        assert least <= second.at - first.at < 10
-    run = cluster.ended(begins)
-    assert run.status == "completed"
+        assert 2.0 <= second.at - first.at < 12
+    assert cluster.ended(begins).status == "completed"
     (call,) = cluster.model_calls(begins)
-    assert call.at >= now.timestamp() + 2
+    assert call.at >= datetime.fromisoformat(begins_at).timestamp()
     run = cluster.ended(ends)
     assert (run.status, run.stop_reason) == ("expired", "deadline")
     assert run.times.ended_at is not None
@@ -116,26 +122,30 @@ def test_clocks_that_jump_take_no_lease_away(wrong: Wrong) -> None:
 def test_a_worker_whose_clock_is_wrong_takes_over_what_another_one_lost(wrong: Wrong) -> None:
     cluster = wrong.cluster
     wrong.set(api=HOUR, workers=(-HOUR, -HOUR), tools=HOUR)
-    run_id = cluster.submit("say-60+rate-30")
+    run_id = cluster.submit("say-200+rate-30")
     cluster.saw(run_id, "message.delta")
     cluster.kill("worker", cluster.holder(run_id))
-    lost = cluster.saw(run_id, "step.lost").at
-    cluster.start("worker")
-    assert cluster.ended(run_id).status == "completed"
-    first, second = cluster.model_calls(run_id)
-    assert second.at - first.at < 3 * LEASE + 5
-    assert lost.timestamp() <= second.at
+    killed_at = time.time()
+    cluster.saw(run_id, "step.lost")
+    assert cluster.ended(run_id, within=40).status == "completed"
+    _, second = cluster.model_calls(run_id)
+    assert second.at - killed_at < LEASE + 5
 
 
-def test_a_deadline_is_judged_by_the_store(wrong: Wrong) -> None:
+def test_what_has_passed_is_judged_by_the_store(wrong: Wrong) -> None:
     cluster = wrong.cluster
     wrong.set(api=HOUR, workers=(HOUR, -HOUR), tools=-HOUR)
-    soon, past = ((datetime.now(UTC) + timedelta(seconds=seconds)).isoformat() for seconds in (60, -60))
-    assert cluster.ended(cluster.submit("echo", deadline=soon, start_by=soon)).status == "completed"
+    soon = later(60)
+    run_id = cluster.submit("echo", deadline=soon, start_by=soon)
+    assert cluster.ended(run_id).status == "completed"
+    assert admitted(cluster, older_than=600) == 0
     wrong.set(api=-HOUR, workers=(HOUR, -HOUR), tools=-HOUR)
-    answer = cluster.http.post("/v1/runs", json=cluster.body("echo", deadline=past))
+    eventually(lambda: admitted(cluster, older_than=0.001) > 0)
+    answer = cluster.http.post("/v1/runs", json=cluster.body("echo", deadline=later(-60)))
     assert (answer.status_code, answer.json()["errors"][0]["message"]) == (422, "is in the past")
-    old = cluster.http.post(
-        "/v1/runs/actions", json={"action": "delete", "dry_run": True, "filter": {"older_than": 600}}
-    )
-    assert old.json()["matched"] == 0
+
+
+def admitted(cluster: Cluster, *, older_than: float) -> int:
+    """How many runs are said to be older than so many seconds."""
+    body = {"action": "delete", "dry_run": True, "filter": {"older_than": older_than}}
+    return int(cluster.http.post("/v1/runs/actions", json=body).json()["matched"])

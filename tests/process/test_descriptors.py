@@ -37,15 +37,23 @@ def starved(pid: int) -> Iterator[None]:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.chaos
 def test_an_api_without_descriptors_answers_on_connections_that_it_has(cluster: Cluster) -> None:
-    """Whether it has one to Redis is chance; whatever it took on runs."""
+    """Whether it has one to Redis is chance; whatever it took on runs. Takes half a minute: event loops of
+    Pythons before June 2026 log 2,048 tracebacks for each connection that they cannot accept (python/cpython#151615)."""
     (pid,) = cluster.stack.pids("api")
-    assert cluster.ended(cluster.submit("echo")).status == "completed"
+    assert cluster.http.get("/healthz").status_code == 200
     with ExitStack() as connected, starved(pid):
-        # It may close some that were there: take those as well.
-        eventually(lambda: not answers(connected.enter_context(httpx.Client(base_url=cluster.stack.url))))
+
+        def full() -> bool:
+            # It may close some that were there: take those as well.
+            another = connected.enter_context(httpx.Client(base_url=cluster.stack.url, trust_env=False))
+            assert cluster.http.get("/healthz").status_code == 200
+            return not answers(another)
+
+        eventually(full)
         answered = [cluster.http.post("/v1/runs", json=cluster.body("echo")) for _ in range(4)]
-    with httpx.Client(base_url=cluster.stack.url) as another:
+    with httpx.Client(base_url=cluster.stack.url, trust_env=False) as another:
         eventually(lambda: answers(another))
     for answer in answered:
         if answer.status_code == 202:
@@ -59,16 +67,19 @@ def test_an_api_without_descriptors_answers_on_connections_that_it_has(cluster: 
 def answers(client: httpx.Client) -> bool:
     """Whether the API answers on a connection that stays open."""
     try:
-        return client.get("/readyz", timeout=1.0).status_code == 200
+        return client.get("/healthz", timeout=1.0).status_code == 200
     except httpx.TransportError:
         return False
 
 
 def test_a_model_worker_without_descriptors_asks_later(cluster: Cluster) -> None:
-    """More streams at once than connections to the provider that are there from before."""
+    """A new one, as one that has worked has connections to the provider."""
+    cluster.kill("worker")
+    cluster.start("worker")
     (pid,) = cluster.stack.pids("worker")
+    patient = {"retry": {"rules": {"connection": {"attempts": 100}}}}
     with starved(pid):
-        runs = [cluster.submit("say-20+rate-20") for _ in range(20)]
+        runs = [cluster.submit("say-20+rate-20", agent=patient) for _ in range(4)]
         eventually(lambda: any(refused(cluster, run_id) for run_id in runs))
     for run_id in runs:
         assert cluster.ended(run_id, within=60).status == "completed"
@@ -85,13 +96,16 @@ def test_a_tools_worker_without_descriptors_goes_on_afterwards(cluster: Cluster)
     """Its children, too, which have to connect to Redis for the first tool."""
     cluster.kill("tools")
     cluster.start("tools")
-    (pid,) = cluster.stack.pids("tools")
     with ExitStack() as all_of_it:
-        for each in (pid, *cluster.children_of("tools")):
+        for each in (*cluster.stack.pids("tools"), *cluster.children_of("tools")):
             all_of_it.enter_context(starved(each))
         runs = [cluster.submit("tool-1", tools=["record"]) for _ in range(4)]
-        for run_id in runs:
-            cluster.saw(run_id, "message.created", step="1")
+        eventually(lambda: any(told_of_it(cluster, run_id) for run_id in runs))
     for run_id in runs:
         assert cluster.ended(run_id, within=60).status == "completed"
-    assert cluster.stack.pids("tools") == [pid]
+
+
+def told_of_it(cluster: Cluster, run_id: str) -> bool:
+    """Whether the log of the tools worker, or the tool's result, says what is short."""
+    said = cluster.new_logs()["tools-1"] + str([event.data for event in cluster.events(run_id)])
+    return "Too many open files" in said
