@@ -40,7 +40,7 @@ def starved(pid: int) -> Iterator[None]:
 @pytest.mark.chaos
 def test_an_api_without_descriptors_answers_on_connections_that_it_has(cluster: Cluster) -> None:
     """Whether it has one to Redis is chance; whatever it took on runs. Takes half a minute: event loops of
-    Pythons before June 2026 log 2,048 tracebacks for each connection that they cannot accept (python/cpython#151615)."""
+    Pythons before June 2026 log 2,048 tracebacks for a connection that they cannot accept (python/cpython#151615)."""
     (pid,) = cluster.stack.pids("api")
     assert cluster.http.get("/healthz").status_code == 200
     with ExitStack() as connected, starved(pid):
