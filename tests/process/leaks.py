@@ -19,6 +19,8 @@ from tests.process.inputs import decision
 KINDS: Final = ("echo", "echo", "tools", "fail", "retry", "cancel", "leave", "steer", "approve", "fork", "delete")
 UNDER_WAY: Final = 60
 """Runs at once, about."""
+BLOCK: Final = 500
+"""Runs between two breaths."""
 SLACK: Final = 24
 """Connections that pools may have opened meanwhile and keep."""
 GROWTH: Final = 1.15
@@ -204,8 +206,17 @@ class Crowd:
         self._later.append((delete, self._submit("echo")))
 
 
-def leave_nothing(cluster: Cluster, crowd: Crowd, *, warm_up: int, runs: int, within: float) -> None:
-    """Make so many runs; once their retention is over, the stack must hold what it held before them."""
+def leave_nothing(
+    cluster: Cluster,
+    crowd: Crowd,
+    *,
+    warm_up: int,
+    runs: int,
+    within: float,
+    breathe: Callable[[], None] = lambda: None,
+) -> None:
+    """Make so many runs; once their retention is over, the stack must hold what it held before them. After every 500
+    runs, which have ended by then, it takes a breath."""
     with cluster.redis() as server:
         # Processes report themselves a moment after they are ready.
         eventually(lambda: server.zcard("palaver:workers") == 1 + len(cluster.children_of("tools")))
@@ -213,7 +224,9 @@ def leave_nothing(cluster: Cluster, crowd: Crowd, *, warm_up: int, runs: int, wi
     crowd.run(warm_up)
     before = Footprint.of(cluster)
     print(f"before: {before.told()}")
-    crowd.run(runs)
+    for done in range(0, runs, BLOCK):
+        crowd.run(min(BLOCK, runs - done))
+        breathe()
     after = before
 
     def flat() -> bool:
