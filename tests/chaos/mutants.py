@@ -212,8 +212,8 @@ MUTANTS: Final = {
             "doubled_deliveries",
             "overlaps_follow_losses",
             f"{_LUA}claim.lua",
-            "if step.state ~= 'ready' and not again then",
-            "if step.state ~= 'ready' and step.state ~= 'leased' then",
+            "step.state == 'leased' and step.nonce == nonce and step.worker == worker",
+            "step.state == 'leased'",
         ),
         _mutant(
             "a rollback that leaves something",
