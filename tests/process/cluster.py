@@ -324,6 +324,16 @@ class Cluster(Inputs):
         found = read_ledger(path, self._ledger_marks.get(path, 0)) if path.exists() else []
         return [entry for entry in found if run_id in (None, entry.run)]
 
+    def outcomes(self, run_id: str) -> list[str]:
+        """How each model call of the run ended, once all have: the model server notes it a moment behind the last
+        byte, when the run may have ended."""
+
+        def look() -> list[str]:
+            found = [call.outcome for call in self.model_calls(run_id)]
+            return [] if "open" in found else found
+
+        return eventually(look)
+
     def tool_ledger(self) -> list[dict[str, Any]]:
         """What tools have written."""
         return read_tool_ledger(self.tool_ledger_path, self._ledger_marks.get(self.tool_ledger_path, 0))

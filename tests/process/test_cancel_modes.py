@@ -24,7 +24,7 @@ def test_gracefully_a_model_call_finishes_and_its_answer_is_kept(cluster: Cluste
     run = cancelled(cluster, run_id)
     assert run.output == " ".join(f"w{i}" for i in range(1, 11))
     assert "partial" not in cluster.saw(run_id, "message.created", step="1").data["message"]
-    assert [call.outcome for call in cluster.model_calls(run_id)] == ["answered"]
+    assert cluster.outcomes(run_id) == ["answered"]
     assert run.usage.output_tokens == 10
     assert run.cancel is not None
     assert (run.cancel.mode, run.cancel.reason) == ("graceful", "enough")

@@ -74,7 +74,7 @@ def test_what_a_cut_off_worker_brings_when_it_is_back_is_refused(cluster: Cluste
         eventually(lambda: [call for call in ended_calls(cluster, run_id) if call.outcome == "answered"], within=10)
         way.heal()
         assert cluster.ended(run_id).status == "completed"
-        assert [call.outcome for call in cluster.model_calls(run_id)] == ["answered", "answered"]
+        assert cluster.outcomes(run_id) == ["answered", "answered"]
         eventually(lambda: "stale: somebody else goes on" in cut_off.output, within=15)
 
 
@@ -92,7 +92,7 @@ def test_an_answer_that_came_during_an_outage_is_kept(cluster: Cluster) -> None:
         os.kill(redis, signal.SIGCONT)
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
-        assert [call.outcome for call in cluster.model_calls(run_id)] == ["answered"]
+        assert cluster.outcomes(run_id) == ["answered"]
 
 
 def ended_calls(cluster: Cluster, run_id: str) -> list[LedgerEntry]:
