@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -20,6 +21,7 @@ from palaver.store import Store, keys
 from palaver.store.control import Acted
 from palaver.store.due import Attention
 from palaver.store.runs import Submitted
+from palaver.testing import aeventually
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.", tools=("calculator",))
@@ -166,6 +168,14 @@ class Desk:
     async def attend(self, run_id: str, what: str, **more: Any) -> list[Settled]:
         """A sweeper looks at something."""
         return await self.store.due.attend([Attention(run_id, what)], **more)
+
+    async def behind(self, moment: datetime) -> None:
+        """Wait until it has passed, by the store's clock."""
+
+        async def passed() -> bool:
+            return await self.store.runs.now() > moment
+
+        await aeventually(passed)
 
     async def hasten(self, run_id: str, what: str) -> list[Settled]:
         """The time of something in the due index has come, and a sweeper sees it."""

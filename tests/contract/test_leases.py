@@ -170,8 +170,9 @@ async def test_a_delivery_that_got_lost_is_sent_again(desk: Desk, redis: Any) ->
 
 
 async def test_a_run_that_nobody_begins_in_time_expires(desk: Desk) -> None:
-    now = datetime.now(UTC)
-    submitted = await desk.submit(start_by=now - timedelta(seconds=1))
+    soon = await desk.store.runs.now() + timedelta(seconds=0.5)
+    submitted = await desk.submit(start_by=soon)
+    await desk.behind(soon)
 
     assert await desk.try_claim(submitted.deliveries[0]) == Stray("deadline")
     (settled,) = await desk.attend(submitted.run_id, "end")
