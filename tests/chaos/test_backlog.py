@@ -27,7 +27,7 @@ TASK = re.compile(rb'"id": "(run_[^"]*):\d+"')
 
 
 def test_a_backlog_outlives_the_death_of_everything(cluster: Cluster) -> None:
-    work_off(cluster, 300, kills=1)
+    work_off(cluster, 150, kills=1)
 
 
 @pytest.mark.chaos
