@@ -137,12 +137,15 @@ class Feeds:
                     try:
                         events = await self.page(run_id, after=last)
                         # Afterwards: what was read may be from before a loss, but not unnoticed from behind it.
-                        kept, seen = await self._kept(run_id, last, seen)
+                        kept, kept_at = await self._kept(run_id, last, seen)
                         if kept < last:
+                            # Last of what may fail: a loss that is not told yet must be found again.
+                            now = records.instant(await now_ms(self._redis))
                             told = {"from": kept + 1, "to": last}
-                            last, watcher.stale, at = kept, True, records.instant(await now_ms(self._redis))
-                            yield Event(run_id=run_id, seq=kept, at=at, type=REWOUND, data=told)
+                            last, seen, watcher.stale = kept, kept_at, True
+                            yield Event(run_id=run_id, seq=kept, at=now, type=REWOUND, data=told)
                             continue
+                        seen = kept_at
                         if not events and await self._is_over(run_id, last):
                             return
                     except RedisError as error:

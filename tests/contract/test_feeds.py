@@ -257,6 +257,45 @@ async def test_nothing_live_is_believed_until_the_feed_was_read(desk: Desk, redi
     assert watched[1:] == (await desk.events(run_id))[last.seq - 2 :]
 
 
+class Timeless:
+    """A connection to a server that goes away whenever it is first asked for the time."""
+
+    def __init__(self, redis: Any) -> None:
+        self._redis = redis
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._redis, name)
+
+    async def time(self) -> Any:
+        """The time, but for the first time."""
+        if not self.refused:
+            self.refused += 1
+            raise BusyLoadingError("Redis is loading the dataset in memory")
+        return await self._redis.time()
+
+
+async def test_a_loss_is_told_though_the_store_goes_away_in_between(desk: Desk, redis: Any) -> None:
+    """The feed does not reach back to what is left of what was seen, so that nothing but the time of that tells."""
+    run_id, lease = await desk.begin()
+    saved = await snapshot(redis)
+    await _say(desk, lease, "lost", "lost")
+    last = (await desk.events(run_id))[-1]
+    await rewind(redis, saved)
+    await _say(desk, lease, *["new"] * 4)
+    await desk.finish(lease)
+    await redis.xtrim(keys.feed(run_id), minid=f"{last.seq - 1}-0", approximate=False)
+    connection = Timeless(redis)
+    feeds = Feeds(cast(Connection, connection))
+    watching = feeds.watch(run_id, after=last.seq, seen=last.at)
+    watched = [event async for event in watching if event]
+    await feeds.close()
+
+    assert connection.refused
+    assert (watched[0].type, watched[0].data) == ("stream.rewound", {"from": 1, "to": last.seq})
+    assert watched[1:] == await desk.events(run_id)
+
+
 @pytest.mark.parametrize("redis", ["real"], indirect=True)  # fakeredis has no connections to kill
 async def test_a_broken_subscription_loses_nothing(desk: Desk, redis: Any) -> None:
     run_id, lease = await desk.begin()
