@@ -31,8 +31,10 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     if seconds is not None:
         return seconds
     then = _date(text)
-    sent = _date(_header(headers, "date"))
-    return None if then is None else max((then - (sent or _utc(now or datetime.now(UTC)))).total_seconds(), 0.0)
+    if then is None:
+        return None
+    sent = _date(_header(headers, "date")) or _utc(now or datetime.now(UTC))
+    return max((then - sent).total_seconds(), 0.0)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:

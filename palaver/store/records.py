@@ -34,9 +34,14 @@ def millis(moment: datetime | None) -> str:
     return "" if moment is None else str(int(moment.timestamp() * 1000))
 
 
+def instant(text: bytes | float) -> datetime:
+    """A UTC timestamp from milliseconds since the epoch."""
+    return datetime.fromtimestamp(int(text) / 1000, UTC)
+
+
 def moment(text: bytes | float | None) -> datetime | None:
     """A UTC timestamp from milliseconds since the epoch; None for none."""
-    return None if text is None or text == b"" else datetime.fromtimestamp(int(text) / 1000, UTC)
+    return None if text is None or text == b"" else instant(text)
 
 
 def _json(text: bytes | None) -> Any:
@@ -178,11 +183,6 @@ def _data(kind: bytes, text: bytes) -> dict[str, Any]:
     if kind == b"action.required":
         data["action"] = _action(data["action"]).model_dump(mode="json")
     return data
-
-
-def instant(text: bytes | float) -> datetime:
-    """A UTC timestamp from milliseconds since the epoch."""
-    return datetime.fromtimestamp(int(text) / 1000, UTC)
 
 
 def _number(entry_id: bytes) -> int:
