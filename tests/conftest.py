@@ -24,12 +24,8 @@ settings.load_profile("repeatable")
 
 @pytest.fixture(scope="session")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        cluster.up()
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture
@@ -37,9 +33,7 @@ def cluster(_cluster: Cluster) -> Iterator[Cluster]:
     """A running Palaver; afterwards everything that was submitted must have ended well (tests/process/checks.py)."""
     _cluster.heal()
     _cluster.forget_cool_downs()
-    _cluster.submitted.clear()
-    _cluster.mark_logs()
-    _cluster.mark_ledgers()
+    _cluster.mark()
     yield _cluster
     try:
         _cluster.heal()

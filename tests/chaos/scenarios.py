@@ -213,9 +213,7 @@ SCENARIOS: Final[Mapping[str, Callable[[Story], None]]] = {
 def play(name: str, folder: Path) -> list[Violation]:
     """Play a scenario on a stack of its own; what the checkers find."""
     folder.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(folder)
-    try:
-        cluster.up()
+    with Cluster(folder) as cluster:
         with Watchers(cluster.stack.url, folder / "watchers.jsonl", random.Random(1), breaking=0.05).open() as watchers:
             story = Story(cluster, watchers)
             trouble = None
@@ -234,8 +232,6 @@ def play(name: str, folder: Path) -> list[Violation]:
             )
         found = violations(evidence)
         return [*found, trouble] if trouble else found
-    finally:
-        cluster.close()
 
 
 def main() -> None:

@@ -89,26 +89,22 @@ def test_nothing_promised_is_lost_in_many_failovers(tmp_path: Path) -> None:
 def fail_over(folder: Path, failovers: int) -> None:
     """So many failovers under load, at random moments."""
     seed, chance = seeded()
-    with Pair(0.02).open() as pair:
-        cluster = Cluster(folder, redis_url=pair.url, environment={"PALAVER_DURABILITY": "replicas=1"})
-        try:
-            cluster.up()
-            took = []
-            with Clients(cluster) as clients:
-                for _ in range(failovers):
-                    some = len(clients.promised)
-                    eventually(lambda some=some: len(clients.promised) >= some + 10, within=60)  # type: ignore[misc]
-                    until = time.monotonic() + chance.uniform(0.0, 0.5)
-                    eventually(lambda until=until: time.monotonic() >= until)  # type: ignore[misc]
-                    begun = time.monotonic()
-                    pair.fail_over()
-                    took.append(time.monotonic() - begun)
-            check_all(cluster, clients.promised)
-            counts = {"failovers": failovers, "promised": len(clients.promised), "retried": clients.retried}
-            print(counts)
-            record("failover", seed=seed, counts=counts, seconds=took)
-        finally:
-            cluster.close()
+    promises = {"PALAVER_DURABILITY": "replicas=1"}
+    with Pair(0.02).open() as pair, Cluster(folder, redis_url=pair.url, environment=promises) as cluster:
+        took = []
+        with Clients(cluster) as clients:
+            for _ in range(failovers):
+                some = len(clients.promised)
+                eventually(lambda some=some: len(clients.promised) >= some + 10, within=60)  # type: ignore[misc]
+                until = time.monotonic() + chance.uniform(0.0, 0.5)
+                eventually(lambda until=until: time.monotonic() >= until)  # type: ignore[misc]
+                begun = time.monotonic()
+                pair.fail_over()
+                took.append(time.monotonic() - begun)
+        check_all(cluster, clients.promised)
+        counts = {"failovers": failovers, "promised": len(clients.promised), "retried": clients.retried}
+        print(counts)
+        record("failover", seed=seed, counts=counts, seconds=took)
 
 
 class Clients:

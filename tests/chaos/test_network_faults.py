@@ -52,13 +52,12 @@ def whole_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
         server = stack.enter_context(RedisServer())
         redis = stack.enter_context(Way(server.port).open())
         cluster = Cluster(tmp_path_factory.mktemp("net"), redis_url=redis.redis_url)
-        stack.callback(cluster.close)
         port = urlsplit(cluster.stack.model_url).port
         assert port is not None
         model = stack.enter_context(Way(port).open())
         with cluster.providers_path.open("a") as file:
             file.write(FAR.format(port=model.port, idle=IDLE))
-        cluster.up()
+        stack.enter_context(cluster)
         yield Net(cluster, redis, model)
 
 

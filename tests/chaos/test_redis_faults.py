@@ -319,24 +319,23 @@ def small_disk(folder: Path) -> Iterator[Path]:
 @pytest.mark.chaos
 def test_a_full_disk(tmp_path: Path) -> None:
     """What Redis cannot write down it refuses: nothing is acknowledged meanwhile, and nothing that was is lost."""
-    with small_disk(tmp_path / "disk") as disk, RedisServer(data_dir=disk) as server:
-        cluster = Cluster(tmp_path, redis_url=server.url)
-        try:
-            cluster.up()
-            runs = [cluster.submit("say-400+rate-20") for _ in range(3)]
-            for run_id in runs:
-                cluster.saw(run_id, "message.delta")
-            filling = disk / "filling"
-            filling.write_bytes(bytes(shutil.disk_usage(disk).free))
-            assert eventually(lambda: refusal(cluster), within=20) == "unavailable"
-            filling.unlink()
-            eventually(lambda: cluster.http.post("/v1/runs", json=cluster.body("echo")).status_code == 202, within=20)
-            for run_id in runs:
-                assert cluster.ended(run_id, within=60).status == "completed"
-            before = {run_id: cluster.run(run_id) for run_id in cluster.submitted}
-            server.kill()
-            server.start()
-            assert {run_id: cluster.run(run_id) for run_id in cluster.submitted} == before
-            checks.check_logs(cluster)
-        finally:
-            cluster.close()
+    with (
+        small_disk(tmp_path / "disk") as disk,
+        RedisServer(data_dir=disk) as server,
+        Cluster(tmp_path, redis_url=server.url) as cluster,
+    ):
+        runs = [cluster.submit("say-400+rate-20") for _ in range(3)]
+        for run_id in runs:
+            cluster.saw(run_id, "message.delta")
+        filling = disk / "filling"
+        filling.write_bytes(bytes(shutil.disk_usage(disk).free))
+        assert eventually(lambda: refusal(cluster), within=20) == "unavailable"
+        filling.unlink()
+        eventually(lambda: cluster.http.post("/v1/runs", json=cluster.body("echo")).status_code == 202, within=20)
+        for run_id in runs:
+            assert cluster.ended(run_id, within=60).status == "completed"
+        before = {run_id: cluster.run(run_id) for run_id in cluster.submitted}
+        server.kill()
+        server.start()
+        assert {run_id: cluster.run(run_id) for run_id in cluster.submitted} == before
+        checks.check_logs(cluster)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx
 import orjson
@@ -122,11 +122,19 @@ class Cluster(Inputs):
 
     # Processes.
 
-    def up(self) -> None:
+    def __enter__(self) -> Self:
         """Start everything; on return all of it is ready."""
-        if self.rabbitmq:
-            self.rabbitmq.start()
-        self.stack.up()
+        try:
+            if self.rabbitmq:
+                self.rabbitmq.start()
+            self.stack.up()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def start(self, name: str) -> int:
         """One more `model` worker (`worker`), `tools` worker, …: ready when this returns."""
@@ -197,6 +205,12 @@ class Cluster(Inputs):
         return [child for each, child in processes if each.rpartition("-")[0] == name and isinstance(child, Child)]
 
     # Logs.
+
+    def mark(self) -> None:
+        """From here on, runs, logs and ledgers are those of what comes."""
+        self.submitted.clear()
+        self.mark_logs()
+        self.mark_ledgers()
 
     def mark_logs(self) -> None:
         """From here on, `new_logs` shows what is written."""

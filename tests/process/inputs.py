@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -84,6 +85,11 @@ class Inputs:
     def steer(self, run_id: str, words: str) -> Run:
         """Put words of the user into the run."""
         return self.take(run_id, {"type": "message", "content": words})
+
+
+def soon(seconds: float) -> str:
+    """A time so far ahead, as a submission has it."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 def decision(action_id: str, decided: str = "approve", **more: Any) -> dict[str, Any]:

@@ -32,12 +32,8 @@ CACHES: Final = 20 << 20
 @contextmanager
 def brief(folder: Path, retention: float) -> Iterator[Cluster]:
     """A stack that keeps what has ended for `retention` seconds only."""
-    cluster = Cluster(folder, environment={"PALAVER_RETENTION": str(retention)})
-    try:
-        cluster.up()
+    with Cluster(folder, environment={"PALAVER_RETENTION": str(retention)}) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @dataclass(frozen=True)

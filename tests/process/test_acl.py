@@ -25,12 +25,8 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Palaver whose processes log in, Flower included."""
-    cluster = Cluster(tmp_path_factory.mktemp("guarded"), users=True, processes={"flower": 1})
-    try:
-        cluster.up()
+    with Cluster(tmp_path_factory.mktemp("guarded"), users=True, processes={"flower": 1}) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 def test_everything_works_under_the_shipped_users(guarded: Cluster) -> None:

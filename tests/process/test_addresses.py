@@ -38,13 +38,9 @@ def url(server: RedisServer, request: pytest.FixtureRequest) -> str:
 
 
 def test_a_run_with_a_tool(url: str, tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, redis_url=url, rabbitmq=False)
-    try:
-        cluster.up()
+    with Cluster(tmp_path, redis_url=url, rabbitmq=False) as cluster:
         run = cluster.ended(cluster.submit("tool-2", tools=["record"]))
         assert (run.status, run.usage.tool_calls) == ("completed", 2)
         told = cluster.new_logs()
         for words in ("left to the sweeper", "Traceback", PASSWORD, quote(PASSWORD, safe="")):
             assert not [name for name, text in told.items() if words in text], told
-    finally:
-        cluster.close()

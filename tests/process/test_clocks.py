@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 import pytest
@@ -13,6 +13,7 @@ from palaver.testing import eventually
 from tests.process.checks import check
 from tests.process.clocks import COMPILER, Clocks
 from tests.process.cluster import LEASE, Cluster
+from tests.process.inputs import soon
 
 pytestmark = [
     pytest.mark.process,
@@ -49,29 +50,18 @@ class Wrong:
 def wrong_clocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrong]:
     folder = tmp_path_factory.mktemp("clocks")
     clocks = Clocks(folder)
-    cluster = Cluster(folder, processes={"flower": 0, "worker": 2}, environment=clocks.environment)
-    try:
-        cluster.up()
+    with Cluster(folder, processes={"flower": 0, "worker": 2}, environment=clocks.environment) as cluster:
         yield Wrong(cluster, clocks)
-    finally:
-        cluster.close()
 
 
 @pytest.fixture
 def wrong(wrong_clocks: Wrong) -> Iterator[Wrong]:
     cluster = wrong_clocks.cluster
-    cluster.submitted.clear()
-    cluster.mark_logs()
-    cluster.mark_ledgers()
+    cluster.mark()
     yield wrong_clocks
     while len(cluster.stack.pids("worker")) < 2:
         cluster.start("worker")
     check(cluster)
-
-
-def later(seconds: float) -> str:
-    """By the right clock."""
-    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 @pytest.mark.parametrize("api", [HOUR, -HOUR], ids=["ahead", "behind"])
@@ -83,9 +73,9 @@ def test_every_wait_is_as_long_as_it_should_be(wrong: Wrong, api: int) -> None:
     seconds = cluster.submit("limited/429-1-2+echo")
     date = cluster.submit("caching/429date-1-2+echo")
     refused = cluster.submit("503-2+echo")
-    begins_at = later(3)
-    begins = cluster.submit("echo", start_after=begins_at, deadline=later(60))
-    ends = cluster.submit("say-400+rate-20", deadline=later(3))
+    begins_at = soon(3)
+    begins = cluster.submit("echo", start_after=begins_at, deadline=soon(60))
+    ends = cluster.submit("say-400+rate-20", deadline=soon(3))
 
     for run_id in (*tools, refused):
         assert cluster.ended(run_id).status == "completed"
@@ -135,13 +125,13 @@ def test_a_worker_whose_clock_is_wrong_takes_over_what_another_one_lost(wrong: W
 def test_what_has_passed_is_judged_by_the_store(wrong: Wrong) -> None:
     cluster = wrong.cluster
     wrong.set(api=HOUR, workers=(HOUR, -HOUR), tools=-HOUR)
-    soon = later(60)
-    run_id = cluster.submit("echo", deadline=soon, start_by=soon)
+    within = soon(60)
+    run_id = cluster.submit("echo", deadline=within, start_by=within)
     assert cluster.ended(run_id).status == "completed"
     assert admitted(cluster, older_than=600) == 0
     wrong.set(api=-HOUR, workers=(HOUR, -HOUR), tools=-HOUR)
     eventually(lambda: admitted(cluster, older_than=0.001) > 0)
-    answer = cluster.http.post("/v1/runs", json=cluster.body("echo", deadline=later(-60)))
+    answer = cluster.http.post("/v1/runs", json=cluster.body("echo", deadline=soon(-60)))
     assert (answer.status_code, answer.json()["errors"][0]["message"]) == (422, "is in the past")
 
 

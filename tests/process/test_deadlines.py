@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.process.inputs import soon
 
 pytestmark = pytest.mark.process
-
-
-def soon(seconds: float) -> str:
-    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 def late(run_times: object) -> float:

@@ -89,14 +89,11 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Out
     with ExitStack() as sockets:
         with cluster.providers_path.open("a") as file:
             file.writelines(providers(cluster.stack.model_url, sockets))
-        try:
-            cluster.up()
+        with cluster:
             cluster.start("worker")
             cluster.mark_logs()
             yield gather(cluster, asyncio.run(submit_all(cluster)))
             check(cluster)
-        finally:
-            cluster.close()
 
 
 def providers(model_url: str, sockets: ExitStack) -> Iterator[str]:

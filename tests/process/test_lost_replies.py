@@ -26,12 +26,8 @@ def way() -> Iterator[Way]:
 @pytest.fixture(scope="module")
 def lossy_cluster(way: Way, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster whose workers and API reach Redis over that way."""
-    cluster = Cluster(tmp_path_factory.mktemp("lossy"), redis_url=way.redis_url)
-    try:
-        cluster.up()
+    with Cluster(tmp_path_factory.mktemp("lossy"), redis_url=way.redis_url) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 def test_a_lost_answer_changes_nothing(way: Way, lossy_cluster: Cluster) -> None:

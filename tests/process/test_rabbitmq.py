@@ -40,12 +40,8 @@ PATIENCE = 2.0
 
 @pytest.fixture(scope="module")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("rabbitmq"), rabbitmq=True)
-    try:
-        cluster.up()
+    with Cluster(tmp_path_factory.mktemp("rabbitmq"), rabbitmq=True) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 def server(cluster: Cluster) -> RabbitServer:

@@ -62,15 +62,11 @@ def url(port: int, certificate: Path) -> str:
 
 
 def test_a_run_with_a_tool_over_tls(url: str, tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, redis_url=url)
-    try:
-        cluster.up()
+    with Cluster(tmp_path, redis_url=url) as cluster:
         run = cluster.ended(cluster.submit("tool-2", tools=["record"]))
         assert (run.status, run.usage.tool_calls) == ("completed", 2)
         told = cluster.new_logs()
         assert not [name for name, text in told.items() if "left to the sweeper" in text or "insecure" in text], told
-    finally:
-        cluster.close()
 
 
 def published(url: str) -> bool:
