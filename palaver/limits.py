@@ -1,0 +1,95 @@
+"""Every limit, said once: code takes its numbers from here, docs/limits.md is made from it, and what goes beyond is counted.
+
+``python -m palaver.limits`` prints the tables of docs/limits.md; a test compares them. A limit with a ``setting`` is the
+default of that field of ``palaver.settings.Settings`` (or of a provider's table, where it says so).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The most that something may be."""
+
+    group: str
+    """The table of docs/limits.md that it stands in."""
+    name: str
+    """Of its counter, and in ``LIMITS``."""
+    what: str
+    most: int
+    unit: str
+    answer: str
+    """What whoever goes beyond is told: a problem code, an error code, or what happens."""
+    setting: str = ""
+    """The environment variable, or the key of a provider's table, that changes it; empty if nothing does."""
+
+
+def _group(name: str, *rows: tuple[str, str, int, str, str] | tuple[str, str, int, str, str, str]) -> list[Limit]:
+    return [Limit(name, *row) for row in rows]
+
+
+_ALL: Final = (
+    *_group(
+        "Requests",
+        ("url", "path and query of a URL", 8 * KIB, "bytes", "414 `uri_too_long`"),
+        ("headers", "all headers together", 32 * KIB, "bytes", "431 `headers_too_large`"),
+        ("header_count", "headers of a request", 100, "headers", "431 `headers_too_large`"),
+        ("body", "body of a request", MIB, "bytes", "413 `payload_too_large`", "PALAVER_MAX_BODY"),
+        ("body_time", "time for a whole body", 10, "seconds", "408 `request_timeout`"),
+        ("body_depth", "levels of objects and arrays in a body", 32, "levels", "400 `too_deep`"),
+        ("body_values", "values in a body", 10_000, "values", "422 `too_many_items`"),
+    ),
+    *_group(
+        "Agents",
+        ("instructions", "instructions of an agent", 200_000, "characters", "422 `validation_error`"),
+        ("agent_tools", "tools of an agent, and client tools", 128, "tools", "422 `validation_error`"),
+        ("tool_schema", "parameters of a client tool, as JSON", 32 * KIB, "bytes", "422 `invalid_schema`"),
+        ("fallbacks", "fallback models of an agent", 8, "models", "422 `validation_error`"),
+    ),
+)
+
+LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each in _ALL})
+"""Every limit, by name."""
+
+exceeded: Final[Counter[str]] = Counter(dict.fromkeys(LIMITS, 0))
+"""How often this process has met something beyond each limit, since it began."""
+
+
+def most(name: str) -> int:
+    """The number of a limit; the default where a setting may change it."""
+    return LIMITS[name].most
+
+
+def beyond(name: str) -> None:
+    """Count that something went beyond a limit. Call it where it is refused or cut.
+
+    Raises:
+        KeyError: there is no such limit.
+    """
+    LIMITS[name]
+    exceeded[name] += 1
+
+
+def tables() -> str:
+    """docs/limits.md from its first heading of a group on: a table for each group."""
+    lines: list[str] = []
+    for group in dict.fromkeys(each.group for each in _ALL):
+        lines += ["", f"## {group}", "", "| limit | at most | setting | counter | beyond it |", "|---|---|---|---|---|"]
+        for each in _ALL:
+            if each.group == group:
+                setting = f"`{each.setting}`" if each.setting else ""
+                lines.append(f"| {each.what} | {each.most:,} {each.unit} | {setting} | `{each.name}` | {each.answer} |")
+    return "\n".join(lines[1:]) + "\n"
+
+
+if __name__ == "__main__":
+    print(tables(), end="")
