@@ -1,7 +1,7 @@
-"""Every limit, said once: code takes its numbers from here, docs/limits.md is made from it, and what goes beyond is counted.
+"""Every limit, said once: code takes its numbers from here, and docs/limits.md is made from it.
 
-``python -m palaver.limits`` prints the tables of docs/limits.md; a test compares them. A limit with a ``setting`` is the
-default of that field of ``palaver.settings.Settings`` (or of a provider's table, where it says so).
+``python -m palaver.limits`` prints the tables of docs/limits.md; a test compares them. A limit with a ``setting`` is
+the default of that field of ``palaver.settings.Settings``, or of a provider's table where it says so.
 """
 
 from __future__ import annotations
