@@ -55,6 +55,21 @@ _ALL: Final = (
         ("tool_schema", "parameters of a client tool, as JSON", 32 * KIB, "bytes", "422 `invalid_schema`"),
         ("fallbacks", "fallback models of an agent", 8, "models", "422 `validation_error`"),
     ),
+    *_group(
+        "Answers of providers",
+        ("answer", "an answer, streamed", 16 * MIB, "bytes", "`response_too_large`", "max_response_bytes"),
+        ("answer_document", "an answer that is not streamed", 2 * MIB, "bytes", "`response_too_large`"),
+        ("answer_line", "a line of a stream", MIB, "bytes", "`response_too_large`"),
+        ("answer_values", "objects and arrays in a line or document", 100_000, "values", "`response_too_large`"),
+        ("answer_choices", "choices in a line or document", 16, "choices", "`response_too_large`"),
+        ("answer_text", "text of an answer, with what it is a refusal for", MIB, "characters", "`response_too_large`"),
+        ("answer_end", "what follows the end of a stream", 64 * KIB, "bytes", "cut: the connection is closed"),
+        ("error_body", "an error's body", 64 * KIB, "bytes", "cut: the rest is not read"),
+        ("tool_calls", "tool calls in an answer", 128, "calls", "`too_many_tool_calls`", "max_tool_calls"),
+        ("tool_name", "name of a tool that is called", 128, "characters", "`tool_call_too_large`"),
+        ("tool_arguments", "arguments of a call", 256 * KIB, "characters", "`tool_call_too_large`"),
+        ("tool_arguments_together", "arguments of all calls", MIB, "characters", "`tool_call_too_large`"),
+    ),
 )
 
 LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each in _ALL})

@@ -28,6 +28,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from palaver.errors import ConfigurationError
+from palaver.limits import most
 from palaver.models import Usage
 from palaver.toml_file import read_toml
 
@@ -88,8 +89,10 @@ class Provider(BaseModel):
     timeouts: Timeouts = Timeouts()
     cache_control: bool = False
     """Whether it takes prompt-cache breakpoints: ``cache_control`` on blocks of content."""
-    max_response_bytes: int = Field(default=16 << 20, ge=1024)
+    max_response_bytes: int = Field(default=most("answer"), ge=1024)
     """An answer, streamed or not, is refused beyond this."""
+    max_tool_calls: int = Field(default=most("tool_calls"), ge=1, le=most("tool_calls"))
+    """An answer with more calls is refused."""
     max_in_flight: int | None = Field(default=None, ge=1, le=1_000_000)
     """Calls at a time."""
     requests_per_minute: int | None = Field(default=None, ge=1, le=10_000_000)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final
 
 import orjson
 
-from palaver.errors import EmptyCompletion, MalformedResponse, ProviderError, ProviderHTTPError, TruncatedStream
-from palaver.ids import safe_call_id
+from palaver.errors import (
+    EmptyCompletion,
+    MalformedResponse,
+    ProviderError,
+    ProviderHTTPError,
+    ResponseTooLarge,
+    TruncatedStream,
+)
+from palaver.limits import beyond, most
 from palaver.models import ToolCall, Usage
+from workers.calls import Calls, text_of
 
-_MAX_LINE: Final = 1 << 20
-"""Bytes of one line of a stream (FAULTS F44)."""
+_SMALL: Final = 64 * 1024
+"""Bytes of JSON that are too few to hold the loop, whatever they are."""
 _MOST_TOKENS: Final = 1_000_000_000
 """Of one call."""
+_DIGITS: Final = 32
+"""Of a count that is told as text."""
 _FINISHES: Final = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), "content_filter"),
@@ -40,12 +50,18 @@ class Completion:
     Any split of the bytes gives the same reply.
     """
 
-    def __init__(self) -> None:
-        self._rest = b""
+    def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
+        self._rest: list[bytes] = []
+        """The beginning of a line, in the pieces in which it came."""
+        self._waiting = 0
+        """Bytes of it."""
         self._content: list[str] = []
-        self._calls: dict[int, dict[str, list[str]]] = {}
+        self._length = 0
+        """Characters of the text."""
+        self._calls = Calls(max_calls)
         self._finish = ""
-        self._done = False
+        self.done = False
+        """The provider has said that this was all."""
         self._anything = False
         """A chunk was read."""
         self._foreign = False
@@ -59,21 +75,33 @@ class Completion:
     def feed(self, data: bytes) -> str:
         """Take in bytes of the stream; answers the text that they bring.
 
+        The work is linear in what comes, however it is cut, and what is beyond a limit is not kept.
+
         Raises:
             MalformedResponse: it is no event stream of JSON chunks.
+            ResponseTooLarge: the text, or a line, is longer than may be.
+            TooManyToolCalls, ToolCallTooLarge: so are its calls.
             ProviderHTTPError: the provider reported an error in the stream.
         """
-        lines = (self._rest + data if self._rest else data).split(b"\n")
-        self._rest = lines.pop()
-        if len(self._rest) > _MAX_LINE:
-            raise MalformedResponse("a line of the stream is longer than 1 MiB")
-        text = ""
+        first, newline, following = data.partition(b"\n")
+        self._rest.append(first)
+        self._waiting += len(first)
+        if self._waiting > most("answer_line"):
+            raise _too_large("answer_line", "a line of the stream has", "bytes")
+        if not newline:
+            return ""
+        lines = [b"".join(self._rest), *following.split(b"\n")]
+        self._rest = [lines.pop()]
+        self._waiting = len(self._rest[0])
+        texts = []
         for line in lines:
+            if self.done:
+                break
             if line.startswith(b"data:"):
-                text += self._chunk(line[5:].strip())
+                texts.append(self._chunk(line[5:].strip()))
             elif line.strip():
                 self._other(line)
-        return text
+        return "".join(texts)
 
     def _other(self, line: bytes) -> None:
         """A line that is no data: of an event stream, or of something else."""
@@ -90,38 +118,34 @@ class Completion:
         if not payload:
             return ""
         if payload == b"[DONE]":
-            self._done = True
+            self.done = True
             return ""
         if self._error_follows:
             raise ProviderHTTPError(200, payload)
         try:
-            chunk = orjson.loads(payload)
+            chunk = _parsed(payload)
             self._anything = True
             if chunk.get("error"):
                 raise ProviderHTTPError(200, payload)
             if chunk.get("usage"):
                 self._count(chunk["usage"])
-            text = ""
-            for choice in chunk.get("choices") or ():
+            texts = []
+            for choice in _few(chunk.get("choices") or ()):
                 if choice.get("index", 0) == 0:
-                    text += self._delta(choice.get("delta") or {})
-                    self._finish = _string(choice.get("finish_reason")) or self._finish
-            return text
+                    texts.append(self._delta(choice.get("delta") or {}))
+                    self._finish = text_of(choice.get("finish_reason")) or self._finish
+            return "".join(texts)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"a chunk of the stream cannot be read: {type(error).__name__}") from error
 
-    def _delta(self, delta: dict[str, Any]) -> str:
-        for part in delta.get("tool_calls") or ():
-            call = self._calls.setdefault(int(part.get("index", len(self._calls))), {"id": [], "name": [], "args": []})
-            function = part.get("function") or {}
-            if part.get("id") and not call["id"]:
-                call["id"].append(_string(part["id"]))
-            if function.get("name"):
-                call["name"].append(_string(function["name"]))
-            if function.get("arguments"):
-                call["args"].append(_string(function["arguments"]))
-        text = _string(delta.get("content") or delta.get("refusal"))
+    def _delta(self, delta: dict[str, Any], *, whole: bool = False) -> str:
+        if parts := delta.get("tool_calls"):
+            self._calls.add(parts, whole=whole)
+        text = text_of(delta.get("content") or delta.get("refusal"))
         if text:
+            self._length += len(text)
+            if self._length > most("answer_text"):
+                raise _too_large("answer_text", "the text of the answer has", "characters")
             self._content.append(text)
         return text
 
@@ -130,19 +154,20 @@ class Completion:
 
         Raises:
             MalformedResponse: it is no chat completion.
+            ResponseTooLarge, TooManyToolCalls, ToolCallTooLarge: something of it is longer than may be.
+            ProviderHTTPError: it is an error.
         """
         try:
-            document = orjson.loads(body)
-            self._anything = self._done = True
+            document = _parsed(body)
+            self._anything = self.done = True
             if document.get("error"):
                 raise ProviderHTTPError(200, body)
             if document.get("usage"):
                 self._count(document["usage"])
-            for choice in (document.get("choices") or ())[:1]:
+            for choice in _few(document.get("choices") or ())[:1]:
                 message = choice["message"]
-                calls = message.get("tool_calls") or ()
-                self._finish = _string(choice.get("finish_reason")) or "stop"
-                return self._delta({**message, "tool_calls": [{**call, "index": i} for i, call in enumerate(calls)]})
+                self._finish = text_of(choice.get("finish_reason")) or "stop"
+                return self._delta(message, whole=True)
             return ""
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
@@ -167,18 +192,18 @@ class Completion:
             MalformedResponse: it is no answer, or contradicts itself.
             ProviderError: the model broke off and says so.
         """
-        if self._rest:
+        if self._waiting:
             self.feed(b"\n")
-        if not self._finish and not (self._done and (self._content or self._calls)):
+        if not self._finish and not (self.done and (self._content or self._calls)):
             if self._foreign and not self._anything:
                 raise _something_else()
-            if self._done:
+            if self.done:
                 raise EmptyCompletion
             raise TruncatedStream("the stream ended without a finish reason")
         finish = _FINISHES.get(self._finish.lower(), self._finish)
         if finish == "error":
             raise ProviderError("the model broke off with an error")
-        content, calls = "".join(self._content), self._tool_calls()
+        content, calls = "".join(self._content), self._calls.whole()
         if not content and not calls and finish not in ("content_filter", "length"):
             raise EmptyCompletion
         if finish == "tool_calls" and not calls:
@@ -186,30 +211,40 @@ class Completion:
         self.uncounted = not self._counted
         return Reply(content, calls, finish or "stop", self.usage)
 
-    def _tool_calls(self) -> tuple[ToolCall, ...]:
-        calls: list[ToolCall] = []
-        taken: set[str] = set()
-        for index in sorted(self._calls):
-            parts = self._calls[index]
-            call_id = "".join(parts["id"])
-            if not safe_call_id(call_id) or call_id in taken:
-                # A step is named after its call: some providers repeat ids, or leave them out.
-                call_id = next(name for number in count(index) if (name := f"call_{number}") not in taken)
-            taken.add(call_id)
-            calls.append(ToolCall(id=call_id, name="".join(parts["name"]), arguments="".join(parts["args"]) or "{}"))
-        return tuple(calls)
+
+def _parsed(payload: bytes) -> Any:
+    """The JSON. Objects and arrays are counted before they are made: a hundred thousand take some 15 ms.
+
+    Raises:
+        ResponseTooLarge: they are more.
+        ValueError: it is no JSON.
+    """
+    if len(payload) > _SMALL and payload.count(b"{") + payload.count(b"[") > most("answer_values"):
+        raise _too_large("answer_values", "a piece of the answer has", "objects and arrays")
+    return orjson.loads(payload)
+
+
+def _few(choices: Sequence[Any]) -> Sequence[Any]:
+    """Raises ResponseTooLarge if they are more than anybody asks for."""
+    if len(choices) > most("answer_choices"):
+        raise _too_large("answer_choices", "the answer has", "choices")
+    return choices
 
 
 def _tokens(number: Any) -> int:
-    """A count as the provider reports it; a nonsensical one must not spoil the sum of the run."""
-    return int(min(max(float(number or 0), 0), _MOST_TOKENS))
+    """A count as the provider reports it; a nonsensical one must not spoil the sum of the run.
+
+    Raises:
+        TypeError, ValueError: it is no number.
+    """
+    if isinstance(number, str) and len(number) > _DIGITS:
+        raise ValueError("a count of too many digits")
+    return int(min(max(float(number or 0), 0.0), _MOST_TOKENS))
 
 
-def _string(value: Any) -> str:
-    """Text, or nothing. Raises TypeError for anything else."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} in place of text")
-    return value or ""
+def _too_large(limit: str, what: str, unit: str) -> ResponseTooLarge:
+    beyond(limit)
+    return ResponseTooLarge(f"{what} more than {most(limit)} {unit}")
 
 
 def _something_else() -> MalformedResponse:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -27,15 +27,19 @@ from palaver.errors import (
     TotalTimeout,
     TruncatedStream,
 )
+from palaver.errors.exceptions import MAX_BODY
 from palaver.errors.headers import request_id as request_id_of
+from palaver.limits import beyond, most
 from palaver.models import AgentSpec
 from palaver.providers import Price, Provider
 from palaver.tools import Registry
 from workers.breakpoints import marked, system_message
 from workers.completion import Completion, Reply
 
-_ERROR_BYTES = 64 * 1024
-"""Of an error's body that are read: enough for every provider's error object."""
+_BREATH = 64 * 1024
+"""Bytes of an answer that are read before the loop's other work gets a turn: a few milliseconds, whatever they say."""
+_END_WAIT = 1.0
+"""Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
 _ERROR_WAIT = 2.0
 """Seconds for the rest of an error's body."""
 _IDLE_SLACK = 0.05
@@ -69,6 +73,11 @@ class ModelPort:
     def takes_cache_control(self, name: str) -> bool:
         """Whether prompts to the provider of this name get cache breakpoints."""
         return name in self._providers and self._providers[name].cache_control
+
+    def max_tool_calls(self, agent: AgentSpec) -> int:
+        """How many tool calls an answer to the agent may have."""
+        provider = self._providers.get(agent.provider)
+        return most("tool_calls") if provider is None else provider.max_tool_calls
 
     def price(self, agent: AgentSpec) -> Price | None:
         """What the agent's model costs; None if nobody said."""
@@ -141,7 +150,10 @@ class ModelPort:
                 if response.status_code != 200:
                     raise ProviderHTTPError(response.status_code, await _beginning(stream), dict(response.headers))
                 streamed = "event-stream" in response.headers.get("content-type", "")
-                received, whole, move_at = 0, bytearray(), 0.0
+                most_bytes = provider.max_response_bytes
+                if not streamed:
+                    most_bytes = min(most_bytes, most("answer_document"))
+                received, breath_at, whole, move_at = 0, _BREATH, bytearray(), 0.0
                 async for data in stream:
                     now, begun = loop.time(), True
                     # A timer moved for each token costs more than parsing the token.
@@ -149,16 +161,24 @@ class ModelPort:
                         move_at = now + timeouts.idle * _IDLE_SLACK
                         limit.reschedule(min(end, move_at + timeouts.idle))
                     received += len(data)
-                    if received > provider.max_response_bytes:
-                        raise ResponseTooLarge(f"the answer is larger than {provider.max_response_bytes} bytes")
-                    if streamed:
-                        if text := completion.feed(data):
-                            on_text(text)
-                    else:
+                    if received > most_bytes:
+                        beyond("answer" if streamed else "answer_document")
+                        raise ResponseTooLarge(f"the answer is larger than {most_bytes} bytes")
+                    if not streamed:
                         whole += data
+                    elif text := completion.feed(data):
+                        on_text(text)
+                    if completion.done:
+                        break
+                    if received >= breath_at:
+                        breath_at = received + _BREATH
+                        await asyncio.sleep(0)
                 if not streamed and (text := completion.read(bytes(whole))):
                     on_text(text)
-                return completion.reply()
+                reply = completion.reply()
+                limit.reschedule(None)
+                await _end_of(stream)
+                return reply
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -171,7 +191,7 @@ class ModelPort:
 
 
 @contextlib.asynccontextmanager
-async def _answering(response: httpx.Response) -> AsyncIterator[tuple[httpx.Response, AsyncIterable[bytes]]]:
+async def _answering(response: httpx.Response) -> AsyncIterator[tuple[httpx.Response, AsyncIterator[bytes]]]:
     """The response with its bytes as they come; leaving closes the stream, and with it the provider's work.
 
     Raises:
@@ -179,7 +199,7 @@ async def _answering(response: httpx.Response) -> AsyncIterator[tuple[httpx.Resp
     """
     try:
         assert isinstance(response.stream, httpx.AsyncByteStream)  # an async transport's
-        yield response, response.stream
+        yield response, aiter(response.stream)
     except ProviderError as error:
         _of(response, error)
         raise
@@ -196,16 +216,29 @@ def _of(response: httpx.Response | None, error: ProviderError) -> ProviderError:
     return error
 
 
-async def _beginning(stream: AsyncIterable[bytes]) -> bytes:
+async def _beginning(stream: AsyncIterator[bytes]) -> bytes:
     """What there is of an error's body. If the rest does not come, the status must do."""
     found = bytearray()
     with contextlib.suppress(httpx.HTTPError, TimeoutError):
         async with asyncio.timeout(_ERROR_WAIT):
             async for data in stream:
                 found += data
-                if len(found) >= _ERROR_BYTES:
+                if len(found) >= MAX_BODY:
                     break
-    return bytes(found[:_ERROR_BYTES])
+    return bytes(found[:MAX_BODY])
+
+
+async def _end_of(stream: AsyncIterator[bytes]) -> None:
+    """Wait for the end of an answer that is whole, so that its connection can be used again. One that does not end
+    is closed."""
+    received = 0
+    with contextlib.suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(_END_WAIT):
+            async for data in stream:
+                received += len(data)
+                if received > most("answer_end"):
+                    beyond("answer_end")
+                    break
 
 
 def _offered(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,7 +139,8 @@ class Work:
             NotAdmitted: the provider began to cool down.
             ProviderError, httpx.HTTPError, ConfigurationError: from the model port.
         """
-        lease, runtime, completion = self.lease, self.runtime, Completion()
+        lease, runtime = self.lease, self.runtime
+        completion = Completion(max_calls=runtime.model.max_tool_calls(agent))
         self._stop_if_cooling(agent.provider)
         self._completions.append((completion, runtime.model.price(agent)))
         cached = not purpose and runtime.model.takes_cache_control(agent.provider)

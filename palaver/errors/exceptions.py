@@ -7,6 +7,8 @@
      │    ├── EmptyCompletion         a completion with neither text nor calls
      │    ├── TruncatedStream         the stream broke off
      │    ├── ResponseTooLarge        more bytes than allowed
+     │    ├── TooManyToolCalls        more calls in one answer than allowed
+     │    ├── ToolCallTooLarge        a call is longer than allowed
      │    ├── FirstTokenTimeout       no first token in time
      │    ├── IdleTimeout             the stream stalled
      │    ├── TotalTimeout            the whole call took too long
@@ -41,8 +43,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from palaver.errors.headers import request_id as request_id_of
+from palaver.limits import most
 
-MAX_BODY: Final = 65_536
+MAX_BODY: Final = most("error_body")
 """Bytes of an error body that are kept: providers' error objects are below 10 kB, proxies' pages below 64."""
 
 
@@ -128,6 +131,14 @@ class TruncatedStream(ProviderError):
 
 class ResponseTooLarge(ProviderError):
     """The provider's answer is larger than allowed."""
+
+
+class TooManyToolCalls(ProviderError):
+    """The provider's answer has more tool calls than allowed."""
+
+
+class ToolCallTooLarge(ProviderError):
+    """A tool call in the provider's answer is larger than allowed."""
 
 
 class FirstTokenTimeout(ProviderError):

@@ -20,6 +20,8 @@ _OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
     ours.TruncatedStream: Finding(_C.CONNECTION, "stream_truncated"),
     # Asking again would most likely bring the same flood, and each costs its full length.
     ours.ResponseTooLarge: Finding(_C.PROVIDER_ERROR, "response_too_large", retryable=False, user_action="settings"),
+    ours.TooManyToolCalls: Finding(_C.PROVIDER_ERROR, "too_many_tool_calls", retryable=False, user_action="settings"),
+    ours.ToolCallTooLarge: Finding(_C.PROVIDER_ERROR, "tool_call_too_large", retryable=False),
     ours.FirstTokenTimeout: Finding(_C.TIMEOUT, "first_token_timeout"),
     ours.IdleTimeout: Finding(_C.TIMEOUT, "idle_timeout"),
     ours.TotalTimeout: Finding(_C.TIMEOUT, "total_timeout"),

@@ -64,6 +64,8 @@ from palaver.errors import ErrorClass, Failure, PalaverError, classify, vocabula
         (errors.EmptyCompletion(), "provider_error", "empty_completion"),
         (errors.TruncatedStream(), "connection", "stream_truncated"),
         (errors.ResponseTooLarge(), "provider_error", "response_too_large"),
+        (errors.TooManyToolCalls(), "provider_error", "too_many_tool_calls"),
+        (errors.ToolCallTooLarge(), "provider_error", "tool_call_too_large"),
         (errors.FirstTokenTimeout(), "timeout", "first_token_timeout"),
         (errors.IdleTimeout(), "timeout", "idle_timeout"),
         (errors.TotalTimeout(), "timeout", "total_timeout"),

@@ -15,9 +15,13 @@ from palaver.errors import (
     MalformedResponse,
     ProviderError,
     ProviderHTTPError,
+    ResponseTooLarge,
+    ToolCallTooLarge,
+    TooManyToolCalls,
     TruncatedStream,
     classify,
 )
+from palaver.limits import exceeded, most
 from palaver.models import ToolCall, Usage
 from workers.completion import Completion, Reply
 
@@ -143,7 +147,6 @@ def test_an_error_inside_a_stream_is_an_error() -> None:
         b'data: {"choices": [{"delta": {"content": 7}}]}\n\n',
         b'data: {"choices": {"delta": 1}}\n\n',
         b"<html>busy</html>\n",
-        b"data: " + b"x" * (2 << 20),
     ],
 )
 def test_what_is_no_chunk_is_malformed(stream: bytes) -> None:
@@ -237,3 +240,92 @@ def test_arbitrary_bytes_never_fail_otherwise(data: bytes) -> None:
             completion.reply()
         except (MalformedResponse, EmptyCompletion, TruncatedStream, ProviderHTTPError):
             pass
+
+
+def call(index: int | None = None, name: str = "add", arguments: str = "{}") -> dict[str, Any]:
+    return {"function": {"name": name, "arguments": arguments}} | ({} if index is None else {"index": index})
+
+
+LINE = most("answer_line")
+TOO_LARGE: list[tuple[str, bytes, type[ProviderError]]] = [
+    ("tool_calls", chunk({"tool_calls": [call(i) for i in range(129)]}), TooManyToolCalls),
+    ("tool_calls", chunk({"tool_calls": [{}] * 20_000}), TooManyToolCalls),
+    ("tool_calls", chunk({"tool_calls": [{"index": 0}] * 20_000}), TooManyToolCalls),
+    ("tool_calls", chunk({"tool_calls": [{}]}) * 129, TooManyToolCalls),
+    ("tool_name", chunk({"tool_calls": [call(0, name="x" * 129)]}), ToolCallTooLarge),
+    ("tool_name", chunk({"tool_calls": [call(0, name="x" * 10)]}) * 13, ToolCallTooLarge),
+    ("tool_arguments", chunk({"tool_calls": [call(0, "", "x" * 1000)]}) * 270, ToolCallTooLarge),
+    (
+        "tool_arguments_together",
+        b"".join(chunk({"tool_calls": [call(i, arguments="x" * 200_000)]}) for i in range(6)),
+        ToolCallTooLarge,
+    ),
+    ("answer_text", chunk({"content": "x" * 100_000}) * 11, ResponseTooLarge),
+    ("answer_choices", b'data: {"choices": [' + b"{}," * 16 + b"{}]}\n\n", ResponseTooLarge),
+    ("answer_values", b"data: [" + b"[]," * 200_000 + b"[]]\n\n", ResponseTooLarge),
+    ("answer_line", b"data: " + b"x" * LINE, ResponseTooLarge),
+    ("answer_line", b": " + b"x" * LINE, ResponseTooLarge),
+]
+
+
+@pytest.mark.parametrize(("limit", "stream", "error"), TOO_LARGE)
+def test_what_is_beyond_a_limit_is_refused_while_it_is_read_and_counted(
+    limit: str, stream: bytes, error: type[ProviderError]
+) -> None:
+    before = exceeded[limit]
+    with pytest.raises(error) as raised:
+        read(*(stream[start : start + 16_384] for start in range(0, len(stream), 16_384)))
+    failure = classify(raised.value, source="model")
+    assert exceeded[limit] == before + 1
+    assert (failure.error_class, failure.retryable) == ("provider_error", False)
+
+
+def test_what_is_at_the_limits_is_taken() -> None:
+    calls = [chunk({"tool_calls": [call(i, name="x" * 128, arguments="x" * 8192)]}) for i in range(128)]
+    text = chunk({"content": "x" * (most("answer_text") // 2)})
+    reply, _ = read(*calls, text, text, chunk({}, "stop"))
+    assert len(reply.tool_calls) == 128
+    assert len(reply.content) == most("answer_text")
+    assert len({each.id for each in reply.tool_calls}) == 128
+    single, _ = read(chunk({"tool_calls": [call(0, arguments="x" * most("tool_arguments"))]}), chunk({}, "tool_calls"))
+    assert len(single.tool_calls[0].arguments) == most("tool_arguments")
+
+
+def test_a_whole_answer_has_the_same_limits() -> None:
+    def answer(**message: Any) -> bytes:
+        return json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+
+    for body, error in (
+        (answer(tool_calls=[{}] * 129), TooManyToolCalls),
+        (answer(tool_calls=[call(name="x" * 129)]), ToolCallTooLarge),
+        (answer(tool_calls=[call(arguments="x" * 300_000)]), ToolCallTooLarge),
+        (answer(content="x" * (most("answer_text") + 1)), ResponseTooLarge),
+        (b'{"choices": [' + b"{}," * 16 + b"{}]}", ResponseTooLarge),
+        (b"[" + b"{}," * 200_000 + b"{}]", ResponseTooLarge),
+    ):
+        with pytest.raises(error):
+            Completion().read(body)
+
+
+def test_a_provider_may_allow_fewer_calls() -> None:
+    completion = Completion(max_calls=2)
+    completion.feed(chunk({"tool_calls": [call(0), call(1)]}))
+    with pytest.raises(TooManyToolCalls, match="more than 2 tool calls; max_tool_calls"):
+        completion.feed(chunk({"tool_calls": [call(2)]}))
+
+
+@pytest.mark.parametrize("index", [-1, 0, 7, 10**9, 2**63 - 1])
+def test_an_index_only_says_the_order(index: int) -> None:
+    reply, _ = read(chunk({"tool_calls": [call(index, "b"), call(-2, "a")]}), chunk({}, "tool_calls"))
+    assert [(each.id, each.name) for each in reply.tool_calls] == [("call_0", "a"), ("call_1", "b")]
+
+
+@pytest.mark.parametrize("index", [1.5, 1e300, "1", True, [], {}])
+def test_an_index_that_is_no_whole_number_is_malformed(index: Any) -> None:
+    with pytest.raises(MalformedResponse):
+        read(chunk({"tool_calls": [{**call(), "index": index}]}))
+
+
+def test_nothing_that_follows_the_end_counts() -> None:
+    reply, shown = read(ANSWER, chunk({}, "stop"), DONE + chunk({"content": " more"}) + b"<html>\n")
+    assert reply.content == shown == "Zwölf 🦊 Füchse"

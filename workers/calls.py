@@ -1,0 +1,115 @@
+"""The tool calls of an answer, put together from their parts and limited while they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from palaver.errors import ToolCallTooLarge, TooManyToolCalls
+from palaver.ids import safe_call_id
+from palaver.limits import beyond, most
+from palaver.models import ToolCall
+
+
+class _Gathered:
+    """One call, as far as it came."""
+
+    __slots__ = ("argued", "arguments", "id", "name", "named")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name: list[str] = []
+        self.arguments: list[str] = []
+        self.named = self.argued = 0
+        """Characters of the name and of the arguments."""
+
+
+class Calls:
+    """The calls of one answer, of which there may be ``limit``. What is beyond a limit is not kept."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._calls: dict[int, _Gathered] = {}
+        self._together = 0
+        """Characters of all arguments."""
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, parts: Sequence[Any], *, whole: bool = False) -> None:
+        """More parts of calls; one without an index is a call of its own, and so is each if they are ``whole``.
+
+        Raises:
+            TooManyToolCalls: there are more than may be.
+            ToolCallTooLarge: the name or the arguments are longer than may be.
+            TypeError, AttributeError: something is not of its kind.
+        """
+        if len(parts) > self._limit:
+            raise self._too_many()
+        for part in parts:
+            index = None if whole else part.get("index")
+            if index is None:
+                index = len(self._calls)
+            elif type(index) is not int:
+                raise TypeError("an index that is no whole number")
+            call = self._calls.get(index)
+            if call is None:
+                if len(self._calls) >= self._limit:
+                    raise self._too_many()
+                call = self._calls[index] = _Gathered()
+            if not call.id and safe_call_id(identity := text_of(part.get("id"))):
+                call.id = identity
+            function = part.get("function") or {}
+            if name := text_of(function.get("name")):
+                self._name(call, name)
+            if arguments := text_of(function.get("arguments")):
+                self._argue(call, arguments)
+
+    def _name(self, call: _Gathered, text: str) -> None:
+        call.named += len(text)
+        if call.named > most("tool_name"):
+            beyond("tool_name")
+            raise ToolCallTooLarge(f"the name of a tool that is called has more than {most('tool_name')} characters")
+        call.name.append(text)
+
+    def _argue(self, call: _Gathered, text: str) -> None:
+        call.argued += len(text)
+        self._together += len(text)
+        if call.argued > most("tool_arguments"):
+            beyond("tool_arguments")
+            raise ToolCallTooLarge(f"the arguments of a tool call have more than {most('tool_arguments')} characters")
+        if self._together > most("tool_arguments_together"):
+            beyond("tool_arguments_together")
+            raise ToolCallTooLarge(
+                f"the arguments of all tool calls have more than {most('tool_arguments_together')} characters"
+            )
+        call.arguments.append(text)
+
+    def _too_many(self) -> TooManyToolCalls:
+        beyond("tool_calls")
+        return TooManyToolCalls(
+            f"the answer has more than {self._limit} tool calls; max_tool_calls of the provider allows more"
+        )
+
+    def whole(self) -> tuple[ToolCall, ...]:
+        """The calls in the order of their indices, each with an id of its own that can name a step: some providers
+        repeat ids, leave them out or make them long."""
+        calls: list[ToolCall] = []
+        taken: set[str] = set()
+        numbers = count()
+        for index in sorted(self._calls):
+            call = self._calls[index]
+            call_id = call.id
+            while not call_id or call_id in taken:
+                call_id = f"call_{next(numbers)}"
+            taken.add(call_id)
+            calls.append(ToolCall(id=call_id, name="".join(call.name), arguments="".join(call.arguments) or "{}"))
+        return tuple(calls)
+
+
+def text_of(value: Any) -> str:
+    """Text, or nothing. Raises TypeError for anything else."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in place of text")
+    return value or ""
