@@ -73,19 +73,22 @@ def resolved(agent: AgentSpec | None, policies: Mapping[str, RetryPolicy]) -> Ag
 
 
 def _tool_faults(agent: AgentSpec, tools: Registry) -> Iterator[Fault]:
+    before: set[str] = set()
     for index, name in enumerate(agent.tools):
         if name not in tools:
             hint = did_you_mean(name, tools) or f"; there are: {_listed(tools)}"
             yield Fault(f"/agent/tools/{index}", "unknown_tool", f"is not a tool here{hint}")
-        elif name in agent.tools[:index]:
+        elif name in before:
             yield Fault(f"/agent/tools/{index}", "duplicate_tool", "is named before")
+        before.add(name)
 
 
 def _client_tool_faults(agent: AgentSpec) -> Iterator[Fault]:
-    before = set(agent.tools)
+    servers = frozenset(agent.tools)
+    before: set[str] = set()
     for index, tool in enumerate(agent.client_tools):
         where = f"/agent/client_tools/{index}"
-        if tool.name in agent.tools:
+        if tool.name in servers:
             yield Fault(f"{where}/name", "duplicate_tool", "is the name of one of the agent's tools: rename it")
         elif tool.name in before:
             yield Fault(f"{where}/name", "duplicate_tool", "is named before")
@@ -98,9 +101,10 @@ def _approval_faults(agent: AgentSpec, tools: Registry) -> Iterator[Fault]:
     """A pattern with a slip of the pen in it would let calls through that somebody wants to see."""
     if isinstance(agent.approvals.require, str):
         return
+    servers = frozenset(agent.tools)
     known = [name for name in agent.tools if name in tools]
     for index, pattern in enumerate(agent.approvals.require):
-        if not any(fnmatchcase(name, pattern) for name in agent.tools):
+        if pattern not in servers and not any(fnmatchcase(name, pattern) for name in agent.tools):
             hint = did_you_mean(pattern, known) or f"; they are: {', '.join(known) or 'none'}"
             where = f"/agent/approvals/require/{index}"
             yield Fault(where, "unknown_tool", f"fits none of the agent's tools{hint}")

@@ -21,7 +21,7 @@ from palaver.tools import Registry
 T = TypeVar("T")
 
 _PATIENCE: Final = 2.5
-"""Seconds that the store may take: a client hears 503 within three (FAULTS section 4, row 58)."""
+"""Seconds that the store may take: a client hears 503 within three."""
 
 
 class Publishing(Protocol):

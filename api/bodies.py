@@ -12,11 +12,12 @@ from api.backend import backend
 from api.problems import Problem
 from api.strict_json import parse
 from api.validation import validate
+from palaver.limits import beyond, most
 
 M = TypeVar("M", bound=BaseModel)
 
-_PATIENCE: Final = 10.0
-"""Seconds for a whole body (FAULTS section 4, row 64)."""
+_PATIENCE: Final = most("body_time")
+"""Seconds for a whole body."""
 
 
 async def read_body(request: Request, model: type[M]) -> M:
@@ -56,10 +57,9 @@ async def _read(request: Request) -> bytes:
     limit = backend(request).settings.max_body
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Problem("unsupported_media_type", "Send the body without Content-Encoding.")
-    too_large = Problem("payload_too_large", f"At most {limit} bytes.", headers={"Connection": "close"})
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > limit:
-        raise too_large
+        raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
     try:
@@ -67,10 +67,16 @@ async def _read(request: Request) -> bytes:
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > limit:
-                    raise too_large
+                    raise _too_large(limit)
                 chunks.append(chunk)
     except TimeoutError:
+        beyond("body_time")
         raise Problem("request_timeout", headers={"Connection": "close"}) from None
     except ClientDisconnect:
         raise Problem("malformed_request", "The body broke off.") from None
     return b"".join(chunks)
+
+
+def _too_large(limit: int) -> Problem:
+    beyond("body")
+    return Problem("payload_too_large", f"At most {limit} bytes.", headers={"Connection": "close"})

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from typing import Final
 
 from api.agents import agent_faults, price_faults, resolved
 from api.backend import Backend
 from api.problems import Fault, Problem
 from api.turns import input_faults
+from palaver.limits import most
 from palaver.models import AgentSpec, Budget, Retry, Submission
 
 _FARTHEST: Final = timedelta(days=366)
@@ -25,12 +27,12 @@ def admit_submission(submission: Submission, here: Backend) -> Submission:
     """
     times = {name: getattr(submission, name) for name in ("start_after", "start_by", "deadline")}
     refuse(
-        [
-            *_agent_faults(submission, here),
-            *input_faults(submission.input),
-            *_time_faults(times, datetime.now(UTC)),
-            *_conflict_faults(submission),
-        ]
+        chain(
+            _agent_faults(submission, here),
+            input_faults(submission.input),
+            _time_faults(times, datetime.now(UTC)),
+            _conflict_faults(submission),
+        )
     )
     return submission.model_copy(update={"agent": resolved(submission.agent, here.policies)})
 
@@ -51,14 +53,7 @@ def admit_retry(wanted: Retry, here: Backend) -> Retry:
     Raises:
         Problem: everything that is wrong with it.
     """
-    faults = list(_time_faults({"deadline": wanted.deadline}, datetime.now(UTC)))
-    if wanted.agent is not None:
-        faults += agent_faults(wanted.agent, here)
-        if limits_cost(wanted.budget):
-            faults += price_faults(wanted.agent, here.providers)
-    if wanted.input is not None:
-        faults += input_faults(wanted.input)
-    refuse(faults)
+    refuse(_retry_faults(wanted, here))
     return wanted.model_copy(update={"agent": resolved(wanted.agent, here.policies)})
 
 
@@ -80,9 +75,19 @@ def admit_cost(agent: AgentSpec, here: Backend, *, whose: str) -> None:
 
 
 def refuse(faults: Iterable[Fault]) -> None:
-    """Raise a problem if there is a fault."""
-    if found := list(faults):
+    """Raise a problem if there is a fault. No more are looked for than it names."""
+    if found := list(islice(faults, most("faults"))):
         raise Problem.of_faults(found)
+
+
+def _retry_faults(wanted: Retry, here: Backend) -> Iterator[Fault]:
+    yield from _time_faults({"deadline": wanted.deadline}, datetime.now(UTC))
+    if wanted.agent is not None:
+        yield from agent_faults(wanted.agent, here)
+        if limits_cost(wanted.budget):
+            yield from price_faults(wanted.agent, here.providers)
+    if wanted.input is not None:
+        yield from input_faults(wanted.input)
 
 
 def _agent_faults(submission: Submission, here: Backend) -> Iterator[Fault]:

@@ -12,16 +12,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth import Keys
 from api.problems import Problem, respond
+from palaver.limits import beyond, most
 
-_MAX_URL: Final = 8 * 1024
-_MAX_HEADERS: Final = 32 * 1024
-_MAX_HEADER_COUNT: Final = 100
+_MAX_URL: Final = most("url")
+_MAX_HEADERS: Final = most("headers")
+_MAX_HEADER_COUNT: Final = most("header_count")
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 
 class Edge:
-    """ASGI middleware around the routes. Limits are those of FAULTS section 3.1."""
+    """ASGI middleware around the routes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -75,9 +76,11 @@ def _request_id(given: bytes | None) -> str:
 
 def _check_limits(scope: Scope, headers: dict[bytes, Any]) -> None:
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MAX_URL:
+        beyond("url")
         raise Problem("uri_too_long", f"At most {_MAX_URL} bytes.")
     size = sum(len(name) + len(value) for name, value in scope["headers"])
     if size > _MAX_HEADERS or len(scope["headers"]) > _MAX_HEADER_COUNT:
+        beyond("headers" if size > _MAX_HEADERS else "header_count")
         raise Problem("headers_too_large", f"At most {_MAX_HEADER_COUNT} headers of {_MAX_HEADERS} bytes together.")
     if not _HOST.fullmatch(headers.get(b"host", b"")):
         raise Problem("invalid_host")

@@ -8,6 +8,7 @@ from typing import Final
 from starlette.requests import Request
 
 from api.problems import Problem
+from palaver.limits import beyond, most
 
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
@@ -27,6 +28,9 @@ def accepted(request: Request, *offered: str) -> str:
     ranges = ",".join(request.headers.getlist("accept"))
     if not ranges or ranges == "*/*":
         return offered[0]
+    if ranges.count(",") >= most("accept"):
+        beyond("accept")
+        raise Problem("not_acceptable", f"At most {most('accept')} media types in Accept.")
     liked = [(_quality(ranges, kind), -place, kind) for place, kind in enumerate(offered)]
     quality, _, best = max(liked)
     if quality <= 0:
@@ -50,7 +54,7 @@ def _quality(ranges: str, kind: str) -> float:
 
 def preferred_wait(request: Request) -> int:
     """Seconds that the client would wait (``Prefer: wait=N``), 0 for none. What cannot be read is ignored."""
-    for preference in ",".join(request.headers.getlist("prefer")).split(","):
+    for preference in ",".join(request.headers.getlist("prefer")).split(",", most("accept"))[: most("accept")]:
         if match := _WAIT.fullmatch(preference.strip()):
             return min(int(match[1]), MAX_WAIT)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import orjson
 from pydantic import ValidationError
@@ -21,14 +22,16 @@ async def admit_items(run_id: str, items: Sequence[Item], here: Backend) -> None
         Problem: everything that is wrong with them.
         UnknownRun: the arguments of a call are edited, and the run is not there.
     """
-    faults = [*_doubles(items), *_silences(items)]
+    refuse(chain(_doubles(items), _silences(items)))
     if any(isinstance(item, Decision) and item.decision == "edit" for item in items):
         run = await prompt(here.store.runs.get(run_id))
         pending = {action.id: action for action in run.pending_actions if action.type == "approval"}
-        for index, item in enumerate(items):
-            if isinstance(item, Decision) and item.arguments is not None and item.action_id in pending:
-                faults += _misfits(f"/items/{index}", item.arguments, pending[item.action_id], here)
-    refuse(faults)
+        refuse(
+            fault
+            for index, item in enumerate(items)
+            if isinstance(item, Decision) and item.arguments is not None and item.action_id in pending
+            for fault in _misfits(f"/items/{index}", item.arguments, pending[item.action_id], here)
+        )
 
 
 def _doubles(items: Sequence[Item]) -> Iterator[Fault]:

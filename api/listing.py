@@ -13,6 +13,7 @@ from api.validation import did_you_mean
 from palaver.errors import ErrorClass
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus
+from palaver.limits import beyond, most
 from palaver.store.reading import RunFilter, RunPage
 
 
@@ -20,6 +21,9 @@ def _statuses(given: object) -> object:
     names = given.split(",") if isinstance(given, str) else given
     if not isinstance(names, list):
         return given
+    if len(names) > most("filter_status"):
+        beyond("filter_status")
+        raise ValueError(f"must name at most {most('filter_status')} statuses")
     for name in names:
         if not isinstance(name, str) or name not in set(RunStatus):
             hint = did_you_mean(str(name), RunStatus) or f"; there are: {', '.join(RunStatus)}"
@@ -91,6 +95,9 @@ async def page_of_runs(here: Backend, admitted: RunFilter, *, limit: int, cursor
     Raises:
         Problem: ``invalid_cursor``.
     """
+    if len(cursor or "") > most("cursor"):
+        beyond("cursor")
+        raise Problem("invalid_cursor", "The cursor is longer than any that a list of runs gave.")
     try:
         return await prompt(here.store.runs.list(admitted, limit=limit, cursor=cursor or None))
     except ValueError:

@@ -30,6 +30,7 @@ from palaver.errors import (
     UnknownRun,
     classify,
 )
+from palaver.limits import most
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = 2
@@ -38,7 +39,7 @@ ROOM_AFTER: Final = 5
 """The same where a limit is reached: runs must end before there is room."""
 _log = logging.getLogger("palaver.api")
 _SAFE_PATH: Final = re.compile(r"/[A-Za-z0-9/_.-]{0,200}")
-_MAX_FAULTS: Final = 20
+_MAX_FAULTS: Final = most("faults")
 
 CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
     {

@@ -11,10 +11,10 @@ from starlette.requests import Request
 
 from api.problems import Fault, Problem
 from api.validation import did_you_mean
+from palaver.limits import most
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_MAX_PARAMETERS: Final = 50
 
 
 class Query(BaseModel):
@@ -67,6 +67,7 @@ def read_query(request: Request, model: type[Q]) -> Q:
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
     try:
-        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS)
+        most_fields = most("parameters")
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=most_fields)
     except ValueError:
         raise Problem("malformed_request", "The query string cannot be read.") from None

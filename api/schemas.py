@@ -8,8 +8,9 @@ from typing import Any, Final
 import orjson
 
 from api.strict_json import Path, pointer
+from palaver.limits import beyond, most
 
-_MAX_BYTES: Final = 32 * 1024
+_MAX_BYTES: Final = most("tool_schema")
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 _HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {
     "properties": dict,
@@ -29,6 +30,7 @@ def schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "/type", 'must be "object": the arguments of a call are one'
     size = len(orjson.dumps(schema))
     if size > _MAX_BYTES:
+        beyond("tool_schema")
         yield "", f"has {size} bytes; at most {_MAX_BYTES}"
     yield from _faults({name: value for name, value in schema.items() if name != "type"}, ())
 

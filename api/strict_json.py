@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Final, NoReturn
 
 from api.problems import Fault, Problem
+from palaver.limits import beyond, most
 
-MAX_DEPTH: Final = 32
-MAX_ITEMS: Final = 10_000
-"""Values in one body (FAULTS section 3.1)."""
+_MAX_DEPTH: Final = most("body_depth")
+_MAX_VALUES: Final = most("body_values")
+_MAX_NAME: Final = most("key_text")
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|,', re.DOTALL)
+"""A text, of which nothing is looked at, or a comma."""
 _MAX_DIGITS: Final = 19
 
 Path = tuple[str | int, ...]
@@ -18,7 +22,7 @@ Path = tuple[str | int, ...]
 
 def pointer(path: Path) -> str:
     """A JSON pointer, cut where a hostile key would make it long."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')[:64]}" for part in path)[:300]
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')[:_MAX_NAME]}" for part in path)[:300]
 
 
 def parse(raw: bytes) -> Any:
@@ -28,6 +32,7 @@ def parse(raw: bytes) -> Any:
         Problem: it is none; a key is doubled; it is nested too deeply or has too many values; a number is out
             of range; a text holds NUL or half a surrogate pair.
     """
+    _count(raw)
     reader = _Reader()
     try:
         value = reader.read(raw.decode("utf-8"))
@@ -39,7 +44,7 @@ def parse(raw: bytes) -> Any:
         raise _too_deep() from None
     # Most bodies cannot hold any of what _inspect looks for.
     opened = raw.count(b"{") + raw.count(b"[")
-    suspect = opened > MAX_DEPTH or raw.count(b",") + opened >= MAX_ITEMS or reader.odd or b"\\u" in raw
+    suspect = opened > _MAX_DEPTH or raw.count(b",") + opened >= _MAX_VALUES or reader.odd or b"\\u" in raw
     if suspect:
         _inspect(value)
     return value
@@ -85,7 +90,30 @@ def _constant(name: str) -> NoReturn:
 
 
 def _too_deep() -> Problem:
-    return Problem("too_deep", f"At most {MAX_DEPTH} levels of objects and arrays.")
+    beyond("body_depth")
+    return Problem("too_deep", f"At most {_MAX_DEPTH} levels of objects and arrays.")
+
+
+def _too_many() -> Problem:
+    beyond("body_values")
+    return Problem("too_many_items", f"At most {_MAX_VALUES} values in one body.")
+
+
+def _count(raw: bytes) -> None:
+    """Refuse what has too many values before they are made: there are more of them than commas outside of texts."""
+    if raw.count(b",") < _MAX_VALUES:
+        return
+    commas = texts = 0
+    for token in _TOKEN.finditer(raw):
+        if token[0] == b",":
+            commas += 1
+        else:
+            texts += 1
+        # An object has two texts a value at most: with more it is no JSON, which reading it says at the second.
+        if commas >= _MAX_VALUES:
+            raise _too_many()
+        if texts > 2 * _MAX_VALUES:
+            return
 
 
 def _inspect(value: Any) -> None:
@@ -94,11 +122,11 @@ def _inspect(value: Any) -> None:
     while waiting:
         each, path = waiting.pop()
         items += 1
-        if items > MAX_ITEMS:
-            raise Problem("too_many_items", f"At most {MAX_ITEMS} values in one body.")
+        if items > _MAX_VALUES:
+            raise _too_many()
         match each:
             case dict() | list():
-                if len(path) >= MAX_DEPTH:
+                if len(path) >= _MAX_DEPTH:
                     raise _too_deep()
                 if isinstance(each, dict):
                     for key in each:

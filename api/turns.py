@@ -7,9 +7,11 @@ from typing import Final
 
 from api.problems import Fault
 from api.strict_json import pointer
-from palaver.models import Message
+from palaver.limits import beyond, most
+from palaver.models import Message, ToolCall
 
-_CALL_ID: Final = 128
+_ID: Final = most("message_id")
+_CALLS: Final = most("message_calls")
 
 
 def input_faults(given: str | Sequence[Message]) -> Iterator[Fault]:
@@ -37,6 +39,12 @@ def _message_faults(index: int, message: Message) -> Iterator[Fault]:
         yield _broken(index, "a tool message needs the call_id of the call that it answers")
     if message.role != "tool" and message.call_id is not None:
         yield _broken(index, "only a tool message has a call_id")
+    if len(message.name or "") > _ID:
+        beyond("message_id")
+        yield _broken(index, f"a name has at most {_ID} characters")
+    if len(message.tool_calls) > _CALLS:
+        beyond("message_calls")
+        yield _broken(index, f"a message has at most {_CALLS} tool_calls")
 
 
 def _turn_faults(messages: Sequence[Message]) -> Iterator[Fault]:
@@ -56,13 +64,20 @@ def _turn_faults(messages: Sequence[Message]) -> Iterator[Fault]:
         yield from _unanswered(open_calls)
         open_calls, seen = {}, set()
         for call in message.tool_calls:
-            if not call.id or len(call.id) > _CALL_ID:
-                yield _broken(index, f"a call needs an id of 1 to {_CALL_ID} characters")
+            if not _named(call):
+                yield _broken(index, f"a call needs an id and a name of 1 to {_ID} characters")
             elif call.id in seen:
                 yield _broken(index, f"call {_shown(call.id)} is there twice")
             seen.add(call.id)
             open_calls[call.id] = index
     yield from _unanswered(open_calls)
+
+
+def _named(call: ToolCall) -> bool:
+    if max(len(call.id), len(call.name)) > _ID:
+        beyond("message_id")
+        return False
+    return bool(call.id and call.name)
 
 
 def _unanswered(open_calls: Mapping[str, int]) -> Iterator[Fault]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
+from itertools import islice, pairwise
 from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +17,7 @@ from api.problems import Fault, Problem
 from api.strict_json import Path, pointer
 from palaver.actions import ToolPattern
 from palaver.fields import ModelName, Tag, ToolName
+from palaver.limits import beyond, most
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -30,6 +34,10 @@ _WORDS: Final = (
     ("Extra inputs are not permitted", "is not a field here"),
 )
 _MUST_BE: Final = "must be "
+_HINTED: Final = 32
+"""Characters of a name that others are compared with."""
+_COMPARED: Final = 3
+"""Names that share most with it, which are compared in full."""
 
 
 def _pattern(name: object) -> str:
@@ -47,8 +55,20 @@ _PATTERNS: Final[Mapping[str, str]] = {
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint at the known name that looks most like ``name``; empty when none does."""
-    close = difflib.get_close_matches(name[:64], list(known), n=1)
-    return f"; did you mean {str(close[0])!r}?" if close else ""
+    given = _traits(name[:_HINTED])
+    nearest = heapq.nlargest(_COMPARED, map(str, known), key=lambda each: len(given & _known_traits(each)))
+    close = difflib.get_close_matches(name[:_HINTED], nearest, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _traits(name: str) -> frozenset[str]:
+    """Its letters and its pairs of letters: to compare these is much cheaper than to compare the names."""
+    return frozenset((*name, *map("".join, pairwise(name))))
+
+
+@lru_cache(maxsize=4096)
+def _known_traits(name: str) -> frozenset[str]:
+    return _traits(name)
 
 
 def validate(model: type[M], raw: bytes, value: Any) -> M:
@@ -64,9 +84,12 @@ def validate(model: type[M], raw: bytes, value: Any) -> M:
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], value: Any) -> list[Fault]:
-    """What is wrong with ``value``, which was to be a ``model``."""
-    found = [_fault(model, value, each) for each in error.errors(include_url=False, include_input=False)]
-    return _without_doubles(found)
+    """What is wrong with ``value``, which was to be a ``model``: as far as it is looked at."""
+    looked = most("faults_found")
+    if error.error_count() > looked:
+        beyond("faults_found")
+    errors = error.errors(include_url=False, include_input=False)
+    return _without_doubles([_fault(model, value, each) for each in islice(errors, looked)])
 
 
 def _fault(model: type[BaseModel], value: Any, found: Any) -> Fault:
@@ -140,4 +163,5 @@ def _without_doubles(faults: list[Fault]) -> list[Fault]:
         both = fault.message.startswith(_MUST_BE) and known.message.startswith(_MUST_BE)
         if both and fault.message != known.message:
             best[fault.pointer] = replace(known, message=f"{known.message}, or {fault.message.removeprefix(_MUST_BE)}")
-    return [fault for place, fault in best.items() if not any(deeper.startswith(f"{place}/") for deeper in best)]
+    above = {place[:at] for place in best for at, letter in enumerate(place) if letter == "/"}
+    return [fault for place, fault in best.items() if place not in above]

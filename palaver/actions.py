@@ -7,9 +7,9 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
-from palaver.fields import Strict, ToolName
+from palaver.fields import AtMost, Strict, ToolName
 
 ToolPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?\[\]!-]{1,64}$")]
 """A tool's name, or a glob as in a shell: ``send_*``."""
@@ -22,15 +22,12 @@ _MONTH: Final = 30 * 86_400
 class Approvals(Strict):
     """Which calls of server tools wait until somebody has decided."""
 
-    require: Literal["never", "risky", "always"] | tuple[ToolPattern, ...] = "risky"
+    require: Annotated[Literal["never", "risky", "always"] | tuple[ToolPattern, ...], AtMost("approval_patterns")] = (
+        "risky"
+    )
     """``risky``: tools that are declared so. Names and globs: these, and the risky ones. ``never``: not even those."""
     timeout: float = Field(default=86_400, ge=1, le=_MONTH)
     """Seconds. A call that nobody has decided on by then is denied."""
-
-    @field_validator("require", mode="before")
-    @classmethod
-    def _json_arrays_are_tuples(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     def ask(self, tool: str, *, risky: bool) -> bool:
         """Whether a call of ``tool`` waits."""
@@ -43,7 +40,7 @@ class ClientTool(Strict):
     """A tool that the client runs: its calls wait for outputs that come in by ``/input``."""
 
     name: ToolName
-    description: str = Field(default="", max_length=10_000)
+    description: Annotated[str, AtMost("tool_description")] = ""
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
     """The JSON schema of the arguments, as the model sees it; the client checks them."""
     timeout: float = Field(default=3600, ge=1, le=_MONTH)
@@ -78,7 +75,7 @@ class Decision(Strict):
     decision: Literal["approve", "deny", "edit"]
     """``edit`` approves the call with other ``arguments``; the model is told so."""
     arguments: dict[str, Any] | None = None
-    reason: str | None = Field(default=None, max_length=2000)
+    reason: Annotated[str, AtMost("deny_reason")] | None = None
     """With ``deny``: told to the model."""
     digest: str | None = Field(default=None, max_length=64)
     """If given, it must be the action's: then the decision is about exactly the call that was looked at."""
@@ -109,7 +106,7 @@ class Steering(Strict):
     """A message of the user into the run: its next model call sees it."""
 
     type: Literal["message"]
-    content: str = Field(min_length=1, max_length=400_000)
+    content: Annotated[str, AtMost("input_text"), Field(min_length=1)]
 
 
 class Pause(Strict):
@@ -132,9 +129,4 @@ Item = Annotated[Decision | ToolOutput | Steering | Pause | Resume, Field(discri
 class RunInput(Strict):
     """The body of ``POST /v1/runs/{id}/input``: all items take effect, or none."""
 
-    items: tuple[Item, ...] = Field(min_length=1, max_length=200)
-
-    @field_validator("items", mode="before")
-    @classmethod
-    def _json_arrays_are_tuples(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    items: Annotated[tuple[Item, ...], Field(min_length=1), AtMost("run_items")]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from palaver.limits import beyond, most
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}$")]
 """``provider/name``: the provider is an entry of the providers file, the rest is the provider's own name."""
@@ -16,3 +20,43 @@ class Strict(BaseModel):
     """A request body or a part of one."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+_KINDS: Final = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A text, list or object that is refused by its length before anything in it is looked at; a list is a tuple then.
+
+    Pydantic's own ``max_length`` looks at all items first, and finds a fault in each.
+    """
+
+    limit: str
+    """Its name in ``palaver.limits``."""
+    items: str = ""
+    """The same for a list, where a text may be one and has another limit."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        found = handler(schema)
+        for each in found.get("anyOf", [found]):
+            if keyword := _KINDS.get(each.get("type", "")):
+                each[keyword] = most(self._name(listed=keyword == "maxItems"))
+        return found
+
+    def _name(self, *, listed: bool) -> str:
+        return (listed and self.items) or self.limit
+
+    def _check(self, value: object) -> object:
+        if isinstance(value, list):
+            value = tuple(value)
+        if isinstance(value, str | tuple | dict):
+            name = self._name(listed=isinstance(value, tuple))
+            if len(value) > most(name):
+                beyond(name)
+                kind, what = ("string_too_long", "characters") if isinstance(value, str) else ("too_long", "entries")
+                raise PydanticCustomError(kind, "must have at most {most} {what}", {"most": most(name), "what": what})
+        return value

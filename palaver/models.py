@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
 from palaver.actions import Approvals, ClientTool, PendingAction
-from palaver.fields import ModelName, Strict, Tag, ToolName
+from palaver.fields import AtMost, ModelName, Strict, Tag, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 
 MAX_TURNS: Final = 100
@@ -48,11 +48,11 @@ class AgentSpec(Strict):
     model: ModelName
     name: Tag | None = None
     """What you call this agent, to find its runs by."""
-    instructions: str = Field(default="", max_length=200_000)
+    instructions: Annotated[str, AtMost("instructions")] = ""
     """The system message; empty for none."""
-    tools: tuple[ToolName, ...] = Field(default=(), max_length=128)
+    tools: Annotated[tuple[ToolName, ...], AtMost("agent_tools")] = ()
     """Names of server tools, in the order in which the model sees them."""
-    client_tools: tuple[ClientTool, ...] = Field(default=(), max_length=128)
+    client_tools: Annotated[tuple[ClientTool, ...], AtMost("agent_tools")] = ()
     """Tools that the client runs; the model sees them behind the server's."""
     approvals: Approvals = Approvals()
     max_steps: int = Field(default=100, ge=1, le=10_000)
@@ -69,16 +69,11 @@ class AgentSpec(Strict):
     """Input tokens of a call beyond which the next one is condensed; None waits until the model refuses."""
     stuck: StuckLimits | None = StuckLimits()
     """When a run that repeats itself ends; None for never."""
-    fallbacks: tuple[ModelName, ...] = Field(default=(), max_length=8)
+    fallbacks: Annotated[tuple[ModelName, ...], AtMost("fallbacks")] = ()
     """Models to go on with, in this order, where a retry rule says ``fallback_model``."""
     retry: str | dict[str, Any] | None = None
     """How model calls are retried: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place whose rules
     go before the default ones (docs/errors.md). A run keeps what its name meant when it was submitted."""
-
-    @field_validator("tools", "client_tools", "fallbacks", mode="before")
-    @classmethod
-    def _json_arrays_are_tuples(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -121,7 +116,7 @@ class Message(BaseModel):
 
     role: Literal["user", "assistant", "tool"]
     content: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: Annotated[tuple[ToolCall, ...], FailFast()] = ()
     call_id: str | None = None
     name: str | None = None
     is_error: bool = False
@@ -298,7 +293,7 @@ class Submission(Strict):
 
     agent: AgentSpec | None = None
     """May be left out when the conversation has one."""
-    input: str | tuple[Message, ...] = Field(max_length=400_000)
+    input: Annotated[str | tuple[Message, ...], AtMost("input_text", items="input_messages")]
     """The user's words, or messages to add to the conversation (whole turns only)."""
     conversation_id: str | None = None
     """Go on with this conversation; None begins a new one."""
@@ -311,15 +306,10 @@ class Submission(Strict):
     deadline: datetime | None = None
     """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
     budget: Budget | None = None
-    metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] = Field(
-        default={}, max_length=32
-    )
-    tags: tuple[Tag, ...] = Field(default=(), max_length=32)
-
-    @field_validator("input", "tags", mode="before")
-    @classmethod
-    def _json_arrays_are_tuples(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    metadata: Annotated[
+        dict[Annotated[str, AtMost("metadata_key")], Annotated[str, AtMost("metadata_value")]], AtMost("metadata")
+    ] = Field(default={})
+    tags: Annotated[tuple[Tag, ...], AtMost("tags")] = ()
 
 
 class Retry(Strict):
@@ -330,7 +320,7 @@ class Retry(Strict):
 
     from_step: int | None = Field(default=None, ge=1)
     """Fork: a new conversation with everything before this model step, and a run in it that makes the step anew."""
-    input: str | None = Field(default=None, min_length=1, max_length=400_000)
+    input: Annotated[str, AtMost("input_text"), Field(min_length=1)] | None = None
     """With ``from_step``: the user's words at the end of the new conversation."""
     agent: AgentSpec | None = None
     budget: Budget | None = None

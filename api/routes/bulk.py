@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
@@ -24,8 +24,9 @@ from api.openapi import operation
 from api.problems import Fault
 from api.queries import Query, read_query
 from palaver.errors import Conflict, NoRoom, UnknownRun
-from palaver.fields import Strict
+from palaver.fields import AtMost, Strict
 from palaver.lifecycle import RunStatus
+from palaver.limits import most
 from palaver.models import CancelMode, Retry, Run
 from palaver.store.reading import RunFilter
 
@@ -62,11 +63,11 @@ class BulkAction(Strict):
     """Every run there is, in the place of a filter."""
     mode: CancelMode | None = None
     """With ``cancel``, as there; default ``now``."""
-    reason: str | None = Field(default=None, max_length=500)
+    reason: Annotated[str, AtMost("reason")] | None = None
     """With ``cancel``: kept on the runs."""
     dry_run: bool = False
     """Only count."""
-    limit: int = Field(default=1000, ge=1, le=1000)
+    limit: int = Field(default=most("bulk_runs"), ge=1, le=most("bulk_runs"))
     """Runs to look at in this request, at most."""
     cursor: str | None = None
     """``next_cursor`` of the request before: go on there."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
 
 from api.agents import AGENT_PROBLEMS
 from api.answers import POLL, REPLAYED, answer, answer_asked
@@ -22,7 +21,7 @@ from api.queries import Query, read_query
 from palaver.actions import RunInput
 from palaver.errors import Conflict
 from palaver.failpoints import failpoint
-from palaver.fields import Strict
+from palaver.fields import AtMost, Strict
 from palaver.models import CancelMode, Retry, Run
 
 router = APIRouter(tags=["runs"])
@@ -37,7 +36,7 @@ class CancelRequest(Strict):
     mode: CancelMode = "now"
     """``graceful``: what is under way finishes and is kept, nothing new begins. ``now``: model calls are closed and
     tools stopped. ``rollback``: as ``now``, and the run's messages are withdrawn. A stronger mode later takes over."""
-    reason: str | None = Field(default=None, max_length=500)
+    reason: Annotated[str, AtMost("reason")] | None = None
     """Kept on the run."""
 
 
