@@ -105,6 +105,20 @@ _ALL: Final = (
         ("tool_calls", "tool calls in an answer", 128, "calls", "`too_many_tool_calls`", "max_tool_calls"),
         ("tool_name", "name of a tool that is called", 128, "characters", "`tool_call_too_large`"),
         ("tool_arguments", "arguments of a call", 256 * KIB, "characters", "`tool_call_too_large`"),
+        (
+            "arguments_depth",
+            "levels of objects and arrays in arguments",
+            64,
+            "levels",
+            "`invalid_arguments`, to the model",
+        ),
+        (
+            "arguments_values",
+            "values in the arguments of a call",
+            10_000,
+            "values",
+            "`invalid_arguments`, to the model",
+        ),
         ("tool_arguments_together", "arguments of all calls", MIB, "characters", "`tool_call_too_large`"),
     ),
 )

@@ -17,10 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import takewhile
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
+from palaver.arguments import readable
 from palaver.errors import ErrorClass, Failure
 from palaver.models import Message, StuckLimits, ToolCall
 
@@ -117,9 +118,8 @@ def _digest(call: ToolCall, result: Message) -> bytes:
 
 
 def _canonical(arguments: str) -> bytes:
-    try:
-        value: Any = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
+    value = readable(arguments)
+    if value is None:
         return arguments.encode(errors="surrogatepass")
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 

@@ -6,6 +6,7 @@ it worked on as ready-made JSON, and a claim brings only what the log has beyond
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 import orjson
 
+from palaver.arguments import readable
 from palaver.leases import LogMessage
 from palaver.models import MAX_TURNS, Message, ToolCall
 from palaver.stuck import Turn
@@ -25,6 +27,10 @@ _KEPT_BYTES: Final = 64 << 20
 """Of JSON, in all conversations of a worker process."""
 _TURN_BYTES: Final = 250
 """Memory of a turn's digest, about."""
+_LONGEST_NAME: Final = 64
+_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+"""What a name is to OpenAI; a conversation with another one in it would be refused for ever."""
 _NO_RESULT: Final = "No result was recorded."
 _SUMMARY: Final = (
     "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
@@ -205,13 +211,11 @@ def wire(message: Message) -> bytes:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """A call with its arguments as the model wrote them; an empty object for what is no JSON: providers refuse that."""
-    try:
-        orjson.loads(call.arguments)
-        arguments = call.arguments
-    except orjson.JSONDecodeError:
-        arguments = "{}"
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    """A call as the model wrote it, but for what providers refuse: an empty object in place of arguments that are no
+    JSON object, and a name that can be one."""
+    arguments = "{}" if readable(call.arguments) is None else call.arguments.strip() or "{}"
+    name = call.name if _NAME.fullmatch(call.name) else _NO_NAME.sub("_", call.name)[:_LONGEST_NAME] or "unknown"
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 class Conversations:

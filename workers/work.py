@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from palaver.actions import ClientTool
+from palaver.arguments import read
 from palaver.errors import Source, StaleLease, UnknownTool
 from palaver.failpoints import failpoint
 from palaver.leases import Lease
@@ -19,7 +20,6 @@ from palaver.store.providers import Wait
 from palaver.store.steps import Renewal
 from palaver.stuck import Nudge, Stuck, judge
 from palaver.tools import Tool
-from palaver.tools.declaration import check_object
 from palaver.verdicts import Aside, Condensed, GiveUp, RetryAfter, Verdict
 from workers.completion import Completion, Reply
 from workers.conversations import Conversation, OlderPart, wire
@@ -82,7 +82,7 @@ class Work:
         """
         for tool in self.lease.agent.client_tools:
             if tool.name == call.name:
-                check_object(call)
+                read(call.arguments)
                 return tool
         return None
 

@@ -10,11 +10,16 @@ from typing import Any, Final, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from palaver.arguments import read
 from palaver.errors import ConfigurationError, InvalidToolCall
-from palaver.models import ToolCall
 
 MAX_RESULT_CHARS: Final = 256 * 1024
-"""What a model is told of a result; the rest is cut and said to be (FAULTS 3.1: 256 KiB inline)."""
+"""What a model is told of a result; the rest is cut and said to be."""
+_TOLD_FAULTS: Final = 8
+"""Of the faults of a call, how many its model is told, with how many characters and levels of each."""
+_TOLD_FAULT: Final = 120
+_TOLD_NAME: Final = 40
+_TOLD_LEVELS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +55,27 @@ class Tool:
         Raises:
             InvalidToolCall: says to the model what does not fit.
         """
+        read(arguments)
         try:
             parsed = self.arguments.model_validate_json(arguments.strip() or "{}")
         except ValidationError as error:
-            wrong = "; ".join(
-                f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors(include_input=False)
-            )
-            raise InvalidToolCall(f"the arguments of {self.name} do not fit: {wrong}") from None
+            raise InvalidToolCall(f"the arguments of {self.name} do not fit: {_faults(error)}") from None
+        except Exception as error:
+            # A validator of the tool's own that did not foresee them.
+            raise InvalidToolCall(f"the arguments of {self.name} do not fit: {type(error).__name__}") from error
         return {name: getattr(parsed, name) for name in type(parsed).model_fields}
 
 
-def check_object(call: ToolCall) -> None:
-    """Check that the arguments of ``call`` are a JSON object.
-
-    Raises:
-        InvalidToolCall: says to the model that they are not.
-    """
-    try:
-        parsed = json.loads(call.arguments.strip() or "{}")
-    except ValueError as error:
-        raise InvalidToolCall(f"the arguments of {call.name} are not JSON: {error}") from None
-    if not isinstance(parsed, dict):
-        raise InvalidToolCall(f"the arguments of {call.name} must be a JSON object")
+def _faults(error: ValidationError) -> str:
+    """What does not fit, as far as a model can make use of it."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [
+        f"{'.'.join(str(each)[:_TOLD_NAME] for each in fault['loc'][:_TOLD_LEVELS]) or 'arguments'}: "
+        f"{fault['msg'][:_TOLD_FAULT]}"
+        for fault in found[:_TOLD_FAULTS]
+    ]
+    more = len(found) - len(told)
+    return "; ".join([*told, f"and {more} more"] if more else told)
 
 
 @overload

@@ -1,0 +1,67 @@
+"""The arguments of a tool call: JSON that a model wrote, so it may be anything."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from palaver.errors import InvalidToolCall
+from palaver.limits import beyond, most
+
+_QUOTED: Final = 100
+"""Characters of the parser's complaint that a model is told."""
+
+
+def read(text: str) -> dict[str, Any]:
+    """The arguments in ``text``; none if it is blank. The work is linear in its length.
+
+    Raises:
+        InvalidToolCall: it is no JSON object, or one of too many levels or values; says so to the model.
+    """
+    found = _object(text)
+    limit = _exceeded(found, text)
+    if limit is not None:
+        beyond(limit)
+        what = "levels" if limit == "arguments_depth" else "values"
+        raise InvalidToolCall(f"the arguments have more than {most(limit)} {what}")
+    return found
+
+
+def readable(text: str) -> dict[str, Any] | None:
+    """The same of arguments that were judged before; None in place of what is no arguments."""
+    try:
+        found = _object(text)
+    except InvalidToolCall:
+        return None
+    return None if _exceeded(found, text) else found
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(text.strip() or "{}")
+    except orjson.JSONDecodeError as error:
+        raise InvalidToolCall(f"the arguments are not JSON: {str(error)[:_QUOTED]}") from None
+    if not isinstance(found, dict):
+        raise InvalidToolCall("the arguments must be a JSON object")
+    return found
+
+
+def _exceeded(found: dict[str, Any], text: str) -> str | None:
+    """The limit that ``found``, which is ``text``, goes beyond."""
+    # There are no more levels than brackets, and no more values than commas and brackets: most need no further look.
+    brackets = text.count("{") + text.count("[")
+    if brackets <= most("arguments_depth") and brackets + text.count(",") <= most("arguments_values"):
+        return None
+    level: list[Any] = [found]
+    depth = values = 0
+    while level:
+        depth += 1
+        values += sum(map(len, level))
+        if depth > most("arguments_depth"):
+            return "arguments_depth"
+        if values > most("arguments_values"):
+            return "arguments_values"
+        members = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for each in members for value in each if isinstance(value, dict | list)]
+    return None
