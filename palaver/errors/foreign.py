@@ -247,6 +247,8 @@ _REDIS_WORDS: Final[Mapping[str, Finding]] = {
 }
 """The first word of a server's error."""
 _REDIS_WORD: Final = re.compile(rf"(?:^|-)({'|'.join(_REDIS_WORDS)})\b")  # a Lua script passes errors on as -WORD
+_OF_PIPELINE: Final = " of pipeline caused error: "
+"""What redis-py puts before the error of a command in a pipeline, behind the command; the error follows in quotes."""
 
 
 def find(error: BaseException) -> Finding | None:
@@ -261,7 +263,8 @@ def find(error: BaseException) -> Finding | None:
     if isinstance(error, OSError) and error.errno is not None and (found is None or found.vague):
         return _ERRNOS.get(error.errno, found)
     if found is _STORE_MISUSED:
-        word = _REDIS_WORD.search(text_of(error)[:256])
+        said = text_of(error).rpartition(_OF_PIPELINE)[2].lstrip("('\"")
+        word = _REDIS_WORD.search(said[:256])
         return _REDIS_WORDS[word.group(1)] if word else found
     if found is _BAD_HTTP and "peer closed" in text_of(error):
         return _TRUNCATED

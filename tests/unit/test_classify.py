@@ -21,6 +21,8 @@ import redis.exceptions
 from palaver import errors
 from palaver.errors import ErrorClass, Failure, PalaverError, classify, vocabulary
 
+PIPELINE = "Command # 1 (SET x -BUSY) of pipeline caused error:"
+
 
 @pytest.mark.parametrize(
     ("error", "error_class", "code"),
@@ -57,6 +59,10 @@ from palaver.errors import ErrorClass, Failure, PalaverError, classify, vocabula
         (redis.exceptions.ResponseError("Error running script: -OOM no"), "storage", "store_out_of_memory"),
         (redis.exceptions.ResponseError("MISCONF cannot persist"), "storage", "store_read_only"),
         (redis.exceptions.ResponseError("BUSY running a script"), "storage", "store_busy"),
+        (redis.exceptions.ResponseError(f"{PIPELINE} ('BUSY running a script',)"), "storage", "store_busy"),
+        (redis.exceptions.ResponseError(f'{PIPELINE} ("MISCONF can\'t persist",)'), "storage", "store_read_only"),
+        (redis.exceptions.ResponseError(f"{PIPELINE} NOREPLICAS not enough"), "storage", "store_read_only"),
+        (redis.exceptions.ResponseError(f"{PIPELINE} ('WRONGTYPE',)"), "internal", "store_misused"),
         (redis.exceptions.ResponseError("BUSYGROUP exists"), "internal", "store_misused"),
         (redis.exceptions.ResponseError("WRONGTYPE"), "internal", "store_misused"),
         (redis.exceptions.AuthenticationError("x"), "storage", "store_access"),
