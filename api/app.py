@@ -1,4 +1,4 @@
-"""The application: ``uvicorn api.app:app``."""
+"""The application, which ``python -m api`` serves."""
 
 from __future__ import annotations
 

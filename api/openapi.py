@@ -12,7 +12,7 @@ from api.problems import CODES, MEDIA_TYPE
 from api.queries import Query
 
 _REF: Final = "#/components/schemas/{model}"
-_EVERYWHERE: Final = ("malformed_request", "not_acceptable", "internal", "unavailable")
+_EVERYWHERE: Final = ("malformed_request", "not_acceptable", "internal", "unavailable", "too_many_connections")
 
 PROBLEM: Final[dict[str, Any]] = {
     "title": "Problem",

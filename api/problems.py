@@ -58,7 +58,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "conversation_not_found": (404, "There is no such conversation"),
         "method_not_allowed": (405, "The method does not apply here"),
         "not_acceptable": (406, "None of the accepted media types is offered"),
-        "request_timeout": (408, "The body did not arrive in time"),
+        "request_timeout": (408, "The request did not arrive in time"),
         "run_ended": (409, "The run has already ended"),
         "run_active": (409, "The run has not ended"),
         "conversation_busy": (409, "The conversation is busy with another run"),
@@ -100,6 +100,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "not_durable": (503, "Done, but not safely yet"),
         "unavailable": (503, "The store does not answer"),
         "store_nearly_full": (503, "The store is nearly full"),
+        "too_many_connections": (503, "Too many clients are connected"),
     }
 )
 """Every code: its status and its title."""

@@ -119,7 +119,7 @@ class Rig:
         """Start the API and wait until it answers; its URL."""
         port = free_port()
         options = ("--host", HOST, "--port", str(port), "--log-level", "warning")
-        self.start("uvicorn", "api.app:app", *options, environment=environment)
+        self.start("api", *options, environment=environment)
         url = f"http://{HOST}:{port}"
         await self.until(lambda: answers_ok(f"{url}/readyz"), "the API answers")
         return url

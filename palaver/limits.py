@@ -69,6 +69,27 @@ _ALL: Final = (
         ),
     ),
     *_group(
+        "Connections",
+        (
+            "connections",
+            "connections of an API process, if it has 160 more file descriptors",
+            10_000,
+            "connections",
+            "503 `too_many_connections`, or the one that has been idle longest is closed",
+            "PALAVER_MAX_CONNECTIONS",
+        ),
+        (
+            "half_open",
+            "connections of one address without a whole head",
+            64,
+            "connections",
+            "each further one has a second for its head",
+            "PALAVER_MAX_HALF_OPEN",
+        ),
+        ("head_time", "time for a whole head", 10, "seconds", "408 `request_timeout`; if nothing came, just the end"),
+        ("send_time", "time in which a client takes nothing of its answer", 60, "seconds", "the connection is closed"),
+    ),
+    *_group(
         "Agents",
         ("instructions", "instructions of an agent", 200_000, "characters", "422 `validation_error`"),
         ("agent_tools", "tools of an agent, and client tools", 128, "tools", "422 `validation_error`"),

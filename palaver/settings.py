@@ -68,6 +68,10 @@ class Settings(BaseSettings):
     """Percent of Redis's ``maxmemory`` beyond which the API takes no new run on; the rest is for those that it has."""
     max_body: int = Field(default=1 << 20, ge=1024)
     """Bytes of a request body."""
+    max_connections: int = Field(default=10_000, ge=1)
+    """Connections of an API process; fewer if it has not so many file descriptors and some to spare."""
+    max_half_open: int = Field(default=64, ge=1)
+    """Connections of one address without a whole head; beyond that each has a second for it, not ten."""
     drain_grace: float = Field(default=10.0, ge=0)
     """On SIGTERM, steps may finish for this long; then their leases are handed back."""
     outage: float = Field(default=60.0, ge=0)

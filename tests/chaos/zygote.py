@@ -5,7 +5,7 @@
         victim.start()
 
 What runs is the line of the Procfile, in a session and with a log of its own; it ends when its parent ends, and the
-parent with the tests. As a program, `python -m tests.chaos.zygote celery|uvicorn`, this is that parent.
+parent with the tests. As a program, `python -m tests.chaos.zygote celery|api`, this is that parent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PRELOADED: Final[Mapping[str, str]] = {
         celery.app.amqp celery.app.control celery.app.events celery.worker.autoscale celery.worker.consumer
         celery.worker.strategy kombu.pidbox billiard.popen_fork billiard.sharedctypes
     """,
-    "uvicorn": "api.app uvicorn.main uvicorn.loops.asyncio uvicorn.protocols.http.h11_impl uvicorn.lifespan.on",
+    "api": "api.__main__ api.app uvicorn.loops.asyncio uvicorn.lifespan.on",
 }
 """What a program imports until it works."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -57,15 +57,14 @@ class Zygote:
         """Has a line for each process that died at a point."""
         self.environment = {**cluster.children(line)[0].environment, **more}
         self._line = line
-        self._command = read_procfile(PROCFILE)[line]
+        self._command = read_procfile(PROCFILE)[line].removeprefix("python -m ")
         self._logs = cluster.stack.data_dir / "logs"
         self._children: list[Child] = []
         self._named = 0
 
     def __enter__(self) -> Self:
-        program = self._command.split()[0]
         self._process = subprocess.Popen(
-            dying_with_parent([sys.executable, "-m", "tests.chaos.zygote", program]),
+            dying_with_parent([sys.executable, "-m", "tests.chaos.zygote", self._command.split()[0]]),
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.PIPE,
@@ -196,7 +195,7 @@ def _become(command: str, log: str, armed: str, ledger: str) -> NoReturn:
     failpoint.arm(armed, ledger)
     expanded = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: os.environ.get(found[1]) or found[2], command)
     sys.argv = shlex.split(expanded.replace("$$", str(os.getpid())))
-    module = importlib.import_module("celery.__main__" if sys.argv[0] == "celery" else "uvicorn.main")
+    module = importlib.import_module(f"{sys.argv[0]}.__main__")
     sys.exit(module.main())
 
 

@@ -1,0 +1,55 @@
+"""The API as a program: ``python -m api``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Final
+
+import uvicorn
+
+from api.connections import H11, gate
+from api.descriptors import Listener
+from palaver.errors import ConfigurationError
+from palaver.limits import KIB, most
+
+_BACKLOG: Final = 2048
+_HEAD: Final = most("url") + most("headers") + 8 * KIB
+"""Bytes at which a head is given up unread; the limits on its parts are checked once it is whole."""
+
+
+def main() -> None:
+    """Serve until a signal says otherwise. What the command line does not say, the environment does."""
+    words = argparse.ArgumentParser(prog="python -m api", description="Serve Palaver's API.")
+    words.add_argument("--host", default=os.environ.get("PALAVER_HOST") or "127.0.0.1", help="default: PALAVER_HOST")
+    port = os.environ.get("PALAVER_API_PORT") or "8080"
+    words.add_argument("--port", type=int, default=port, help="default: PALAVER_API_PORT")
+    words.add_argument("--log-level", choices=("critical", "error", "warning", "info", "debug", "trace"))
+    words.add_argument("--root-path", default="", help="what a proxy takes off the beginning of the path")
+    given = words.parse_args()
+    try:
+        gate()
+    except ConfigurationError as error:
+        sys.exit(f"palaver: {error}")
+    config = uvicorn.Config(
+        "api.app:app",
+        host=given.host,
+        port=given.port,
+        http=H11,
+        ws="none",
+        log_level=given.log_level,
+        root_path=given.root_path,
+        backlog=_BACKLOG,
+        h11_max_incomplete_event_size=_HEAD,
+    )
+    server = uvicorn.Server(config)
+    bound = config.bind_socket()
+    listener = Listener(bound.family, bound.type, bound.proto, bound.detach())
+    server.run(sockets=[listener])
+    if not server.started:
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""Connections to the process: how many there are, how long each may take, and what one hears that is refused.
+
+uvicorn waits for ever for a head, for a client that does not read, and takes on as many connections as there are file
+descriptors. ``Bounded`` goes over one of its protocol classes, whatever parses there, and adds what costs nothing a
+request: a timer for each connection until its first head is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import secrets
+import sys
+from collections import Counter, OrderedDict
+from contextlib import suppress
+from functools import cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from api.descriptors import LINGERING, room
+from api.problems import ROOM_AFTER, Problem
+from palaver.limits import KIB, beyond, most
+from palaver.settings import settings
+
+if TYPE_CHECKING:
+    # Any of uvicorn's: they have the same attributes, and no common base that says so.
+    _Base = H11Protocol
+else:
+    _Base = asyncio.Protocol
+
+_log = logging.getLogger("palaver.api")
+_HEAD_TIME: Final = float(most("head_time"))
+_SEND_TIME: Final = float(most("send_time"))
+_HASTE: Final = 1.0
+"""Seconds for a head from an address that has many half-open connections, for a refused client to read why, and after
+which a connection with nothing under way may have to give way to a new one."""
+_PIECE: Final = 16 * KIB
+"""Bytes that are read at once: h11 takes 25 ms for as many, if they are the smallest chunks there can be."""
+_QUIET: Final = 10.0
+"""Seconds between two log lines about a full process."""
+
+
+class Gate:
+    """The connections of one process: at most ``most_open``, and ``half_open`` of an address with time for a head."""
+
+    def __init__(self, most_open: int, half_open: int) -> None:
+        self.most_open = most_open
+        self.half_open = half_open
+        self.open = 0
+        """Connections that were let in and are there."""
+        self.lingering = 0
+        """Connections that were refused and are still told why."""
+        self.heads: Counter[str] = Counter()
+        """Half-open connections of each address."""
+        self.spare: OrderedDict[Bounded, float] = OrderedDict()
+        """Connections with nothing under way, and since when; the first has been so for longest."""
+        self._told = float("-inf")
+
+    def enter(self, connection: Bounded, now: float) -> bool:
+        """Whether there is room for one more. If there is none, one that has nothing under way gives way."""
+        if self.open >= self.most_open:
+            beyond("connections")
+            if now - self._told > _QUIET:
+                self._told = now
+                _log.warning("%d connections, as many as there may be: the oldest idle ones go, or new ones", self.open)
+            oldest, since = next(iter(self.spare.items()), (None, now))
+            if oldest is None or now - since < _HASTE:
+                return False
+            oldest.give_way()
+        self.open += 1
+        self.spare[connection] = now
+        return True
+
+    def leave(self, connection: Bounded) -> None:
+        """One that was let in is gone."""
+        self.open -= 1
+        self.spare.pop(connection, None)
+
+    def time_for_a_head(self, address: str) -> float:
+        """Seconds that one more half-open connection of ``address`` has."""
+        if self.heads[address] < self.half_open:
+            return _HEAD_TIME
+        beyond("half_open")
+        return _HASTE
+
+
+@cache
+def gate() -> Gate:
+    """The gate of this process, as its settings and its file descriptors say.
+
+    Raises:
+        ConfigurationError: a setting does not fit.
+    """
+    chosen = settings()
+    return Gate(room(chosen.max_connections), chosen.max_half_open)
+
+
+class Bounded(_Base):
+    """Over a protocol class of uvicorn's: limits on one connection, and errors of its parser as problems."""
+
+    def __init__(self, *args: Any, gate: Gate | None = None, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._gate = gate or globals()["gate"]()
+        self._counted = self._refused = self._lingers = False
+        self._address = ""
+        self._late: asyncio.TimerHandle | None = None
+        """Runs until the head is here; the connection is half-open while there is one."""
+        self._stalled: asyncio.TimerHandle | None = None
+        self._end: asyncio.TimerHandle | None = None
+        self._unsent = 0.0
+
+    # What depends on the parser.
+
+    def has_part_of_a_head(self) -> bool:
+        """Whether bytes of a request are here, but not its whole head."""
+        raise NotImplementedError
+
+    def may_answer(self) -> bool:
+        """Whether an answer may be written that the application knows nothing of."""
+        raise NotImplementedError
+
+    def what_the_parser_said(self) -> Problem:
+        """The problem with what was just parsed."""
+        return Problem("malformed_request", "It is not HTTP as RFC 9112 has it.")
+
+    # The life of a connection.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._address = _network(self.client[0]) if self.client else ""
+        if hasattr(transport, "max_size"):
+            transport.max_size = _PIECE
+        self._counted = self._gate.enter(self, self.loop.time())
+        if self._counted:
+            self._await_head()
+        else:
+            self._refuse(_full())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._let_go()
+        self._gate.lingering -= self._lingers
+        self._lingers = False
+        for timer in (self._stalled, self._end):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def _let_go(self) -> None:
+        self._head_is_here()
+        if self._counted:
+            self._counted = False
+            self._gate.leave(self)
+
+    # Heads.
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            # Read all the same: closed with something unread, a connection is reset, and the refusal is lost.
+            return
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self._head_is_here()
+            self._gate.spare.pop(self, None)
+        elif (before is None or before.response_complete) and self._late is None and self._counted:
+            self._await_head()
+
+    def _await_head(self) -> None:
+        self._late = self.loop.call_later(self._gate.time_for_a_head(self._address), self._head_is_late)
+        self._gate.heads[self._address] += 1
+
+    def _head_is_here(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+            self._gate.heads[self._address] -= 1
+            if not self._gate.heads[self._address]:
+                del self._gate.heads[self._address]
+
+    def _head_is_late(self) -> None:
+        beyond("head_time")
+        self._close(Problem("request_timeout", "The head of the request did not arrive in time."))
+
+    def give_way(self) -> None:
+        """End, for another connection: nothing is under way here."""
+        self._close(_full())
+
+    def _close(self, why: Problem) -> None:
+        # Who has said nothing yet would take what is said for the answer to what it says next.
+        if self.has_part_of_a_head() and self.may_answer():
+            self._refuse(why)
+        else:
+            self._let_go()
+            self.transport.close()
+
+    # Answers.
+
+    def on_response_complete(self) -> None:
+        before = self.cycle
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self._watch_sending()
+        if self.cycle is before and self._counted:
+            self._gate.spare[self] = self.loop.time()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_sending()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unsent = float("inf")
+
+    def _watch_sending(self) -> None:
+        if self._stalled is None:
+            self._unsent = self.transport.get_write_buffer_size()
+            self._stalled = self.loop.call_later(_SEND_TIME, self._look_at_sending)
+
+    def _look_at_sending(self) -> None:
+        self._stalled = None
+        left = self.transport.get_write_buffer_size()
+        if left and left >= self._unsent:
+            beyond("send_time")
+            self.transport.abort()
+        elif left:
+            self._watch_sending()
+
+    # Refusals.
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what cannot be parsed. uvicorn calls this while it handles the parser's exception."""
+        if self.may_answer():
+            self._refuse(self.what_the_parser_said())
+        else:
+            self._let_go()
+            self.transport.close()
+
+    def _refuse(self, why: Problem) -> None:
+        """Answer in place of the application, then end the connection."""
+        self._let_go()
+        self._refused = True
+        self._unset_keepalive_if_required()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write(_on_the_wire(why, self.server_state.default_headers))
+        if self._gate.lingering == LINGERING or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self._lingers = True
+        self._gate.lingering += 1
+        self._end = self.loop.call_later(_HASTE, self.transport.abort)
+        with suppress(OSError):  # the other side is gone
+            self.transport.write_eof()
+
+    def _should_upgrade(self) -> bool:
+        # There is nothing to upgrade to; a server may ignore that it is asked, and uvicorn would log each time.
+        return False
+
+
+class H11(Bounded, H11Protocol):
+    """The protocol class of this process: ``uvicorn --http api.connections:H11``."""
+
+    def has_part_of_a_head(self) -> bool:
+        """Whether bytes of a request are here, but not its whole head."""
+        return bool(self.conn.trailing_data[0])
+
+    def may_answer(self) -> bool:
+        """Whether an answer may be written that the application knows nothing of."""
+        return self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+
+    def what_the_parser_said(self) -> Problem:
+        """The problem with what was just parsed."""
+        error = sys.exception()
+        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
+            beyond("headers")
+            return Problem("headers_too_large")
+        return super().what_the_parser_said()
+
+
+def _full() -> Problem:
+    why = "The process serves as many clients as it can."
+    return Problem("too_many_connections", why, headers={"Retry-After": str(ROOM_AFTER)})
+
+
+def _network(address: str) -> str:
+    """What counts as one address: of IPv6, where everybody has 2^64, the network."""
+    if ":" not in address:
+        return address
+    found = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(found.ipv4_mapped or ipaddress.IPv6Network((found.packed[:8] + bytes(8), 64)))
+
+
+def _on_the_wire(problem: Problem, more: list[tuple[bytes, bytes]]) -> bytes:
+    request_id = f"req_{secrets.token_hex(10)}"
+    answer = problem.response(instance="", request_id=request_id)
+    headers = [*more, *answer.raw_headers, (b"x-request-id", request_id.encode()), (b"connection", b"close")]
+    status = HTTPStatus(answer.status_code)
+    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (
+        *(status.value, status.phrase.encode()),
+        b"".join(b"%b: %b\r\n" % header for header in headers),
+        bytes(answer.body),
+    )

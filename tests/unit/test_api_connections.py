@@ -1,0 +1,154 @@
+"""Connections that are one too many, and clients that take nothing: which of them go, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from api import connections
+from api.connections import H11, Gate
+from palaver.limits import exceeded
+from palaver.testing import aeventually
+
+LARGE = 20_000_000
+"""Bytes, more than the kernel keeps for a connection."""
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
+
+
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    """Says how large the answer is to be, or waits for a body that never comes."""
+    size = int(scope["query_string"] or 2)
+    if scope["path"] == "/wait":
+        await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+    await send({"type": "http.response.body", "body": b"a" * size})
+
+
+class Client:
+    """A connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def status(self) -> bytes:
+        """The status of the next answer; empty if there is none."""
+        return (await asyncio.wait_for(self.reader.readline(), 10))[9:12]
+
+    async def rest(self) -> bytes:
+        """All that comes until the other side closes."""
+        return await asyncio.wait_for(self.reader.read(), 10)
+
+
+Connect = Callable[..., Awaitable[Client]]
+
+
+@asynccontextmanager
+async def serving(gate: Gate) -> AsyncIterator[Connect]:
+    """What connects through ``gate``, and says something first."""
+    config = uvicorn.Config(answer, lifespan="off", ws="none", log_config=None)
+    config.load()
+    state, loop, clients = ServerState(), asyncio.get_running_loop(), list[Client]()
+    server = await loop.create_server(lambda: H11(config, state, {}, gate=gate), "127.0.0.1", 0)
+
+    async def connect(said: bytes = b"") -> Client:
+        client = Client(*await asyncio.open_connection(*server.sockets[0].getsockname()))
+        clients.append(client)
+        client.writer.write(said)
+        return client
+
+    async with server:
+        yield connect
+        for client in clients:
+            client.writer.transport.abort()
+        await aeventually(lambda: not state.connections)
+        await asyncio.gather(*state.tasks, *(client.writer.wait_closed() for client in clients), return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_HASTE", 0.05)
+
+
+async def test_the_connection_that_has_been_idle_longest_gives_way() -> None:
+    gate, loop = Gate(3, 64), asyncio.get_running_loop()
+    async with serving(gate) as connect:
+        silent, half, idle = [await connect(said) for said in (b"", GET, GET + b"\r\n")]
+        assert await idle.status() == b"200"
+        busy: list[Client] = []
+        for expected in (silent, half, idle):
+            await aeventually(lambda: min(loop.time() - since for since in gate.spare.values()) > 0.05)
+            busy.append(await connect(GET.replace(b"/", b"/wait", 1) + b"Content-Length: 9\r\n\r\n"))
+            assert (b"HTTP/1.1 503 " in await expected.rest()) == (expected is half)
+            await aeventually(lambda: len(gate.spare) == 3 - len(busy))
+        assert await (await connect()).status() == b"503"
+        assert gate.open == 3
+        for client in busy:
+            client.writer.write(b"123456789")
+            assert await client.status() == b"200"
+
+
+async def test_an_address_with_many_half_heads_has_less_time_for_more() -> None:
+    gate = Gate(100, 2)
+    before = exceeded["half_open"]
+    async with serving(gate) as connect:
+        patient = [await connect(GET) for _ in range(2)]
+        await aeventually(lambda: gate.heads["127.0.0.1"] == 2)
+        hasty = [await connect(GET) for _ in range(3)]
+        assert [await client.status() for client in hasty] == [b"408"] * 3
+        assert exceeded["half_open"] == before + 3
+        for client in patient:
+            client.writer.write(b"\r\n")
+            assert await client.status() == b"200"
+        assert not gate.heads
+
+
+async def test_a_head_is_timed_on_a_connection_that_had_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_HEAD_TIME", 0.2)
+    async with serving(Gate(100, 64)) as connect:
+        client = await connect(GET + b"\r\n")
+        assert await client.status() == b"200"
+        client.writer.write(GET)
+        assert b"HTTP/1.1 408 " in await client.rest()
+
+
+@pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
+async def test_a_client_that_takes_nothing_of_its_answer(monkeypatch: pytest.MonkeyPatch, connection: bytes) -> None:
+    monkeypatch.setattr(connections, "_SEND_TIME", 0.2)
+    gate, before = Gate(100, 64), exceeded["send_time"]
+    async with serving(gate) as connect:
+        asked = GET.replace(b"/", b"/?%d" % LARGE, 1) + b"Connection: %b\r\n\r\n" % connection
+        reads, never = await connect(asked), await connect(asked)
+        size = 0
+        while size < LARGE and (piece := await reads.reader.read(1 << 18)):
+            size += len(piece)
+        assert size >= LARGE
+        await aeventually(lambda: exceeded["send_time"] == before + 1)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await never.reader.readexactly(LARGE)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_what_counts_as_one_address(address: str, network: str) -> None:
+    assert connections._network(address) == network
+
+
+def test_a_protocol_says_what_depends_on_its_parser() -> None:
+    bare: Any = connections.Bounded.__new__(connections.Bounded)
+    for method in (bare.may_answer, bare.has_part_of_a_head):
+        with pytest.raises(NotImplementedError):
+            method()
