@@ -1,13 +1,12 @@
 """The publisher: deliveries become Celery messages. Beside ``workers``, the one module that knows the broker.
 
 A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: what is lost, the
-sweeper delivers again. The messages are Celery's protocol 2, built here, so that the API needs no Celery.
+sweeper delivers again. The messages are Celery's protocol 2 (palaver/wire.py), so that the API needs no Celery.
 What publishers and workers must agree on is here too: queues, and how a broker is spoken to.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import select
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from palaver.brokers import has_priorities, kombu_url, tls_options
 from palaver.leases import Delivery
+from palaver.wire import CONTENT_ENCODING, CONTENT_TYPE, body_of, headers_of
 
 try:
     from kombu.connection import Connection
@@ -50,7 +50,6 @@ _KIND: Final = {"x-queue-type": "classic", "x-max-priority": 1}
 _ORIGIN: Final = f"palaver@{socket.gethostname()}"
 _AT_ONCE: Final = {"max_retries": 0, "interval_start": 0}
 """kombu connects a second time after 2 s, unless told."""
-_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
 def queue(name: str) -> Queue:
@@ -267,32 +266,14 @@ def _told(connected: socket.socket | None) -> bool:
 
 
 def _send(producer: Any, delivery: Delivery, queue: str, priority: int) -> None:
-    task_id = delivery.task_id
-    arguments = [delivery.run_id, delivery.conversation_id, delivery.step, delivery.number]
     producer.publish(
-        json.dumps([arguments, {}, _EMBED]),
+        body_of(delivery),
         routing_key=queue,
         priority=priority,
         exchange="",
-        content_type="application/json",
-        content_encoding="utf-8",
+        content_type=CONTENT_TYPE,
+        content_encoding=CONTENT_ENCODING,
         delivery_mode=2,
-        headers={
-            "lang": "py",
-            "task": delivery.task_name,
-            "id": task_id,
-            "root_id": delivery.run_id,
-            "parent_id": None,
-            "group": None,
-            "argsrepr": f"{delivery.run_id} step {delivery.step}",
-            "kwargsrepr": "{}",
-            "origin": _ORIGIN,
-            "ignore_result": True,
-            "retries": 0,
-            "timelimit": [None, None],
-            "eta": None,
-            "expires": None,
-            "shadow": None,
-        },
-        correlation_id=task_id,
+        headers=headers_of(delivery, _ORIGIN),
+        correlation_id=delivery.task_id,
     )

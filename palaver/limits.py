@@ -142,6 +142,14 @@ _ALL: Final = (
         ),
         ("tool_arguments_together", "arguments of all calls", MIB, "characters", "`tool_call_too_large`"),
     ),
+    *_group(
+        "Broker",
+        ("delivery", "a message of `model` and `tools`", 16 * KIB, "bytes", "dropped"),
+        ("not_deliveries", "messages there that are no delivery, or ask for more", 0, "messages", "dropped"),
+        ("control_message", "a message of Celery's remote control, or its events", 4 * MIB, "bytes", "dropped"),
+        ("not_control_messages", "messages there that no Celery wrote", 0, "messages", "dropped"),
+        ("remote_commands", "commands to workers that are none of those for Flower", 0, "commands", "dropped"),
+    ),
 )
 
 LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each in _ALL})

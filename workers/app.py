@@ -27,9 +27,11 @@ from celery.signals import (
 from palaver.deliveries import QUEUES
 from palaver.settings import settings
 from workers import child
+from workers.consumer import Consumer
 from workers.hearing import Hearing
 from workers.pool import TaskPool
 from workers.prefork import ToolPool
+from workers.remote import Control
 from workers.request import StepRequest
 from workers.runtime import Runtime
 from workers.step import StepFailed
@@ -39,7 +41,7 @@ from workers.transport import Amqp, LetGo, broker_settings, consume_recovered_fi
 _POOL_EXTRA = 5.0
 """Seconds that the pool waits longer than the keeper's grace: by then every lease is settled or handed back."""
 
-app = Celery("palaver", amqp=Amqp)
+app = Celery("palaver", amqp=Amqp, control=Control)
 app.conf.update(
     broker_settings(settings().deliveries_url),
     task_queues=tuple(QUEUES.values()),
@@ -50,6 +52,7 @@ app.conf.update(
     task_ignore_result=True,
     # A worker holds as many deliveries as it has room for steps, and takes the next when a step ends.
     task_acks_late=True,
+    worker_consumer=Consumer,
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,

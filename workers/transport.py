@@ -1,6 +1,6 @@
 """How the worker reads its broker.
 
-Importing this module makes the transport of the publisher kombu's transport for redis:// and rediss:// URLs in this
+Importing this module makes that of workers/reading.py kombu's transport for redis:// and rediss:// URLs in this
 process; other brokers keep theirs. `sep` is left alone: a list's name is cut there when a message arrives, so that `.`
 or `:` would read `model.recovered` as `model`; the default, two control characters, is safe.
 """
@@ -17,7 +17,8 @@ from kombu.connection import Connection
 from kombu.transport import TRANSPORT_ALIASES
 
 from palaver.brokers import has_priorities, kombu_url, tls_options
-from palaver.deliveries import RECOVERED, Transport, transport_options
+from palaver.deliveries import RECOVERED, transport_options
+from workers.reading import Transport
 
 
 class KeenConnection(Connection):

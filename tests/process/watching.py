@@ -30,8 +30,6 @@ def celery_events(broker_url: str, *, workers: int) -> Iterator[list[dict[str, A
                 )
                 assert len(answers) == workers, answers
             yield seen
-            with app.connection_for_write() as asking:
-                app.control.broadcast("disable_events", connection=asking)
         finally:
             receiver.should_stop = True
             thread.join(10)

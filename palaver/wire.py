@@ -1,0 +1,75 @@
+"""What a delivery looks like on the broker, for publishers and workers alike: Celery's protocol 2, ids only.
+
+Messages are not signed. Whoever may write to the broker may write anything, so a reader takes the four ids out of a
+message and makes what Celery is told anew from them: nothing else that a message says reaches it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from palaver.ids import is_id
+from palaver.leases import Delivery
+
+CONTENT_TYPE: Final = "application/json"
+CONTENT_ENCODING: Final = "utf-8"
+_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+_STEP: Final = re.compile(r"[1-9][0-9]{0,8}(/[A-Za-z0-9_-]{1,64})?")
+_HIGHEST: Final = 2**53
+_NO_MORE: Final[Mapping[str, object]] = {
+    "eta": None,
+    "expires": None,
+    "group": None,
+    "retries": 0,
+    "timelimit": [None, None],
+}
+"""What the headers of a delivery never ask Celery for: to wait, to give up, to gather."""
+
+
+def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
+    """The headers of the message, sent by ``origin``."""
+    return {
+        "lang": "py",
+        "task": delivery.task_name,
+        "id": delivery.task_id,
+        "root_id": delivery.run_id,
+        "parent_id": None,
+        "argsrepr": f"{delivery.run_id} step {delivery.step}",
+        "kwargsrepr": "{}",
+        "origin": origin,
+        "ignore_result": True,
+        "shadow": None,
+        **_NO_MORE,
+    }
+
+
+def body_of(delivery: Delivery) -> str:
+    """The body of the message: arguments, no keywords, and nothing to do afterwards."""
+    return json.dumps([[delivery.run_id, delivery.conversation_id, delivery.step, delivery.number], {}, _EMBED])
+
+
+def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
+    """The delivery that a message which came on ``queue`` is; None when it is none, or asks for more than to try."""
+    if not isinstance(headers, dict) or any(headers.get(name, value) != value for name, value in _NO_MORE.items()):
+        return None
+    try:
+        arguments, keywords, embed = orjson.loads(body)
+        run_id, conversation_id, step, number = arguments
+    except (TypeError, ValueError):
+        return None
+    if not isinstance(arguments, list) or keywords != {} or not isinstance(embed, dict) or any(embed.values()):
+        return None
+    if not all(isinstance(each, str) for each in (run_id, conversation_id, step)) or type(number) is not int:
+        return None
+    if not is_id("run", run_id) or not is_id("conv", conversation_id) or not _STEP.fullmatch(step):
+        return None
+    delivery = Delivery(queue, run_id, conversation_id, step, number)
+    right = "tools" if "/" in step else "model"
+    if not 0 <= number < _HIGHEST or headers.get("task") != delivery.task_name or queue.partition(".")[0] != right:
+        return None
+    return delivery

@@ -1,0 +1,60 @@
+"""Celery's consumer, which takes deliveries and nothing else, from any broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery.worker import consumer
+
+from palaver.deliveries import QUEUES
+from palaver.limits import most
+from palaver.wire import CONTENT_TYPE, delivery_in, headers_of
+from workers.reading import dropped
+
+log = logging.getLogger(__name__)
+
+
+class Consumer(consumer.Consumer):  # type: ignore[misc]  # Celery is untyped
+    """A message that is no delivery is gone, whatever it says; it does not come again."""
+
+    def create_task_handler(self, **options: Any) -> Callable[[Any], object]:
+        """What is called with each message of a task queue."""
+        take = super().create_task_handler(**options)
+
+        def take_deliveries(message: Any) -> object:
+            body, queue = _bytes_of(message.body), _queue_of(message)
+            if body is None or len(body) > most("delivery"):
+                return self._drop(message, "delivery", queue)
+            delivery = delivery_in(queue, message.headers, body) if message.content_type == CONTENT_TYPE else None
+            if delivery is None or queue not in self.app.amqp.queues.consume_from:
+                return self._drop(message, "not_deliveries", queue)
+            # Links, limits, stamps: whatever else it says is not heard.
+            message.headers, message.properties = headers_of(delivery), _known(message.properties)
+            return take(message)
+
+        return take_deliveries
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Drop what kombu cannot read."""
+        self._drop(message, "not_deliveries", _queue_of(message))
+
+    def _drop(self, message: Any, limit: str, queue: str) -> object:
+        dropped(limit, queue if queue in QUEUES else "a queue of Celery's")
+        return message.reject_log_error(log, self.connection_errors)
+
+
+def _bytes_of(body: Any) -> bytes | None:
+    if isinstance(body, str):
+        return body.encode(errors="replace")
+    return bytes(body) if isinstance(body, bytes | bytearray | memoryview) else None
+
+
+def _queue_of(message: Any) -> str:
+    return str(message.delivery_info.get("routing_key", ""))
+
+
+def _known(properties: dict[str, Any]) -> dict[str, Any]:
+    """What kombu needs to put a message back; where to reply to is not among it."""
+    return {name: value for name, value in properties.items() if name not in ("reply_to", "correlation_id")}
