@@ -20,6 +20,8 @@ def another(cluster: Cluster, line: str, name: str, *, app: str = "workers.app",
     environment = {**like.environment, **environment}
 
     def ready(child: Child) -> bool:
+        if line == "flower":
+            return answers_ok(f"http://127.0.0.1:{environment['PALAVER_FLOWER_PORT']}/healthcheck")
         if line == "api":
             return answers_ok(f"http://127.0.0.1:{environment['PALAVER_API_PORT']}/readyz")
         return " ready." in child.output

@@ -5,6 +5,7 @@ PALAVER_TEST_ACL=1 runs the whole process suite like this.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,12 +13,18 @@ from typing import Any
 import httpx
 import pytest
 import redis
+from celery import Celery
+from celery.worker.control import Panel
 from redis.exceptions import AuthenticationError, NoPermissionError
 
+from palaver.deliveries import QUEUE_NAMES, transport_options
 from palaver.testing import eventually
+from palaver.testing.ports import free_port
 from tests.process import roles
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
+from tests.process.one_more import one_more
+from workers.remote import COMMANDS
 
 pytestmark = pytest.mark.process
 
@@ -82,7 +89,11 @@ REFUSED: dict[str, tuple[str, Callable[[redis.Redis], object]]] = {
     "a worker changes no users": ("palaver-worker", lambda server: server.acl_list()),
     "Flower reads no run": ("palaver-flower", lambda server: server.eval(READ, 1, "{p00}:run:x")),
     "Flower sends no work": ("palaver-flower", lambda server: server.lpush("model", "{}")),
-    "Flower hears no answer": ("palaver-flower", lambda server: server.publish("{p00}:feed:x", "y")),
+    "Flower sends no work to be done first": ("palaver-flower", lambda server: server.lpush("tools.recovered", "{}")),
+    "Flower tells the store's processes nothing": (
+        "palaver-flower",
+        lambda server: server.publish("{p00}:feed:x", "y"),
+    ),
     "nobody moves the replica": ("palaver-worker", lambda server: server.replicaof("NO", "ONE")),
 }
 READ = "return redis.call('EXISTS', KEYS[1])"
@@ -108,3 +119,109 @@ def test_nobody_logs_in_as_long_as_there_is_no_password(guarded: Cluster, line: 
                 server.execute_command("AUTH", f"bare-{user}", password)
         server.execute_command("ACL", "DELUSER", f"bare-{user}")
         server.acl_log_reset()
+
+
+WRITES: dict[str, tuple[str, ...]] = {
+    "LPUSH": ("{}",),
+    "RPOP": (),
+    "BRPOP": ("1",),
+    "DEL": (),
+    "EXPIRE": ("1",),
+    "SADD": ("x",),
+    "ZADD": ("1", "x"),
+    "SET": ("x",),
+}
+"""Commands that change a key or take from it, with what stands behind its name."""
+SENDERS = {"palaver-api", "palaver-worker", "palaver-admin"}
+"""Who may send a delivery; the last of them is for people."""
+
+
+@pytest.mark.parametrize("queue", QUEUE_NAMES)
+def test_deliveries_are_sent_by_the_api_and_by_workers_only(guarded: Cluster, queue: str) -> None:
+    with guarded.redis() as server:
+        for user in [line.split()[1] for line in roles.shipped_users()]:
+            for command, rest in WRITES.items():
+                may = server.execute_command("ACL", "DRYRUN", user, command, queue, *rest) == b"OK"
+                assert not may or user in SENDERS, f"{user} {command} {queue}"
+            assert server.execute_command("ACL", "DRYRUN", user, "LLEN", queue) == b"OK"
+        taken = server.execute_command("ACL", "DRYRUN", "palaver-api", "BRPOP", queue, "1")
+        assert taken != b"OK", "the API takes no work"
+        sent = server.execute_command("ACL", "DRYRUN", "palaver-api", "LPUSH", queue, "{}")
+        assert sent == b"OK"
+
+
+@pytest.mark.parametrize("key", ["model.x", "tools.x", "x", "x.celery.pidbox", "_kombu.binding.model", "{p00}:run:x"])
+def test_flower_writes_what_is_its_own_only(guarded: Cluster, key: str) -> None:
+    with guarded.redis() as server:
+        for command, rest in WRITES.items():
+            assert server.execute_command("ACL", "DRYRUN", "palaver-flower", command, key, *rest) != b"OK", command
+
+
+def test_the_api_and_workers_write_to_their_own_queues_only(guarded: Cluster) -> None:
+    with guarded.redis() as server:
+        for user, key in (
+            ("palaver-api", "x"),
+            ("palaver-api", "model.x"),
+            ("palaver-api", "_kombu.binding.celeryev"),
+            ("palaver-api", "x.celery.pidbox"),
+            ("palaver-worker", "x"),
+            ("palaver-worker", "model.x"),
+            ("palaver-worker", "celery"),
+        ):
+            assert server.execute_command("ACL", "DRYRUN", user, "LPUSH", key, "{}") != b"OK", (user, key)
+        told = server.execute_command("ACL", "DRYRUN", "palaver-api", "PUBLISH", "/0.celery.pidbox", "{}")
+        assert told != b"OK", "the API commands no worker"
+
+
+def test_flower_commands_no_worker(guarded: Cluster) -> None:
+    """Every command of Celery's, sent by Flower's user: what changes a worker is not there."""
+    known = guarded.stack.pids("worker") + guarded.stack.pids("tools")
+    url = roles.url_of("palaver-flower", guarded.stack.ports.redis)
+    flower = Celery("flower", broker=url, set_as_current=False)
+    flower.conf.broker_transport_options = transport_options(url)
+    with flower, flower.connection_for_write() as asking:
+        for name in sorted(set(Panel.data) - set(COMMANDS)):
+            told = {"task_name": "palaver.model_step", "queue": "model", "n": 1, "task_id": "x", "rate_limit": "1/h"}
+            flower.control.broadcast(name, arguments=told, connection=asking)
+        # Commands are heard in turn.
+        assert len(flower.control.ping(timeout=5, limit=len(known), connection=asking)) == len(known)
+    assert guarded.stack.pids("worker") + guarded.stack.pids("tools") == known
+    assert guarded.ended(guarded.submit("tool-1", tools=["record"])).status == "completed"
+    assert guarded.denied() == []
+
+
+def test_flowers_pages(guarded: Cluster) -> None:
+    """All of them work under its user, and none has a button that changes something."""
+    with httpx.Client(base_url=guarded.stack.flower_url) as flower:
+        nodes = [node for line in ("worker", "tools") for node in _nodes(guarded, line)]
+        for node in nodes:
+            page = eventually(lambda node=node: _page(flower, f"/worker/{node}"), why=node)  # type: ignore[misc]
+            assert "palaver.model_step" in page
+            assert "Shut Down" not in page
+        broker = _page(flower, "/broker")
+        assert broker
+        assert all(queue in broker for queue in QUEUE_NAMES)
+        for path in ("/", "/workers", "/tasks", "/metrics", "/healthcheck"):
+            assert _page(flower, path), path
+    assert guarded.denied() == []
+
+
+def _page(http: httpx.Client, path: str) -> str:
+    answer = http.get(path)
+    return answer.text if answer.status_code == 200 else ""
+
+
+def _nodes(cluster: Cluster, line: str) -> set[str]:
+    """The names of the line's running workers, as their logs have them."""
+    text = "".join(child.output for child in cluster.children(line) if child.running)
+    return set(re.findall(r"celery@?.*?((?:model|tools)\.\d+@\S+) ready", text) or re.findall(r"(\S+@\S+) ready", text))
+
+
+def test_flower_asks_for_a_password_when_it_has_one(guarded: Cluster) -> None:
+    port = str(free_port())
+    url = f"http://127.0.0.1:{port}"
+    with one_more(guarded, "flower", FLOWER_BASIC_AUTH="ann:secret", PALAVER_FLOWER_PORT=port):
+        for path in ("/", "/workers", "/tasks", "/broker", "/api/workers", "/api/tasks"):
+            assert httpx.get(url + path).status_code == 401, path
+            assert httpx.get(url + path, auth=("ann", "wrong")).status_code == 401, path
+            assert httpx.get(url + path, auth=("ann", "secret")).status_code == 200, path
