@@ -122,6 +122,7 @@ _ALL: Final = (
         ("answer_choices", "choices in a line or document", 16, "choices", "`response_too_large`"),
         ("answer_text", "text of an answer, with what it is a refusal for", MIB, "characters", "`response_too_large`"),
         ("answer_end", "what follows the end of a stream", 64 * KIB, "bytes", "cut: the connection is closed"),
+        ("error_message", "message of an error, also of a tool's", 500, "characters", "cut"),
         ("error_body", "an error's body", 64 * KIB, "bytes", "cut: the rest is not read"),
         ("tool_calls", "tool calls in an answer", 128, "calls", "`too_many_tool_calls`", "max_tool_calls"),
         ("tool_name", "name of a tool that is called", 128, "characters", "`tool_call_too_large`"),

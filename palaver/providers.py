@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from palaver.errors import ConfigurationError
 from palaver.limits import most
 from palaver.models import Usage
+from palaver.secrets import know, password_of
 from palaver.toml_file import read_toml
 
 _DEAREST: Final = 1_000_000
@@ -136,7 +137,7 @@ class _File(BaseModel):
 
 
 def load_providers(path: Path | None) -> Mapping[str, Provider]:
-    """The providers of the file; none when there is no file.
+    """The providers of the file; none when there is no file. Their keys are compared with what others say from here on.
 
     Raises:
         ConfigurationError: when it cannot be read or an entry does not fit; says where.
@@ -145,7 +146,10 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
         return {}
     tables = read_toml(path, "PALAVER_PROVIDERS")
     try:
-        return _File.model_validate(tables).providers
+        providers = _File.model_validate(tables).providers
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise ConfigurationError(f"PALAVER_PROVIDERS: {path}: {wrong}") from None
+    for provider in providers.values():
+        know((os.environ.get(provider.api_key_env or ""), password_of(provider.base_url)))
+    return providers

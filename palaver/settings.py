@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from palaver.errors import ConfigurationError
 from palaver.ids import MAX_SHARDS
+from palaver.secrets import know, password_of
 
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
@@ -117,6 +118,12 @@ class Settings(BaseSettings):
         return self.broker_url or self.store_url
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """What these settings keep secret: keys and passwords."""
+        passwords = map(password_of, (self.redis_url, self.broker_url))
+        return (*(key.secret.get_secret_value() for key in self.api_keys), *filter(None, passwords))
+
+    @property
     def beat(self) -> float:
         """Leases are renewed this often: three tries before one is lost."""
         return self.lease_seconds / 3
@@ -160,14 +167,16 @@ def _api_keys(text: str) -> tuple[ApiKey, ...]:
 
 @cache
 def settings() -> Settings:
-    """This process's settings.
+    """This process's settings; what they keep secret is compared with what others say from here on.
 
     Raises:
         ConfigurationError: naming each variable that does not fit.
     """
     try:
-        return Settings()
+        found = Settings()
     except ValidationError as error:
         raise ConfigurationError(
             "; ".join(f"PALAVER_{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
         ) from None
+    know(found.secrets)
+    return found

@@ -16,6 +16,8 @@ from celery import Celery
 from celery.concurrency.prefork import TaskPool as Prefork
 from celery.exceptions import ImproperlyConfigured
 from celery.signals import (
+    after_setup_logger,
+    after_setup_task_logger,
     celeryd_after_setup,
     celeryd_init,
     worker_init,
@@ -29,6 +31,7 @@ from palaver.settings import settings
 from workers import child
 from workers.consumer import Consumer
 from workers.hearing import Hearing
+from workers.logs import hide_secrets
 from workers.pool import TaskPool
 from workers.prefork import ToolPool
 from workers.remote import Control
@@ -75,6 +78,8 @@ def _remember_node(sender: str, **_: Any) -> None:
 
 app.steps["consumer"].update((Hearing, LetGo))
 celeryd_after_setup.connect(consume_recovered_first)
+after_setup_logger.connect(hide_secrets)
+after_setup_task_logger.connect(hide_secrets)
 
 
 @worker_init.connect

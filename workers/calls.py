@@ -10,6 +10,7 @@ from palaver.errors import ToolCallTooLarge, TooManyToolCalls
 from palaver.ids import safe_call_id
 from palaver.limits import beyond, most
 from palaver.models import ToolCall
+from palaver.secrets import hide
 
 
 class _Gathered:
@@ -93,18 +94,19 @@ class Calls:
         )
 
     def whole(self) -> tuple[ToolCall, ...]:
-        """The calls in the order of their indices, each with an id of its own that can name a step: some providers
-        repeat ids, leave them out or make them long."""
+        """The calls in the order of their indices, without secrets of this process; each with an id of its own that can
+        name a step: some providers repeat ids, leave them out or make them long."""
         calls: list[ToolCall] = []
         taken: set[str] = set()
         numbers = count()
         for index in sorted(self._calls):
             call = self._calls[index]
-            call_id = call.id
+            call_id = call.id if hide(call.id) == call.id else ""
             while not call_id or call_id in taken:
                 call_id = f"call_{next(numbers)}"
             taken.add(call_id)
-            calls.append(ToolCall(id=call_id, name="".join(call.name), arguments="".join(call.arguments) or "{}"))
+            name, arguments = hide("".join(call.name)), hide("".join(call.arguments))
+            calls.append(ToolCall(id=call_id, name=name, arguments=arguments or "{}"))
         return tuple(calls)
 
 

@@ -18,6 +18,7 @@ from palaver.errors import (
 )
 from palaver.limits import beyond, most
 from palaver.models import ToolCall, Usage
+from palaver.secrets import hide
 from workers.calls import Calls, text_of
 
 _SMALL: Final = 64 * 1024
@@ -184,7 +185,7 @@ class Completion:
         )
 
     def reply(self) -> Reply:
-        """The whole answer.
+        """The whole answer, without secrets of this process.
 
         Raises:
             TruncatedStream: the stream ended before the model did.
@@ -203,7 +204,7 @@ class Completion:
         finish = _FINISHES.get(self._finish.lower(), self._finish)
         if finish == "error":
             raise ProviderError("the model broke off with an error")
-        content, calls = "".join(self._content), self._calls.whole()
+        content, calls = hide("".join(self._content)), self._calls.whole()
         if not content and not calls and finish not in ("content_filter", "length"):
             raise EmptyCompletion
         if finish == "tool_calls" and not calls:

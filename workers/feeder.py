@@ -13,6 +13,7 @@ from typing import Final
 import orjson
 
 from palaver.leases import Delta, Lease
+from palaver.secrets import Passing
 from palaver.store import Store
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ class Shown:
         self._feeder = feeder
         self.lease = lease
         self.pending: list[str] = []
+        self._passing = Passing()
         self.written = False
         self.lost = False
         self.writing: asyncio.Event | None = None
@@ -39,9 +41,12 @@ class Shown:
             self._feeder.wake(self)
         self.pending.append(text)
 
-    def take(self) -> Delta:
-        """The gathered text as one delta."""
-        text, self.pending = "".join(self.pending), []
+    def take(self, *, last: bool = False) -> Delta | None:
+        """The gathered text as one delta, without secrets of this process; None if there is nothing to show. Until the
+        ``last`` one, what may be the beginning of a secret is kept back."""
+        text, self.pending = self._passing.add("".join(self.pending), last=last), []
+        if not text:
+            return None
         self.written = True
         data = orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": text})
         return Delta(self.lease, "message.delta", data)
@@ -51,8 +56,8 @@ class Shown:
         if self.writing is not None:
             # On another connection: the rest could overtake it, and so could the end of the lease it is written under.
             await self.writing.wait()
-        if self.written and self.pending:
-            await self._feeder.write([self])
+        if self.written and (self.pending or self._passing.held):
+            await self._feeder.write([self], last=True)
 
     def close(self) -> None:
         """Forget what was not written."""
@@ -86,13 +91,15 @@ class Feeder:
             batch, self._waiting = self._waiting, []
             await self.write([shown for shown in batch if shown.pending])
 
-    async def write(self, batch: list[Shown]) -> None:
+    async def write(self, batch: list[Shown], *, last: bool = False) -> None:
         """Write what ``batch`` has gathered. Deltas are worth less than the run: if Redis is away, they are dropped."""
         written = asyncio.Event()
         for shown in batch:
             shown.writing = written
         try:
-            await self._store.steps.feed([shown.take() for shown in batch])
+            deltas = [delta for shown in batch if (delta := shown.take(last=last))]
+            if deltas:
+                await self._store.steps.feed(deltas)
         except Exception as error:
             log.warning("%d deltas dropped: %s", len(batch), type(error).__name__)
             for shown in batch:

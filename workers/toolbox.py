@@ -10,19 +10,21 @@ from typing import Any
 
 from palaver.errors import ControlFlow, Failure, ToolError, ToolFailure, ToolTimeout, classify
 from palaver.models import Message, ToolCall
+from palaver.secrets import hide
 from palaver.tools import Tool
 from palaver.tools.declaration import render
 from palaver.verdicts import ToolOutcome
 
 
 def answer(call: ToolCall, result: object, *, edited: bool = False) -> ToolOutcome:
-    """The result as the answer to ``call``; if its arguments were ``edited``, the model is told what they were.
+    """The result as the answer to ``call``, without secrets of this process; if its arguments were ``edited``, the
+    model is told what they were.
 
     Raises:
         ToolError: the result cannot be told to a model.
     """
     try:
-        text = render(result)
+        text = hide(render(result))
     except Exception as error:
         raise ToolError(f"{call.name} answered with what cannot be written as JSON: {type(error).__name__}") from error
     note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""

@@ -16,6 +16,7 @@ from palaver.failpoints import failpoint
 from palaver.leases import Lease
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.providers import Price
+from palaver.secrets import hide
 from palaver.store.providers import Wait
 from palaver.store.steps import Renewal
 from palaver.stuck import Nudge, Stuck, judge
@@ -191,7 +192,7 @@ class Work:
     @property
     def partial(self) -> Message | None:
         """What the model had said when it was cut off; None if nothing."""
-        text = "".join(self._text)
+        text = hide("".join(self._text))
         return Message(role="assistant", content=text, partial=True) if text else None
 
     async def flush(self) -> None:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final, TypedDict
 
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source, UserAction
+from palaver.limits import most
+from palaver.secrets import hide
 
-MAX_MESSAGE: Final = 500
+MAX_MESSAGE: Final = most("error_message")
 """Characters a failure's message may have: enough for two sentences, too few for a prompt."""
 
 _SCRUB_WINDOW: Final = 4 * MAX_MESSAGE  # only so much is searched: messages of tools may be megabytes
+_LONGEST_SECRET: Final = 1024  # one that the window would cut is found in whole
 
 _SECRETS: Final = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 [redacted]"),
@@ -36,8 +39,9 @@ _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 def safe_text(text: str, limit: int = MAX_MESSAGE) -> str:
-    """One line of at most ``limit`` characters, without control characters or what looks like a key."""
-    window = text[:_SCRUB_WINDOW]
+    """One line of at most ``limit`` characters, without control characters, secrets of this process or what looks like
+    a key."""
+    window = hide(text[: _SCRUB_WINDOW + _LONGEST_SECRET])[:_SCRUB_WINDOW]
     line = " ".join("".join(char if char.isprintable() else " " for char in window).split())
     for pattern, instead in _SECRETS:
         line = pattern.sub(instead, line)
@@ -86,6 +90,11 @@ class Provider:
     model: str | None = None
     http_status: int | None = None
     request_id: str | None = None
+    """What the provider calls the request. One that has a secret in it, or looks like one, is left out."""
+
+    def __post_init__(self) -> None:
+        if self.request_id is not None and safe_text(self.request_id) != self.request_id:
+            object.__setattr__(self, "request_id", None)
 
     def to_object(self) -> ProviderObject:
         """The provider on the wire."""
@@ -101,8 +110,8 @@ class Provider:
 class Failure:
     """What went wrong, judged: safe to store, to show and to log.
 
-    The message is made safe on construction: one line, ``MAX_MESSAGE`` characters, nothing that looks like a
-    key. Whoever builds a failure still owes that it holds no prompt and no provider's body.
+    The message is made safe on construction: one line, ``MAX_MESSAGE`` characters, no secret of this process and
+    nothing that looks like a key. Whoever builds a failure still owes that it holds no prompt and no provider's body.
     """
 
     error_class: ErrorClass
@@ -121,6 +130,8 @@ class Failure:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", safe_text(self.message) or FACTS[self.error_class].sentence)
+        if hide(self.code) != self.code:
+            object.__setattr__(self, "code", self.error_class.value)
         if self.retry_after is not None and not (math.isfinite(self.retry_after) and self.retry_after >= 0):
             object.__setattr__(self, "retry_after", None)
 

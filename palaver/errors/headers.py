@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,32}(\.[0-9]{0,32})?([eE][+-]?[0-9]{1,3})?")
-REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
+REQUEST_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
 """What may pass for a request's number: it is shown."""
 _REQUEST_ID_HEADERS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
 

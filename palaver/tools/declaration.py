@@ -55,9 +55,11 @@ class Tool:
         Raises:
             InvalidToolCall: says to the model what does not fit.
         """
-        read(arguments)
         try:
+            read(arguments)
             parsed = self.arguments.model_validate_json(arguments.strip() or "{}")
+        except InvalidToolCall as error:
+            raise InvalidToolCall(f"the arguments of {self.name} do not fit: {error}") from None
         except ValidationError as error:
             raise InvalidToolCall(f"the arguments of {self.name} do not fit: {_faults(error)}") from None
         except Exception as error:

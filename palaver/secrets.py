@@ -1,0 +1,176 @@
+"""The secrets of this process, kept out of what others say: a provider, a tool or an exception may repeat them.
+
+What a process is told to keep secret (``know``: its keys and passwords, when it reads its settings and providers) is
+compared with everything from outside that is about to be stored, shown or logged (``hide``; ``Passing`` for text that
+goes by in pieces). Found are a secret as it is, in lower or upper case, as it stands in a URL, in JSON or in HTML, in
+base64 wherever it begins, in hex, and a beginning of it of 16 characters. That is what repeating by mistake
+looks like. Somebody who has the secret and wants to pass it on can write it in ways that nobody compares.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+REDACTED: Final = "[redacted]"
+
+_LEAST: Final = 8
+"""Characters of a secret that is compared: fewer are found in any text."""
+_WORD: Final = 16
+"""Characters of one that has only letters: fewer may be a word of the language."""
+_ENOUGH: Final = 16
+"""Characters of a form's beginning that give it away, where it has half as many more."""
+_GRAM: Final = 8
+_MANY: Final = 100
+"""Finds in one text; what follows them is left out as a whole, so that a flood of them costs no time."""
+
+
+class Secrets:
+    """Some secrets in all the forms in which they are looked for."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        forms = {form for value in values if _tells(value) for form in _forms(value)}
+        self._forms: dict[str, list[str]] = {}
+        """The forms, by what gives them away."""
+        for form in sorted(forms):
+            start = form[:_ENOUGH] if len(form) >= _ENOUGH + _ENOUGH // 2 else form
+            self._forms.setdefault(start, []).append(form)
+        self._short = tuple(start for start in self._forms if len(start) < 2 * _GRAM - 1)
+        self._grams: dict[str, set[str]] = {}
+        """What gives a form away has one of these wherever a text is cut into such pieces: one look at each tells,
+        however many secrets there are."""
+        for start in self._forms.keys() - set(self._short):
+            for i in range(_GRAM):
+                self._grams.setdefault(start[i : i + _GRAM], set()).add(start)
+        self._beginnings = {form[:length] for form in forms for length in range(1, len(form))}
+        self._alphabet = frozenset("".join(forms))
+        self._longest = max(map(len, forms), default=1)
+
+    def hide(self, text: str) -> str:
+        """``text`` without the secrets."""
+        return self.cut(text, 0, whole=True)[0] if self._starts_in(text) else text
+
+    def cut(self, text: str, found: int, *, whole: bool = False) -> tuple[str, str, int]:
+        """``text`` without the secrets; what of its end may be the beginning of one, if it is not ``whole``; and how
+        many were found, together with those that were ``found`` before."""
+        if found > _MANY:
+            return "", "", found
+        pieces: list[str] = []
+        done, end = 0, len(text) if whole else self._open(text, 0)
+        for start, stop in self._found(text):
+            if start >= end:
+                # It may go on behind the end of the text.
+                break
+            pieces += (text[done:start], REDACTED)
+            done, found = stop, found + 1
+            if found > _MANY:
+                return "".join(pieces), "", found
+            if end < done:
+                end = self._open(text, done)
+        pieces.append(text[done:end])
+        return "".join(pieces), text[end:], found
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where they are, in order; each is as long as can be, and none is within the one before."""
+        at = {start: place for start in self._starts_in(text) if (place := text.find(start)) >= 0}
+        while at:
+            first = min(at.values())
+            stop = max(
+                first + _common(form, text[first : first + len(form)])
+                for start, place in at.items()
+                if place == first
+                for form in self._forms[start]
+            )
+            yield first, stop
+            for start, place in tuple(at.items()):
+                if place < stop:
+                    at[start] = text.find(start, stop)
+                    if at[start] < 0:
+                        del at[start]
+
+    def _starts_in(self, text: str) -> set[str]:
+        """What may be found in ``text``; mostly nothing."""
+        if not self._forms:
+            return set()
+        found = self._grams.keys() & [text[i : i + _GRAM] for i in range(0, len(text) - _GRAM + 1, _GRAM)]
+        starts = set[str]().union(*(self._grams[gram] for gram in found)) if found else set[str]()
+        return starts.union(start for start in self._short if start in text) if self._short else starts
+
+    def _open(self, text: str, done: int) -> int:
+        """Where the end of ``text`` begins that may be the beginning of a secret."""
+        place = len(text)
+        for i in range(len(text) - 1, max(done, len(text) - self._longest) - 1, -1):
+            if text[i] not in self._alphabet:
+                break
+            if text[i:] in self._beginnings:
+                place = i
+        return place
+
+
+class Passing:
+    """Text that goes by in pieces: what comes out is, together, what ``Secrets.hide`` makes of the whole."""
+
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        self._secrets = _known if secrets is None else secrets
+        self._found = 0
+        self.held = ""
+        """What may be the beginning of a secret waits for what follows it."""
+
+    def add(self, text: str, *, last: bool = False) -> str:
+        """What may be shown once ``text`` has come, too; everything if it was the ``last``."""
+        text, self.held, self._found = self._secrets.cut(self.held + text, self._found, whole=last)
+        return text
+
+
+_values: Final[set[str]] = set()
+_known = Secrets()
+
+
+def know(values: Iterable[str | None]) -> None:
+    """Keep these secret from here on, in this process."""
+    global _known
+    fresh = {value for value in values if value} - _values
+    if fresh:
+        _values.update(fresh)
+        _known = Secrets(_values)
+
+
+def hide(text: str) -> str:
+    """``text`` without the secrets of this process."""
+    return _known.hide(text)
+
+
+def password_of(url: str | None) -> str | None:
+    """The password in an address, as it is meant; None if there is none."""
+    try:
+        found = urlsplit(url or "").password
+    except ValueError:
+        return None
+    return unquote(found) if found else None
+
+
+def _tells(value: str) -> bool:
+    return len(value) >= (_WORD if value.isalpha() else _LEAST)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Of one secret; those that are too short to tell are left out."""
+    percent = quote(value, safe="")
+    raw = value.encode("utf-8", "surrogatepass")
+    said = [value, value.lower(), value.upper(), percent, percent.replace("%", "%25"), quote(value)]
+    said += (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
+    said += (raw.hex(), raw.hex().upper())
+    for offset in range(3):
+        # Each begins with the first of base64's characters that has nothing of what stands before the secret.
+        encoded = base64.b64encode(b"\0" * offset + raw)[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6].decode()
+        said += (encoded, encoded.replace("+", "-").replace("/", "_"))
+    yield from (form for form in said if len(form) >= _LEAST)
+
+
+def _common(form: str, part: str) -> int:
+    """How many characters both begin with."""
+    return next((i for i, (a, b) in enumerate(zip(form, part, strict=False)) if a != b), min(len(form), len(part)))
