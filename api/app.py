@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from api.auth import Keys
 from api.backend import Backend, Publishing
 from api.closing import closing_on_signals
-from api.edge import Edge
+from api.edge import Door, Edge
+from api.hosts import refuse_open_bind
 from api.openapi import SCHEMAS
+from api.pages import docs
 from api.problems import respond
 from api.routes import ROUTERS
 from palaver.deliveries import Publisher
@@ -46,7 +47,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
-        app.state.keys = Keys(chosen.api_keys)
+        refuse_open_bind(chosen)
+        app.state.door = Door.of(chosen)
         here = app.state.backend = Backend(
             settings=chosen,
             store=store or Store.connect(chosen),
@@ -71,12 +73,15 @@ def create_app(
         summary="Agent conversations on Celery: submit and forget.",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
         exception_handlers={HTTPException: _no_route},
     )
     app.add_middleware(Edge)
     for router in ROUTERS:
         app.include_router(router)
+    app.add_route("/docs", docs, include_in_schema=False)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
@@ -85,7 +90,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         # The framework names the methods of the first route of that path only.
-        error.headers = {"Allow": ", ".join(sorted(_methods(request)))}
+        first = (error.headers or {}).get("Allow", "").split(", ")
+        error.headers = {"Allow": ", ".join(sorted(_methods(request).union(filter(None, first))))}
     return respond(error, request)
 
 

@@ -1,13 +1,32 @@
-"""API keys: ``Authorization: Bearer …`` on every /v1 route if ``PALAVER_API_KEYS`` is set; else open."""
+"""API keys: ``Authorization: Bearer …`` on everything but what is named here, if ``PALAVER_API_KEYS`` is set."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import Scope
 
 from api.problems import Problem
 from palaver.settings import ApiKey
+
+PROBES: Final = frozenset({"/healthz", "/readyz"})
+"""Routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
+DOCUMENTS: Final = frozenset({"/docs", "/openapi.json"})
+"""Open with ``PALAVER_OPEN_DOCS``: a browser that follows a link sends no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request."""
+
+    trusted: bool
+    """With a key, or there are none."""
+    name: str | None = None
+    """Of the key, if it has one."""
 
 
 class Keys:
@@ -16,24 +35,30 @@ class Keys:
     def __init__(self, keys: Iterable[ApiKey]) -> None:
         self._known = tuple((_digest(key.secret.get_secret_value().encode()), key.name) for key in keys)
 
-    def check(self, authorization: bytes | None) -> str | None:
-        """Let the bearer of a key pass; let everybody pass when there are no keys. The key's name, if it has one.
-
-        Raises:
-            Problem: ``unauthenticated``.
-        """
+    def caller(self, authorization: bytes | None) -> Caller:
+        """Who bears this key; everybody is trusted where there are no keys."""
         if not self._known:
-            return None
+            return Caller(trusted=True)
         scheme, _, key = (authorization or b"").partition(b" ")
         given = _digest(key.strip())
         found = [name for digest, name in self._known if hmac.compare_digest(given, digest)]
-        if scheme.lower() != b"bearer" or not found:
-            raise Problem(
-                "unauthenticated",
-                "Send Authorization: Bearer with an API key.",
-                headers={"WWW-Authenticate": 'Bearer realm="palaver"'},
-            )
-        return found[0]
+        return Caller(True, found[0]) if found and scheme.lower() == b"bearer" else Caller(trusted=False)
+
+
+def unauthenticated() -> Problem:
+    """Nobody that we know."""
+    return Problem(
+        "unauthenticated",
+        "Send Authorization: Bearer with an API key.",
+        headers={"WWW-Authenticate": 'Bearer realm="palaver"'},
+    )
+
+
+def routed_path(scope: Scope) -> str:
+    """The path that routes are compared with: without what the server, or an application around this one, is under."""
+    path, root = str(scope["path"]), str(scope.get("root_path") or "")
+    below = path.removeprefix(root)
+    return below if root and path != below and below[:1] in {"", "/"} else path
 
 
 def _digest(key: bytes) -> bytes:

@@ -40,10 +40,18 @@ async def read_optional_body(request: Request, model: type[M]) -> M:
         Problem: what is wrong with it.
     """
     raw = await _read(request)
-    if not raw:
+    if not raw and not _of_a_page(request):
         return model()
     _check_type(request)
+    if not raw:
+        return model()
     return validate(model, raw, parse(raw))
+
+
+def _of_a_page(request: Request) -> bool:
+    """Whether a browser says so. It asks us before it sends JSON for another site's page, and not where there is no
+    type."""
+    return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 
 def _check_type(request: Request) -> None:

@@ -1,24 +1,63 @@
-"""The outermost layer: request ids, arrival, keys, limits on what precedes the body, and the answer to every error."""
+"""The outermost layer: request ids, arrival, who may ask, limits on what precedes the body, and the answer to errors.
+
+Everything wants a key but what ``api.auth`` names: a route that somebody adds, mounts or forgets is closed.
+"""
 
 from __future__ import annotations
 
 import re
 import secrets
 import time
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.auth import Keys
+from api.auth import DOCUMENTS, PROBES, Caller, Keys, routed_path, unauthenticated
+from api.hosts import Hosts, host_of
 from api.problems import Problem, respond
 from palaver.limits import beyond, most
+from palaver.settings import Settings
 
 _MAX_URL: Final = most("url")
 _MAX_HEADERS: Final = most("headers")
 _MAX_HEADER_COUNT: Final = most("header_count")
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
-_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_REFUSED: Final = 1008
+"""The code of a WebSocket that is closed for what its opening request was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who and what is let in, as the settings say."""
+
+    keys: Keys
+    hosts: Hosts
+    opened: frozenset[str]
+    """Paths of routes that need no key."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Door:
+        """The door of an application with these settings."""
+        opened = PROBES | DOCUMENTS if settings.open_docs else PROBES
+        return cls(Keys(settings.api_keys), Hosts(settings), opened)
+
+    def enter(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
+        """Who asks.
+
+        Raises:
+            Problem: it is nobody that may, or not from there.
+        """
+        path = routed_path(scope)
+        if path in PROBES:
+            host_of(headers)
+        else:
+            self.hosts.check(scope, headers)
+        caller = self.keys.caller(headers.get(b"authorization"))
+        if not caller.trusted and path not in self.opened:
+            raise unauthenticated()
+        return caller
 
 
 class Edge:
@@ -29,37 +68,46 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http":
+        if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
         request_id = _request_id(headers.get(b"x-request-id"))
         state = scope.setdefault("state", {})
-        state.update(request_id=request_id, arrived=time.monotonic(), by=None)
+        state.update(request_id=request_id, arrived=time.monotonic(), caller=Caller(trusted=False))
         began = False
 
         async def send_with_id(message: Message) -> None:
             nonlocal began
-            if message["type"] == "http.response.start":
+            if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 began = True
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            began = began or message["type"] in {"websocket.accept", "websocket.close"}
             await send(message)
 
         try:
             _check_limits(scope, headers)
-            if scope["path"].startswith("/v1"):
-                keys: Keys = scope["app"].state.keys
-                state["by"] = keys.check(headers.get(b"authorization"))
+            door: Door = scope["app"].state.door
+            state["caller"] = door.enter(scope, headers)
             await self._app(scope, receive, send_with_id)
         except Exception as error:
-            answer = respond(error, Request(scope))
-            if not began:
+            answer = respond(error, HTTPConnection(scope))
+            if began:
+                return
+            if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+                await send({"type": "websocket.close", "code": _REFUSED})
+            else:
                 await answer(scope, receive, send_with_id)
 
 
 def asked_by(request: Request) -> str | None:
     """The name of the key that the request came with, if it has one."""
-    return cast(str | None, request.scope["state"]["by"])
+    return caller_of(request).name
+
+
+def caller_of(request: Request) -> Caller:
+    """Who sent the request."""
+    return cast(Caller, request.scope["state"]["caller"])
 
 
 def ms_since_arrival(request: Request) -> int:
@@ -82,8 +130,6 @@ def _check_limits(scope: Scope, headers: dict[bytes, Any]) -> None:
     if size > _MAX_HEADERS or len(scope["headers"]) > _MAX_HEADER_COUNT:
         beyond("headers" if size > _MAX_HEADERS else "header_count")
         raise Problem("headers_too_large", f"At most {_MAX_HEADER_COUNT} headers of {_MAX_HEADERS} bytes together.")
-    if not _HOST.fullmatch(headers.get(b"host", b"")):
-        raise Problem("invalid_host")
     if b"transfer-encoding" in headers and b"content-length" in headers:
         # Servers disagree about where such a body ends; one behind a proxy could be made to smuggle requests.
         raise Problem(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from palaver.actions import PendingAction
@@ -53,6 +53,9 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "invalid_idempotency_key": (400, "The Idempotency-Key cannot be used"),
         "invalid_cursor": (400, "There is no such place to go on from"),
         "unauthenticated": (401, "A valid API key is required"),
+        "open_address": (403, "This address is not served without API keys"),
+        "host_not_allowed": (403, "This host name is not served"),
+        "origin_not_allowed": (403, "Pages of this origin are not served"),
         "not_found": (404, "There is nothing here"),
         "run_not_found": (404, "There is no such run"),
         "conversation_not_found": (404, "There is no such conversation"),
@@ -98,6 +101,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "headers_too_large": (431, "The headers are too large"),
         "internal": (500, "Internal error"),
         "not_durable": (503, "Done, but not safely yet"),
+        "not_ready": (503, "Not ready"),
         "unavailable": (503, "The store does not answer"),
         "store_nearly_full": (503, "The store is nearly full"),
         "too_many_connections": (503, "Too many clients are connected"),
@@ -230,7 +234,7 @@ def unavailable() -> Problem:
     return Problem("unavailable", "Try again soon.", headers={"Retry-After": str(RETRY_AFTER)})
 
 
-def respond(error: Exception, request: Request) -> Response:
+def respond(error: Exception, request: HTTPConnection) -> Response:
     """The answer to an exception."""
     request_id = request.scope["state"]["request_id"]
     return problem_of(error, request_id).response(instance=request.scope["path"], request_id=request_id)

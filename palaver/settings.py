@@ -15,6 +15,7 @@ from palaver.errors import ConfigurationError
 from palaver.ids import MAX_SHARDS
 from palaver.secrets import know, password_of
 
+_SHORTEST_KEY: Final = 16
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
 
@@ -51,6 +52,14 @@ class Settings(BaseSettings):
     """Python modules with the users' tools, comma separated."""
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
+    host: str = "127.0.0.1"
+    """The address at which the Procfile lets the API listen; another one wants keys."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Host names that the API is asked by, comma separated, without ports; none: any with keys, loopback's without."""
+    insecure_open: bool = False
+    """Serve at any address though there are no keys: whoever reaches it may do everything."""
+    open_docs: bool = False
+    """Whether ``/docs`` and ``/openapi.json`` want no key."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
     """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
     retention: float = Field(default=7 * 86400.0, ge=1)
@@ -88,7 +97,7 @@ class Settings(BaseSettings):
     def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
         return value and _known(value, amqp=field.field_name == "broker_url")
 
-    @field_validator("tools", mode="before")
+    @field_validator("tools", "allowed_hosts", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return _parts(value) if isinstance(value, str) else value
@@ -158,6 +167,8 @@ def _api_keys(text: str) -> tuple[ApiKey, ...]:
             rule = "letters, digits, _ . and -, at most 32, no spaces"
             raise ValueError(f"entry {number} must be a key or name=key, and before its first = is no name ({rule})")
         made = ApiKey(SecretStr(key), name or None)
+        if len(key) < _SHORTEST_KEY:
+            raise ValueError(f"entry {number} is a key of fewer than {_SHORTEST_KEY} characters, which can be guessed")
         if found.setdefault(key, made) != made:
             raise ValueError(f"entry {number} gives a second name to a key that is there before")
     if text.strip() and not found:

@@ -163,7 +163,7 @@ async def retry(request: Request) -> Response:
     if limits_cost(wanted.budget) and wanted.agent is None:
         admit_cost((await prompt(runs.get(run_id))).agent, here, whose="run")
     try:
-        made = await prompt(here.store.control.retry(run_id, wanted, idempotency_key=key))
+        made = await prompt(here.store.control.retry(run_id, wanted, idempotency_key=key, by=asked_by(request)))
     except Conflict as conflict:
         if conflict.code != "unknown_step":
             raise

@@ -14,6 +14,7 @@ from api.backend import Backend, backend, prompt
 from api.bodies import read_body
 from api.conflicts import conflict_problem, run_of
 from api.door import admit_cost, admit_submission, limits_cost
+from api.edge import asked_by
 from api.headers import EVENT_STREAM, JSON, MAX_WAIT, accepted, idempotency_key, preferred_wait
 from api.listing import Filters, page_of_runs
 from api.openapi import operation
@@ -106,7 +107,7 @@ async def submit(request: Request) -> Response:
     key = idempotency_key(request)
     here = backend(request)
     submission = admit_submission(await read_body(request, Submission), here)
-    submitted = await _submitted(submission, key, here)
+    submitted = await _submitted(submission, key, asked_by(request), here)
     failpoint("run.submitted")
     here.publisher.publish_soon(submitted.deliveries)
     failpoint("run.answering")
@@ -126,7 +127,7 @@ async def submit(request: Request) -> Response:
     return answer(run, 202, {**headers, **POLL})
 
 
-async def _submitted(submission: Submission, key: str | None, here: Backend) -> Submitted:
+async def _submitted(submission: Submission, key: str | None, by: str | None, here: Backend) -> Submitted:
     """What the store made of it.
 
     Raises:
@@ -137,7 +138,7 @@ async def _submitted(submission: Submission, key: str | None, here: Backend) -> 
             kept = await prompt(here.store.runs.conversation(submission.conversation_id))
             if kept.agent is not None:
                 admit_cost(kept.agent, here, whose="conversation")
-        return await prompt(here.store.runs.submit(submission, idempotency_key=key))
+        return await prompt(here.store.runs.submit(submission, idempotency_key=key, by=by))
     except UnknownConversation:
         fault = Fault("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
         raise Problem.of_faults([fault]) from None

@@ -65,7 +65,7 @@ class Control:
         """
         conversation_id = await self._runs.conversation_of(run_id)
         told = orjson.dumps([_told(item) for item in items])
-        key, request = idempotency(idempotency_key, f"{run_id} {told.decode()}"), token_hex(16)
+        key, request = idempotency(idempotency_key, f"{run_id} {told.decode()}", by), token_hex(16)
         record = keys.idempotency(shard_of(run_id), key.digest or sha256(request))
         reply = await self._scripts.promise(
             "act",
@@ -86,7 +86,9 @@ class Control:
             case _:
                 return Acted(settled(reply, run_id, conversation_id), reply[0] == b"replayed")
 
-    async def retry(self, run_id: str, wanted: Retry, *, idempotency_key: str | None = None) -> Submitted:
+    async def retry(
+        self, run_id: str, wanted: Retry, *, idempotency_key: str | None = None, by: str | None = None
+    ) -> Submitted:
         """Go on where an ended run stopped, with a new run: the work that was done is in the conversation's log.
 
         With ``from_step`` that is a new conversation, which has everything before that model step of the run.
@@ -100,7 +102,7 @@ class Control:
         run = await self._runs.get(run_id)
         if not run.status.terminal:
             raise Conflict("run_active", run_id, f"the run has not ended: it is {run.status}")
-        key = idempotency(idempotency_key, f"{run_id} {wanted.model_dump_json(exclude_defaults=True)}")
+        key = idempotency(idempotency_key, f"{run_id} {wanted.model_dump_json(exclude_defaults=True)}", by)
         again = Submission(
             agent=wanted.agent or run.agent,
             input=() if wanted.input is None else (Message(role="user", content=wanted.input),),

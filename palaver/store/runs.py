@@ -35,9 +35,11 @@ class IdempotencyKey:
     """Of the request that it is used with."""
 
 
-def idempotency(key: str | None, request: str) -> IdempotencyKey:
-    """``key`` used with ``request``."""
-    return IdempotencyKey() if key is None else IdempotencyKey(sha256(key), sha256(request))
+def idempotency(key: str | None, request: str, by: str | None) -> IdempotencyKey:
+    """``key`` used with ``request`` by the bearers of API keys of that name: others' keys are other keys."""
+    if key is None:
+        return IdempotencyKey()
+    return IdempotencyKey(sha256(key if by is None else f"{by}\n{key}"), sha256(request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,11 @@ class Runs(Reading):
         self._room = room
         self._settings = settings
 
-    async def submit(self, submission: Submission, *, idempotency_key: str | None = None) -> Submitted:
-        """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step.
+    async def submit(
+        self, submission: Submission, *, idempotency_key: str | None = None, by: str | None = None
+    ) -> Submitted:
+        """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
+        who asks: the name of an API key, among whose bearers the idempotency key is one.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -81,7 +86,7 @@ class Runs(Reading):
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         # Without defaults: a field that a later version adds must not change what an old body hashes to.
-        key = idempotency(idempotency_key, submission.model_dump_json(exclude_defaults=True))
+        key = idempotency(idempotency_key, submission.model_dump_json(exclude_defaults=True), by)
         conversation_id = submission.conversation_id
         if conversation_id is None:
             shard = pick_shard(key.digest or new_id("run", "00"), len(self._shards))

@@ -127,7 +127,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://palaver") as client,
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
     ):
         yield World(app, client, store, redis, server, publisher)
     server.connected = True
@@ -142,11 +142,11 @@ class LiveRequest:
         self.body = b""
         self.over = False
         plain, _, query = path.partition("?")
-        given = {"host": "palaver", **(headers or {})}
+        given = {"host": "127.0.0.1", **(headers or {})}
         scope = {
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
             "method": method, "scheme": "http", "path": plain, "raw_path": plain.encode(), "root_path": "",
-            "query_string": query.encode(), "client": ("127.0.0.1", 1), "server": ("palaver", 80),
+            "query_string": query.encode(), "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
             "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
         }  # fmt: skip
         self._messages: asyncio.Queue[AsgiMessage] = asyncio.Queue()

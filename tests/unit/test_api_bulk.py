@@ -26,8 +26,8 @@ async def _statuses(api: World, *runs: dict[str, Any]) -> list[str]:
 
 
 async def test_runs_with_a_tag_are_cancelled_and_the_others_are_not() -> None:
-    async with world(Settings(redis_url="redis://fake/0", api_keys="ops=key")) as api:  # type: ignore[arg-type]
-        api.client.headers["Authorization"] = "Bearer key"
+    async with world(Settings(redis_url="redis://fake/0", api_keys="ops=key-of-the-operators")) as api:  # type: ignore[arg-type]
+        api.client.headers["Authorization"] = "Bearer key-of-the-operators"
         tagged = [await api.submit(tags=["night"]) for _ in range(3)]
         other = await api.submit(tags=["day"])
         await api.claim(tagged[0])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
 from palaver.errors import ConfigurationError
 from palaver.settings import Settings, settings
-from tests.unit.api_world import World, world
+from tests.unit.api_world import BODY, World, world
 
 SECRET = "sk-CANARY-0123456789"
+ONE, TWO, THREE = "one-key-of-many-1", "two-key-of-many-2", "three-key-of-many"
+BASE64 = "QUJDREVGQUJDREVGQUJDREVGR0"
 
 
 def _keys(text: str) -> list[tuple[str | None, str]]:
@@ -21,13 +25,13 @@ def _keys(text: str) -> list[tuple[str | None, str]]:
     ("text", "keys"),
     [
         ("", []),
-        ("one", [(None, "one")]),
-        ("one, two,", [(None, "one"), (None, "two")]),
-        ("ops=one,web.app-2=two,three", [("ops", "one"), ("web.app-2", "two"), (None, "three")]),
-        ("ops=one,ops=two", [("ops", "one"), ("ops", "two")]),
-        ("ops=a=b==", [("ops", "a=b==")]),
-        ("QUJDREVGR0g=,QUJDREVGRw==", [(None, "QUJDREVGR0g="), (None, "QUJDREVGRw==")]),
-        ("one,one", [(None, "one")]),
+        (ONE, [(None, ONE)]),
+        (f"{ONE}, {TWO},", [(None, ONE), (None, TWO)]),
+        (f"ops={ONE},web.app-2={TWO},{THREE}", [("ops", ONE), ("web.app-2", TWO), (None, THREE)]),
+        (f"ops={ONE},ops={TWO}", [("ops", ONE), ("ops", TWO)]),
+        (f"ops={ONE}=b==", [("ops", f"{ONE}=b==")]),
+        (f"{BASE64}g=,{BASE64}w==", [(None, f"{BASE64}g="), (None, f"{BASE64}w==")]),
+        (f"{ONE},{ONE}", [(None, ONE)]),
     ],
 )
 def test_a_key_may_have_a_name(text: str, keys: list[tuple[str | None, str]]) -> None:
@@ -39,9 +43,11 @@ def test_a_key_may_have_a_name(text: str, keys: list[tuple[str | None, str]]) ->
     [
         (" , ", "holds no key"),
         (f"the ops={SECRET}", "entry 1 must be a key or name=key"),
-        (f"good=fine,{'a' * 33}={SECRET}", "entry 2 must be a key or name=key"),
+        (f"good={ONE},{'a' * 33}={SECRET}", "entry 2 must be a key or name=key"),
         (f"={SECRET}", "entry 1 must be a key or name=key"),
         (f"{SECRET}!=x", "entry 1 must be a key or name=key"),
+        (f"{ONE},{SECRET[:15]}", "entry 2 is a key of fewer than 16 characters"),
+        (f"ops={SECRET[:15]}", "entry 1 is a key of fewer than 16 characters"),
         (f"ops={SECRET},web={SECRET}", "entry 2 gives a second name to a key"),
         (f"ops={SECRET},{SECRET}", "entry 2 gives a second name to a key"),
     ],
@@ -56,7 +62,7 @@ def test_what_is_no_key_stops_the_process_and_is_not_quoted(
     assert "PALAVER_API_KEYS" in str(stopped.value)
     with pytest.raises(ValidationError) as raw:
         Settings()
-    assert SECRET not in f"{stopped.value} {raw.value} {raw.value!r}"
+    assert SECRET[:15] not in f"{stopped.value} {raw.value} {raw.value!r}"
     settings.cache_clear()
 
 
@@ -64,14 +70,35 @@ def test_settings_do_not_show_keys() -> None:
     assert SECRET not in repr(Settings(api_keys=f"ops={SECRET},x{SECRET}"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("key", "name"), [("one", "ops"), ("two", "ops"), ("three", None)])
+@pytest.mark.parametrize(("key", "name"), [(ONE, "ops"), (TWO, "ops"), (THREE, None)])
 async def test_a_cancel_says_whose_key_asked(key: str, name: str | None) -> None:
-    guarded = Settings(redis_url="redis://fake/0", api_keys="ops=one,ops=two,three")  # type: ignore[arg-type]
+    guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},ops={TWO},{THREE}")  # type: ignore[arg-type]
     async with world(guarded) as api:
         api.client.headers["Authorization"] = f"Bearer {key}"
         assert (await _cancelled(api))["cancel"]["by"] == name
         api.client.headers["Authorization"] = f"Bearer ops={key}"
         assert (await api.client.get("/v1/runs")).status_code == 401
+
+
+async def test_an_idempotency_key_is_known_to_keys_of_the_same_name() -> None:
+    guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},ops={TWO},web={THREE}")  # type: ignore[arg-type]
+    async with world(guarded) as api:
+
+        async def sent(key: str, path: str, body: dict[str, Any]) -> tuple[int, str, bool]:
+            headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": "mine"}
+            answer = await api.client.post(path, json=body, headers=headers)
+            return answer.status_code, answer.json().get("id", ""), "idempotency-replayed" in answer.headers
+
+        status, mine, _ = await sent(ONE, "/v1/runs", BODY)
+        assert status == 202
+        assert await sent(TWO, "/v1/runs", BODY) == (202, mine, True)
+        status, theirs, replayed = await sent(THREE, "/v1/runs", {**BODY, "input": "another"})
+        assert (status, replayed) == (202, False)
+        assert theirs != mine
+        pause = {"items": [{"type": "pause"}]}
+        assert await sent(ONE, f"/v1/runs/{mine}/input", pause) == (422, "", False)
+        resume = {"items": [{"type": "pause"}, {"type": "resume"}]}
+        assert (await sent(THREE, f"/v1/runs/{mine}/input", resume))[0] == 422
 
 
 async def test_without_keys_nobody_has_a_name() -> None:

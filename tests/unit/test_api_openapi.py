@@ -131,6 +131,7 @@ def test_the_page_names_every_route_and_every_code() -> None:
 def test_every_code_of_a_problem_is_told_by_some_route() -> None:
     told = json.dumps(DOCUMENT["paths"])
     beyond_routes = {"not_found", "method_not_allowed", "uri_too_long", "headers_too_large", "invalid_host"}
+    beyond_routes |= {"open_address", "host_not_allowed", "origin_not_allowed"}
     assert {code for code in CODES if f"`{code}`" not in told} == beyond_routes
 
 

@@ -111,7 +111,8 @@ async def test_health() -> None:
 async def test_a_process_that_was_told_to_end_is_not_ready() -> None:
     async with world() as api:
         api.app.state.backend.closing.set()
-        assert_problem(await api.client.get("/readyz"), 503, "unavailable")
+        ended = assert_problem(await api.client.get("/readyz"), 503, "not_ready")
+        assert ended["detail"] == "The process was told to end."
         assert (await api.client.get("/healthz")).status_code == 200
 
 
@@ -140,7 +141,7 @@ async def test_without_redis_clients_are_asked_to_come_again(
         api.server.connected = False
         body = BODIES.get((method, path))
         answer = await api.client.request(method, path, json=body)
-        assert_problem(answer, 503, "unavailable")
+        assert_problem(answer, 503, "not_ready" if path == "/readyz" else "unavailable")
         assert int(answer.headers["retry-after"]) > 0
         assert (await api.client.get("/healthz")).status_code == 200
         assert "Traceback" not in caplog.text

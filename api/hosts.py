@@ -1,0 +1,110 @@
+"""Where a request may come from: the address it arrived at, the host it asks for, and the page that sent it.
+
+A browser sends what any page tells it to, to any address that it can reach. Without keys only the names tell such a
+request from one of ours: a page can point its own name at 127.0.0.1, but it cannot take the name off the request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from api.problems import Problem
+from palaver.errors import ConfigurationError
+from palaver.settings import Settings
+
+_HOST: Final = re.compile(rb"(?:([A-Za-z0-9._-]{1,253})|\[([0-9A-Fa-f:.]{2,45})\])(?::[0-9]{1,5})?")
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAY_SO: Final = "set PALAVER_API_KEYS, or PALAVER_INSECURE_OPEN=true if everybody who reaches it may do everything"
+
+
+class Hosts:
+    """The addresses and the names that are served."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._names = frozenset(name.lower().strip("[]") for name in settings.allowed_hosts)
+        self._keyed = bool(settings.api_keys)
+        self._open = settings.insecure_open
+
+    def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Let a request pass.
+
+        Raises:
+            Problem: ``open_address``, ``invalid_host``, ``host_not_allowed`` or ``origin_not_allowed``.
+        """
+        if not self._keyed and not self._open and not _is_loopback_address(scope.get("server")):
+            raise Problem("open_address", f"Without API keys only a loopback address is served: {_SAY_SO}.")
+        if not self._serves(host_of(headers)):
+            how = "Name it in PALAVER_ALLOWED_HOSTS"
+            raise Problem(
+                "host_not_allowed", how + ("." if self._keyed else ", set PALAVER_API_KEYS, or ask 127.0.0.1.")
+            )
+        self._check_page(scope, headers)
+
+    def _serves(self, host: str) -> bool:
+        if host in self._names:
+            return True
+        if self._keyed:
+            return not self._names
+        # No page can have an address as its name and point it elsewhere.
+        return is_loopback(host) or (self._open and _address(host) is not None)
+
+    def _check_page(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Browsers say which page sends what; nobody else does."""
+        if scope.get("method") not in _SAFE and headers.get(b"sec-fetch-site") == b"cross-site":
+            raise Problem("origin_not_allowed", "A page of another site must not do this.")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._keyed:
+            try:
+                host = urlsplit(origin.decode("ascii")).hostname
+            except ValueError:
+                host = None
+            if host is None or not self._serves(host.lower()):
+                raise Problem("origin_not_allowed", "Name its host in PALAVER_ALLOWED_HOSTS, or set PALAVER_API_KEYS.")
+
+
+def host_of(headers: Mapping[bytes, bytes]) -> str:
+    """The host that is asked for, without its port, in lower case.
+
+    Raises:
+        Problem: ``invalid_host``.
+    """
+    found = _HOST.fullmatch(headers.get(b"host", b""))
+    if found is None:
+        raise Problem("invalid_host")
+    return (found[1] or found[2]).decode().lower()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is one of this machine that nobody else can reach."""
+    address = _address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
+
+
+def refuse_open_bind(settings: Settings) -> None:
+    """Start only where nobody else gets in, or with keys.
+
+    Raises:
+        ConfigurationError: without keys, and PALAVER_HOST is an address that others reach.
+    """
+    if not settings.api_keys and not settings.insecure_open and not is_loopback(settings.host):
+        raise ConfigurationError(
+            f"PALAVER_HOST: {settings.host} is reached from elsewhere, and there are no keys: {_SAY_SO}"
+        )
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_loopback_address(server: tuple[str, int | None] | None) -> bool:
+    """Whether a connection came to this machine from itself: also by a socket in the file system, which has no port."""
+    return server is None or server[1] is None or is_loopback(server[0])

@@ -1,0 +1,303 @@
+"""Closed by default: what wants no key is on one short list, whatever path, mount or socket a request comes by."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, WebSocket
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Message
+
+from api.auth import PROBES
+from api.routes import ROUTERS
+from palaver.errors import ConfigurationError
+from palaver.settings import Settings
+from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, world
+
+KEY = "key-of-the-operators"
+GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)  # type: ignore[arg-type]
+BEARER = {"Authorization": f"Bearer {KEY}"}
+EVERY_ROUTE = [
+    (method, route.path.replace("{run_id}", RUN_ID).replace("{conversation_id}", "conv_x"))
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, APIRoute)
+    for method in route.methods
+]
+
+
+def test_the_list_of_what_is_open_is_short() -> None:
+    assert {"/healthz", "/readyz"} == PROBES
+    assert len(EVERY_ROUTE) >= 14
+
+
+@pytest.mark.parametrize("root", ["", "/palaver", "/v1", "/healthz"])
+@pytest.mark.parametrize(
+    ("method", "path"), [*EVERY_ROUTE, ("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/nothing"), ("GET", "/")]
+)
+async def test_every_route_wants_a_key_under_any_root(method: str, path: str, root: str) -> None:
+    async with world(GUARDED) as api:
+        answers = [await ask(api, method, path, root), await ask(api, method, root + path, root)]
+        if path in PROBES:
+            assert answers[1] == 200
+        else:
+            assert answers == [401, 401]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/healthz/", "//healthz", "/healthz/../v1/runs", "/healthz\n", "/readyz/v1/runs", "/HEALTHZ", "/healthz;x",
+     "/v1/runs#/healthz"],
+)  # fmt: skip
+async def test_a_path_like_an_open_one_is_closed(path: str) -> None:
+    async with world(GUARDED) as api:
+        for root in ("", "/healthz", "/palaver"):
+            assert await ask(api, "GET", path, root) == 401
+
+
+async def test_what_somebody_adds_or_mounts_is_closed() -> None:
+    async def hello(request: Request) -> Response:
+        return PlainTextResponse("hello")
+
+    inner = FastAPI()
+    inner.add_route("/healthz", hello)
+    inner.add_route("/x", hello)
+    async with world(GUARDED) as api:
+        api.app.add_route("/new", hello)
+        api.app.mount("/inner", inner)
+        for path in ("/new", "/inner/x", "/inner/healthz"):
+            assert await ask(api, "GET", path) == 401
+            assert (await api.client.get(path, headers=BEARER)).text == "hello"
+
+
+@pytest.mark.parametrize("extensions", [{}, {"websocket.http.response": {}}], ids=["closed", "answered"])
+async def test_a_websocket_wants_a_key(extensions: dict[str, Any]) -> None:
+    async def echo(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.close()
+
+    async with world(GUARDED) as api:
+        api.app.add_api_websocket_route("/live", echo)
+        refused = await knock(api, "/live", {}, extensions)
+        if extensions:
+            assert (refused[0]["type"], refused[0]["status"]) == ("websocket.http.response.start", 401)
+        else:
+            assert refused == [{"type": "websocket.close", "code": 1008}]
+        assert (await knock(api, "/live", {"authorization": f"Bearer {KEY}"}, extensions))[0]["type"] == (
+            "websocket.accept"
+        )
+    async with world() as api:
+        api.app.add_api_websocket_route("/live", echo)
+        page = {"origin": "http://evil.example"}
+        assert (await knock(api, "/live", page, {}))[0]["type"] == "websocket.close"
+        assert (await knock(api, "/live", {}, {}))[0]["type"] == "websocket.accept"
+
+
+async def test_the_documents_may_be_opened_and_nothing_else_by_that() -> None:
+    async with world(GUARDED.model_copy(update={"open_docs": True})) as api:
+        assert (await api.client.get("/openapi.json")).status_code == 200
+        assert (await api.client.get("/docs")).status_code == 200
+        assert (await api.client.get("/redoc")).status_code == 401
+        assert (await api.client.get("/v1/runs")).status_code == 401
+        assert (await api.client.get("/redoc", headers=BEARER)).status_code == 404
+
+
+async def test_strangers_hear_whether_it_is_ready_and_not_why() -> None:
+    async with world(GUARDED) as api:
+        assert (await api.client.get("/readyz")).json() == {"status": "ok"}
+        api.server.connected = False
+        stranger = assert_problem(await api.client.get("/readyz"), 503, "not_ready")
+        assert stranger["detail"] is None
+        known = assert_problem(await api.client.get("/readyz", headers=BEARER), 503, "not_ready")
+        assert known["detail"] == "The store does not answer."
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8080", "127.1.2.3"]
+)
+async def test_without_keys_loopback_names_are_served(host: str) -> None:
+    async with world() as api:
+        assert (await api.client.get("/v1/runs", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.5",
+     "[2001:db8::1]", "0.0.0.0"],
+)  # fmt: skip
+async def test_without_keys_no_other_name_is_served(host: str) -> None:
+    async with world() as api:
+        for path in ("/v1/runs", "/docs", "/openapi.json"):
+            problem = assert_problem(await api.client.get(path, headers={"Host": host}), 403, "host_not_allowed")
+            assert "PALAVER_ALLOWED_HOSTS" in problem["detail"]
+        assert (await api.client.get("/healthz", headers={"Host": host})).status_code == 200
+
+
+async def test_further_names_are_served_where_a_setting_says_so() -> None:
+    named = Settings(redis_url="redis://fake/0", allowed_hosts="palaver.test, Other.test")  # type: ignore[arg-type]
+    async with world(named) as api:
+        for host, status in (
+            ("palaver.test:80", 200),
+            ("other.test", 200),
+            ("127.0.0.1", 200),
+            ("x.palaver.test", 403),
+        ):
+            assert (await api.client.get("/v1/runs", headers={"Host": host})).status_code == status
+        page = {"Host": "palaver.test", "Origin": "https://palaver.test"}
+        assert (await api.client.get("/v1/runs", headers=page)).status_code == 200
+    async with world(named.model_copy(update={"api_keys": GUARDED.api_keys})) as api:
+        for host, status in (("palaver.test", 200), ("127.0.0.1", 403), ("evil.example", 403)):
+            assert (await api.client.get("/v1/runs", headers={"Host": host, **BEARER})).status_code == status
+    async with world(GUARDED) as api:
+        assert (await api.client.get("/v1/runs", headers={"Host": "any.example", **BEARER})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://127.0.0.1:3000", 200),
+        ("http://localhost", 200),
+        ("http://[::1]:8080", 200),
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("http://localhost.evil.example", 403),
+        ("http://localhost@evil.example", 403),
+        ("", 403),
+        ("http://[", 403),
+    ],
+)
+async def test_without_keys_pages_of_loopback_are_served(origin: str, status: int) -> None:
+    async with world() as api:
+        answer = await api.client.get("/v1/runs", headers={"Origin": origin})
+        assert answer.status_code == status
+        if status != 200:
+            assert_problem(answer, 403, "origin_not_allowed")
+
+
+async def test_a_page_of_another_site_changes_nothing() -> None:
+    cross = {"Sec-Fetch-Site": "cross-site"}
+    async with world() as api:
+        run = await api.submit()
+        assert_problem(await api.client.post("/v1/conversations", headers=cross), 403, "origin_not_allowed")
+        assert_problem(await api.client.post("/v1/runs", json=BODY, headers=cross), 403, "origin_not_allowed")
+        assert_problem(await api.client.delete(f"/v1/runs/{run['id']}", headers=cross), 403, "origin_not_allowed")
+        assert (await api.client.get("/v1/runs", headers=cross)).status_code == 200
+    async with world(GUARDED) as api:
+        answer = await api.client.post("/v1/conversations", headers={**cross, **BEARER})
+        assert_problem(answer, 403, "origin_not_allowed")
+
+
+async def test_a_page_says_the_type_even_of_no_body_and_curl_need_not() -> None:
+    async with world() as api:
+        page = {"Origin": "http://127.0.0.1:3000"}
+        assert_problem(await api.client.post("/v1/conversations", headers=page), 415, "unsupported_media_type")
+        own = {"Sec-Fetch-Site": "same-origin"}
+        assert_problem(await api.client.post("/v1/conversations", headers=own), 415, "unsupported_media_type")
+        said = {**page, "Content-Type": "application/json"}
+        assert (await api.client.post("/v1/conversations", headers=said)).status_code == 201
+        assert (await api.client.post("/v1/conversations")).status_code == 201
+        run = await api.submit()
+        assert (await api.client.post(f"/v1/runs/{run['id']}/cancel")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("server", "settings", "status"),
+    [
+        (("127.0.0.1", 8080), SETTINGS, 200),
+        (("::1", 8080), SETTINGS, 200),
+        (("/run/palaver.sock", None), SETTINGS, 200),
+        (("10.0.0.7", 8080), SETTINGS, 403),
+        (("2001:db8::1", 8080), SETTINGS, 403),
+        (("10.0.0.7", 8080), SETTINGS.model_copy(update={"insecure_open": True}), 200),
+        (("10.0.0.7", 8080), GUARDED, 401),
+    ],
+)
+async def test_without_keys_a_request_must_come_to_a_loopback_address(
+    server: tuple[str, int | None], settings: Settings, status: int
+) -> None:
+    async with world(settings) as api:
+        assert await ask(api, "GET", "/v1/runs", server=server) == status
+        assert await ask(api, "GET", "/healthz", server=server) == 200
+
+
+async def test_who_means_to_be_open_is_asked_by_address_and_not_by_a_strange_name() -> None:
+    async with world(SETTINGS.model_copy(update={"insecure_open": True})) as api:
+        for host, status in (("10.0.0.7:8080", 200), ("127.0.0.1", 200), ("evil.example", 403)):
+            assert await ask(api, "GET", "/v1/runs", server=("10.0.0.7", 8080), host=host) == status
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "palaver.test"])
+async def test_an_open_address_without_keys_is_refused_at_start(host: str) -> None:
+    for settings in (GUARDED, SETTINGS.model_copy(update={"insecure_open": True})):
+        async with world(settings.model_copy(update={"host": host})):
+            pass
+    with pytest.raises(ConfigurationError, match=r"PALAVER_HOST: .*PALAVER_API_KEYS.*PALAVER_INSECURE_OPEN"):
+        async with world(SETTINGS.model_copy(update={"host": host})):
+            pass
+
+
+async def test_the_page_of_the_document_needs_nothing_from_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+    async with world() as api:
+        with caplog.at_level(logging.WARNING):
+            answer = await api.client.get("/docs")
+        assert answer.headers["content-type"].startswith("text/html")
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "<script" not in answer.text
+        assert "http://" not in answer.text.replace("http://127.0.0.1", "")
+        assert "https://" not in answer.text
+        document = (await api.client.get("/openapi.json")).json()
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                assert f"{method.upper()} {path}" in answer.text
+                assert operation["summary"] in answer.text.replace("&#x27;", "'")
+        for schema in document["components"]["schemas"]:
+            assert f"id='schema-{schema}'" in answer.text
+        assert not caplog.records
+
+
+async def ask(
+    api: World,
+    method: str,
+    path: str,
+    root: str = "",
+    *,
+    server: tuple[str, int | None] = ("127.0.0.1", 80),
+    host: str = "127.0.0.1",
+) -> int:
+    """The status of an answer to a request that a server under ``root`` passes on."""
+    scope = _scope("http", path, root, server, {"host": host}) | {"method": method}
+    return (await _talk(api, scope, {"type": "http.request", "body": b""}))[0]["status"]  # type: ignore[no-any-return]
+
+
+async def knock(api: World, path: str, headers: dict[str, str], extensions: dict[str, Any]) -> list[Message]:
+    """What a WebSocket is told."""
+    scope = _scope("websocket", path, "", ("127.0.0.1", 80), {"host": "127.0.0.1", **headers})
+    return await _talk(api, scope | {"extensions": extensions}, {"type": "websocket.connect"})
+
+
+def _scope(kind: str, path: str, root: str, server: tuple[str, int | None], headers: dict[str, str]) -> dict[str, Any]:
+    return {
+        "type": kind, "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": kind,
+        "path": path, "raw_path": path.encode(), "root_path": root, "query_string": b"", "client": ("127.0.0.1", 1),
+        "server": server, "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+
+
+async def _talk(api: World, scope: dict[str, Any], first: Message) -> list[Message]:
+    async def messages() -> AsyncIterator[Message]:
+        yield first
+        while True:
+            yield {"type": "http.disconnect"}
+
+    said, given = [], messages()
+
+    async def send(message: Message) -> None:
+        said.append(message)
+
+    await api.app(scope, lambda: anext(given), send)  # type: ignore[arg-type]
+    return said
