@@ -11,8 +11,10 @@ import uvicorn
 
 from api.connections import H11, gate
 from api.descriptors import Listener
+from api.hosts import refuse_open_bind
 from palaver.errors import ConfigurationError
 from palaver.limits import KIB, most
+from palaver.settings import settings
 
 _BACKLOG: Final = 2048
 _HEAD: Final = most("url") + most("headers") + 8 * KIB
@@ -30,6 +32,7 @@ def main() -> None:
     given = words.parse_args()
     try:
         gate()
+        refuse_open_bind(settings(), given.host)
     except ConfigurationError as error:
         sys.exit(f"palaver: {error}")
     config = uvicorn.Config(

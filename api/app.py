@@ -47,7 +47,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
-        refuse_open_bind(chosen)
+        refuse_open_bind(chosen, chosen.host)
         app.state.door = Door.of(chosen)
         here = app.state.backend = Backend(
             settings=chosen,

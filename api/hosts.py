@@ -86,16 +86,14 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-def refuse_open_bind(settings: Settings) -> None:
+def refuse_open_bind(settings: Settings, host: str) -> None:
     """Start only where nobody else gets in, or with keys.
 
     Raises:
-        ConfigurationError: without keys, and PALAVER_HOST is an address that others reach.
+        ConfigurationError: without keys, and ``host``, where connections are to come in, is one that others reach.
     """
-    if not settings.api_keys and not settings.insecure_open and not is_loopback(settings.host):
-        raise ConfigurationError(
-            f"PALAVER_HOST: {settings.host} is reached from elsewhere, and there are no keys: {_SAY_SO}"
-        )
+    if not settings.api_keys and not settings.insecure_open and not is_loopback(host):
+        raise ConfigurationError(f"PALAVER_HOST: {host} is reached from elsewhere, and there are no keys: {_SAY_SO}")
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
