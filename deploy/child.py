@@ -13,6 +13,7 @@ from typing import IO, Protocol
 
 from deploy.errors import StackError
 from palaver.testing.redis_server import dying_with_parent
+from workers.processes import below
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -123,11 +124,16 @@ class Child:
             time.sleep(0.05)
 
     def kill(self, signum: int) -> None:
-        """Send a signal: KILL (and wait), STOP and CONT to the group, any other to the process alone."""
+        """Send a signal: KILL (and wait), STOP and CONT to the group and all below, any other to the process alone."""
         if self._process is None or not self.running:
             return
         if signum in _GROUP_SIGNALS:
+            # The children of a tools worker have groups of their own.
+            children = below(self.pid)
             os.killpg(self.pid, signum)
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signum)
         else:
             os.kill(self.pid, signum)
         if signum == signal.SIGKILL:

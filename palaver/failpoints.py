@@ -68,6 +68,9 @@ class Failpoints:
     def __init__(self, specs: str = "", ledger: str | None = None) -> None:
         self._armed: dict[str, tuple[str, int, float]] = {}
         self._passes: dict[str, int] = {}
+        self.worker = 0
+        """The worker that this process is a child of, if that has a group of its own; its other children end with
+        it."""
         self.arm(specs, ledger)
 
     def arm(self, specs: str, ledger: str | None) -> None:
@@ -99,6 +102,8 @@ class Failpoints:
         if self._ledger is not None:
             with open(self._ledger, "a") as ledger:
                 ledger.write(f"{point} {action} {os.getpid()}\n")
+        if action == "kill-group" and self.worker:
+            os.kill(self.worker, signal.SIGKILL)
         _ACTIONS[action]()
 
 

@@ -151,6 +151,36 @@ _ALL: Final = (
         ("not_control_messages", "messages there that no Celery wrote", 0, "messages", "dropped"),
         ("remote_commands", "commands to workers that are none of those for Flower", 0, "commands", "dropped"),
     ),
+    *_group(
+        "Tools",
+        ("tool_result", "what a model is told of a result", 256 * KIB, "characters", "cut, and the model is told so"),
+        ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),
+        ("tool_error", "what is read of an exception's text", 2_000, "characters", "cut"),
+        (
+            "tool_output",
+            "what a call prints into the log",
+            64 * KIB,
+            "bytes",
+            "left out, and the log says how much",
+            "PALAVER_TOOL_OUTPUT",
+        ),
+        (
+            "tool_memory",
+            "memory of a tool's process and of all that it started, during a call",
+            4096,
+            "MiB",
+            "ended; `tool_error`",
+            "PALAVER_TOOL_MEMORY",
+        ),
+        (
+            "tool_kept_memory",
+            "the most memory that a tool's process has ever had, after a call",
+            1024,
+            "MiB",
+            "its process is replaced",
+            "PALAVER_TOOL_KEPT_MEMORY",
+        ),
+    ),
 )
 
 LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each in _ALL})

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from palaver.errors import ConfigurationError
 from palaver.ids import MAX_SHARDS
+from palaver.limits import most
 from palaver.secrets import know, password_of
 
 _SHORTEST_KEY: Final = 16
@@ -50,6 +51,19 @@ class Settings(BaseSettings):
     """The TOML file of named retry policies."""
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     """Python modules with the users' tools, comma separated."""
+    tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)
+    """Environment variables that tools may see, comma separated, ``*`` and ``?`` stand for others. Palaver's own and
+    those with keys of providers only if they are named in full."""
+    tool_memory: int = Field(default=most("tool_memory"), ge=0)
+    """MiB that a tool's process, and all that it started, may use during a call; 0 is any amount."""
+    tool_kept_memory: int = Field(default=most("tool_kept_memory"), ge=0)
+    """MiB: a tool's process that has ever used more is replaced after its call; 0 is never."""
+    tool_address_space: int = Field(default=0, ge=0)
+    """MiB of address space of a tool's process (``RLIMIT_AS``); 0 is any amount."""
+    tool_cpu_seconds: float = Field(default=0.0, ge=0)
+    """CPU time of a call, all its processes together; 0 is any amount."""
+    tool_output: int = Field(default=most("tool_output"), ge=0)
+    """Bytes of what a call prints that go to the worker's log."""
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     host: str = "127.0.0.1"
@@ -97,7 +111,7 @@ class Settings(BaseSettings):
     def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
         return value and _known(value, amqp=field.field_name == "broker_url")
 
-    @field_validator("tools", "allowed_hosts", mode="before")
+    @field_validator("tools", "tool_env", "allowed_hosts", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return _parts(value) if isinstance(value, str) else value

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from billiard.process import current_process
 from celery import Celery
 from celery.concurrency.prefork import TaskPool as Prefork
 from celery.exceptions import ImproperlyConfigured
@@ -27,13 +28,16 @@ from celery.signals import (
 )
 
 from palaver.deliveries import QUEUES
+from palaver.failpoints import failpoint
+from palaver.limits import KIB
 from palaver.settings import settings
-from workers import child
+from workers import child, environment
 from workers.consumer import Consumer
 from workers.hearing import Hearing
 from workers.logs import hide_secrets
+from workers.output import Output
 from workers.pool import TaskPool
-from workers.prefork import ToolPool
+from workers.prefork import ToolPool, pipes, slots
 from workers.remote import Control
 from workers.request import StepRequest
 from workers.runtime import Runtime
@@ -60,10 +64,14 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     worker_cancel_long_running_tasks_on_connection_loss=False,
+    # Kibibytes; what a model worker has is not looked at.
+    worker_max_memory_per_child=settings().tool_kept_memory * KIB or None,
     palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
 )
 
 _node = ""
+_hidden: frozenset[str] = frozenset()
+"""Variables with keys of providers."""
 _runtime: Runtime | None = None
 
 
@@ -97,8 +105,11 @@ def _choose_pool(sender: Any, **_: Any) -> None:
     if queues == {"model"}:
         sender.pool_cls = TaskPool
     else:
+        global _hidden
         sender.pool_cls = ToolPool
         child.expect()
+        _hidden = environment.key_variables(settings())
+        environment.forget_keys(_hidden)
     app.capacity = sender.concurrency or 0
 
 
@@ -123,7 +134,13 @@ async def model_step(run_id: str, conversation_id: str, step: str, number: int) 
 
 @worker_process_init.connect
 def _start_child(**_: Any) -> None:
-    child.start(settings(), _node)
+    """A child of a tools worker: in a session of its own, with what tools may see, before it imports any of them."""
+    os.setsid()
+    failpoint.worker = os.getppid()
+    here, place = settings(), current_process().index
+    environment.narrow(here, _hidden)
+    output = Output(pipes.taken(place), here.tool_output)
+    child.start(here, _node, slots, place, output)
 
 
 @worker_process_shutdown.connect

@@ -8,7 +8,9 @@ Two threads:
                             --- result ----->
 
 A Python function cannot be interrupted from outside for certain, but a process can: first it gets an exception; if it
-does not heed it within a grace, its call is settled and the process ends itself. Celery starts another one.
+does not heed it within a grace, its call is settled and the process ends itself; and if it does not even do that, its
+parent ends it (workers/guard.py). Celery starts another one. After each call, whatever the tool started is ended, and
+the process is put back as it was.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -25,24 +29,29 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
+from palaver.limits import MIB
 from palaver.settings import Settings
 from palaver.tools import Tool
+from workers import processes
+from workers.output import Output
 from workers.runtime import Runtime
-from workers.toolbox import Interrupted, call_async, failing, timed_out
+from workers.slots import CallInHand, Slots
+from workers.surroundings import Surroundings
+from workers.toolbox import Interrupted, call_async, failed, failing, timed_out, told
 
 log = logging.getLogger(__name__)
 
 GRACE: Final = 2.0
 """Seconds that a tool has to heed the exception before its process ends."""
 _FROZEN: Final = 1.0
-"""Seconds beyond that after which the kernel ends the process: nothing else can while C code keeps Python's lock."""
+"""Seconds beyond that after which the parent ends the process: nothing else can while C code keeps Python's lock."""
 
 
 @dataclass(slots=True)
 class _Job:
     tool: Tool
     arguments: dict[str, Any]
-    done: Future[Any]
+    done: Future[str]
     stopped: bool = False
     """Told to stop, perhaps before it began."""
 
@@ -50,10 +59,16 @@ class _Job:
 class Child:
     """The process's loop thread, and its main thread's inbox."""
 
-    def __init__(self, settings: Settings, node: str, told: int | None) -> None:
+    def __init__(
+        self, settings: Settings, node: str, told: int | None, slots: Slots, place: int, output: Output
+    ) -> None:
+        """``place`` is the child's own in ``slots``, which its parent reads."""
         self._settings = settings
         self._node = node
         self._told = told
+        self._slots = slots
+        self._place = place
+        self._output = output
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
         self._in_tool = False
         self._loop = asyncio.new_event_loop()
@@ -66,6 +81,10 @@ class Child:
         self._thread.start()
         started.result(30)
         signal.signal(signal.SIGUSR2, self._interrupt)
+        processes.adopt_orphans()
+        self._kept = frozenset(processes.children_of(os.getpid()))
+        """What the modules of the tools started: it is theirs to end."""
+        self._surroundings = Surroundings()
 
     def _run_loop(self, started: Future[None]) -> None:
         asyncio.set_event_loop(self._loop)
@@ -82,6 +101,8 @@ class Child:
             runtime = Runtime(self._settings, node=self._node, queue="tools", capacity=1, run_tool=self._run_tool)
             async with runtime.running(sweeps=False):
                 self._runtime = runtime
+                self._greatest = max(tool.timeout for tool in runtime.registry.values())
+                self._slots.begin(self._place, CallInHand(0, 0, 0.0, self._greatest, ""), 0.0)
                 if self._told is not None:
                     self._loop.add_reader(self._told, self._drain, self._told, runtime)
                 started.set_result(None)
@@ -103,38 +124,54 @@ class Child:
 
     def run(self, step: Callable[..., Any], *ids: str) -> str:
         """Do a step: its coroutine on the loop, its tool here, in the main thread."""
+        self._output.begin(f"{ids[0]}/{ids[2]}")
         outcome: Future[str] = asyncio.run_coroutine_threadsafe(step(self._runtime, *ids), self._loop)
         outcome.add_done_callback(self._step_over)
         while (job := self._inbox.get()) is not None:
             self._do(job)
+        self._tidy_up()
         return outcome.result()
+
+    def _tidy_up(self) -> None:
+        """Between two steps: end what the tool started, and undo what it changed."""
+        try:
+            if processes.has_children() and (ended := processes.end_below(keep=self._kept)):
+                log.warning("ended %d processes that a tool had started", ended)
+            self._surroundings.restore()
+            self._output.end()
+        except Exception:
+            log.critical("a tool left its process in a state that cannot be put right; it ends", exc_info=True)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _step_over(self, _: Future[str]) -> None:
         if self._doomed and self._runtime is not None:
             log.error("a tool did not stop within %g s; its process ends", GRACE)
             self._runtime.publisher.close()
+            processes.kill(processes.below(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
         self._inbox.put(None)
 
     def _do(self, job: _Job) -> None:
-        result, error = None, None
+        text, error = "", None
         try:
-            signal.setitimer(signal.ITIMER_REAL, job.tool.timeout + GRACE + _FROZEN)
             self._in_tool = True
             try:
                 if job.stopped:
                     raise Interrupted
                 with failing(job.tool):
                     result = job.tool.function(**job.arguments)
+                text = told(job.tool, result)
             finally:
                 self._in_tool = False
         except BaseException as raised:
             error = raised
         # Again: the interrupt may have come right before the assignment above.
         self._in_tool = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
         if error is None:
-            job.done.set_result(result)
+            job.done.set_result(text)
+        elif isinstance(error, Interrupted) and not job.stopped:
+            # Nobody interrupted it: it raised this itself.
+            job.done.set_exception(failed(job.tool, error))
         else:
             job.done.set_exception(error)
 
@@ -142,15 +179,28 @@ class Child:
         if self._in_tool:
             raise Interrupted
 
-    async def _run_tool(self, tool: Tool, arguments: dict[str, Any]) -> object:
-        """The tool's result, whatever kind of function it is.
+    async def _run_tool(self, tool: Tool, arguments: dict[str, Any]) -> str:
+        """What the model is told of the tool's result, whatever kind of function it is.
 
         Raises:
             ToolTimeout: it took longer than it declared.
             ToolFailure: it raised.
         """
-        if tool.is_async:
-            return await call_async(tool, arguments)
+        self._slots.begin(self._place, self._in_hand(tool), time.monotonic() + tool.timeout + GRACE + _FROZEN)
+        try:
+            return await (call_async(tool, arguments) if tool.is_async else self._call(tool, arguments))
+        finally:
+            if not self._doomed:
+                self._slots.end(self._place)
+
+    def _in_hand(self, tool: Tool) -> CallInHand:
+        """The call of the one step that this process works on."""
+        assert self._runtime is not None
+        (lease,) = (held.lease for held in self._runtime.held if held.lease is not None)
+        return CallInHand(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
+
+    async def _call(self, tool: Tool, arguments: dict[str, Any]) -> str:
+        """Run the tool in the main thread."""
         job = _Job(tool, arguments, Future())
         self._inbox.put(job)
         done = asyncio.wrap_future(job.done)
@@ -159,7 +209,7 @@ class Child:
                 return await asyncio.shield(done)
         except TimeoutError:
             await self._end_tool(job, done)
-            raise timed_out(tool) from None
+            raise timed_out(tool.name, tool.timeout) from None
         except asyncio.CancelledError:
             await self._end_tool(job, done)
             if done.done() and done.exception() is None:
@@ -167,7 +217,7 @@ class Child:
                 return done.result()
             raise
 
-    async def _end_tool(self, job: _Job, done: asyncio.Future[Any]) -> None:
+    async def _end_tool(self, job: _Job, done: asyncio.Future[str]) -> None:
         """Interrupt the function; if it does not heed it, this process ends once its call is settled."""
         job.stopped = True
         signal.pthread_kill(self._main, signal.SIGUSR2)
@@ -199,12 +249,15 @@ def drain() -> None:
         _tell = None
 
 
-def start(settings: Settings, node: str) -> None:
+def start(settings: Settings, node: str, slots: Slots, place: int, output: Output) -> None:
     """Begin life as a child of a tools worker."""
     global _child
     # Only this process's copy.
     drain()
-    _child = Child(settings, node, _told)
+    if settings.tool_address_space:
+        room = settings.tool_address_space * MIB
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    _child = Child(settings, node, _told, slots, place, output)
 
 
 def stop() -> None:

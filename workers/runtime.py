@@ -30,7 +30,8 @@ from workers.toolbox import call_async
 log = logging.getLogger(__name__)
 
 
-RunTool = Callable[[Tool, dict[str, Any]], Awaitable[object]]
+RunTool = Callable[[Tool, dict[str, Any]], Awaitable[str]]
+"""Runs a tool; what the model is told of its result."""
 
 
 def worker_id(node: str, pid: int) -> str:
@@ -51,7 +52,8 @@ class Runtime:
         self.capacity = capacity
         self.registry = load_tools(settings.tools)
         self.store = Store.connect(settings)
-        providers = load_providers(settings.providers)
+        # A tools worker asks no model: it needs neither the table of providers nor their keys.
+        providers = load_providers(settings.providers) if queue == "model" else {}
         self.model = ModelPort(providers)
         self.gate = Gate(self.store, providers, self.publish, settings.beat)
         self.conversations = Conversations()

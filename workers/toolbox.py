@@ -6,29 +6,24 @@ import asyncio
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-from palaver.errors import ControlFlow, Failure, ToolError, ToolFailure, ToolTimeout, classify
+from palaver.errors import Failure, InvalidToolCall, RetryableToolError, ToolError, ToolFailure, ToolTimeout, classify
+from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
 from palaver.secrets import hide
 from palaver.tools import Tool
-from palaver.tools.declaration import render
+from palaver.tools.rendering import render
 from palaver.verdicts import ToolOutcome
 
+_MAX_ERROR: Final = most("tool_error")
 
-def answer(call: ToolCall, result: object, *, edited: bool = False) -> ToolOutcome:
-    """The result as the answer to ``call``, without secrets of this process; if its arguments were ``edited``, the
-    model is told what they were.
 
-    Raises:
-        ToolError: the result cannot be told to a model.
-    """
-    try:
-        text = hide(render(result))
-    except Exception as error:
-        raise ToolError(f"{call.name} answered with what cannot be written as JSON: {type(error).__name__}") from error
+def answer(call: ToolCall, text: str, *, edited: bool = False) -> ToolOutcome:
+    """``text`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``, the model
+    is told what they were."""
     note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
-    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=note + text))
+    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=note + hide(text)))
 
 
 def failure_of(error: Exception) -> Failure:
@@ -46,23 +41,72 @@ def failing(tool: Tool, task: asyncio.Task[Any] | None = None) -> Iterator[None]
     """Whatever the tool raises in this block is its failure, which the model is told: it may know better arguments.
 
     Not even ``SystemExit`` goes further, which would end the loop that keeps the leases. ``task`` is the one that
-    runs the tool, if the tool is a coroutine: being cancelled from outside is no failure.
+    runs the tool, if the tool is a coroutine: being cancelled or closed from outside is no failure.
 
     Raises:
         ToolFailure: it raised.
+        Interrupted: as it is; whether somebody interrupts the tool, the caller knows.
     """
     try:
         yield
-    except (ToolFailure, ControlFlow, Interrupted, GeneratorExit):
+    except Interrupted:
         raise
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        if task is not None and (isinstance(error, asyncio.CancelledError) and task.cancelling()):
             raise
-        raise ToolError(f"{tool.name} failed: {type(error).__name__}: {error}") from error
+        if task is not None and isinstance(error, GeneratorExit):
+            raise
+        raise failed(tool, error) from error
 
 
-async def call_async(tool: Tool, arguments: dict[str, Any]) -> object:
-    """Run an async tool, or a quick inline one, on this loop.
+def failed(tool: Tool, error: BaseException) -> ToolFailure:
+    """What ``tool`` raised, as text of a bounded length: the exception may be of any size, and its methods raise."""
+    try:
+        text = str(error)
+    except BaseException as worse:
+        text = f"which cannot say what happened ({_name(worse)})"
+    if str.__len__(text) > _MAX_ERROR:
+        beyond("tool_error")
+    # Not by methods of its own: a subclass may have any.
+    said = str.__getitem__(text, slice(_MAX_ERROR))
+    match error:
+        case RetryableToolError(retry_after=int() | float() as seconds):
+            return RetryableToolError(said, retry_after=seconds)
+        case RetryableToolError():
+            return RetryableToolError(said)
+        case ToolTimeout():
+            return ToolTimeout(said)
+        case InvalidToolCall():
+            return InvalidToolCall(said)
+        case ToolError():
+            return ToolError(said)
+    return ToolError(f"{tool.name} failed: {_name(error)}: {said}")
+
+
+def _name(error: BaseException) -> str:
+    """What its class is called, also if a metaclass has it otherwise."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return name[:100]
+
+
+def told(tool: Tool, result: object) -> str:
+    """What the model is told of what ``tool`` answered. Runs code of the result's, so where the tool ran.
+
+    Raises:
+        ToolError: the result cannot be told to a model.
+    """
+    try:
+        return render(result)
+    except ToolError as error:
+        raise ToolError(f"{tool.name} answered with what cannot be told: {error}") from None
+    except Interrupted:
+        raise
+    except BaseException as error:
+        raise ToolError(f"{tool.name} answered with what cannot be written as JSON: {_name(error)}") from error
+
+
+async def call_async(tool: Tool, arguments: dict[str, Any]) -> str:
+    """Run an async tool, or a quick inline one, on this loop; what the model is told of its result.
 
     Raises:
         ToolTimeout: it took longer than it declared.
@@ -72,11 +116,13 @@ async def call_async(tool: Tool, arguments: dict[str, Any]) -> object:
         async with asyncio.timeout(tool.timeout):
             with failing(tool, asyncio.current_task()):
                 result = tool.function(**arguments)
-                return await result if inspect.isawaitable(result) else result
+                if inspect.isawaitable(result):
+                    result = await result
+            return told(tool, result)
     except TimeoutError:
-        raise timed_out(tool) from None
+        raise timed_out(tool.name, tool.timeout) from None
 
 
-def timed_out(tool: Tool) -> ToolTimeout:
-    """``tool`` overran."""
-    return ToolTimeout(f"{tool.name} took longer than {tool.timeout:g} s")
+def timed_out(name: str, timeout: float) -> ToolTimeout:
+    """The tool ``name`` overran its ``timeout`` in seconds."""
+    return ToolTimeout(f"{name} took longer than {timeout:g} s")

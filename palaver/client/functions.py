@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias
 from palaver.actions import ClientTool, PendingAction, ToolOutput
 from palaver.errors import ToolFailure
 from palaver.models import Run
-from palaver.tools.declaration import Tool, render, tool
+from palaver.tools.declaration import Tool, tool
+from palaver.tools.rendering import render
 
 ClientTools: TypeAlias = Sequence[ClientTool | Mapping[str, Any] | Callable[..., Any]]
 """Declarations, as specs or dicts, and functions: typed ones, with ``@tool`` or without."""

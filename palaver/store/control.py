@@ -21,7 +21,7 @@ from palaver.store import keys
 from palaver.store.runs import Fork, Runs, Submitted, idempotency, sha256
 from palaver.store.scripts import Scripts
 from palaver.store.steps import settled
-from palaver.tools.declaration import render
+from palaver.tools.rendering import render
 
 _REFUSED: Final = {
     "unknown_action": "the run has no such pending action",

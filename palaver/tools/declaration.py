@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, overload
@@ -13,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from palaver.arguments import read
 from palaver.errors import ConfigurationError, InvalidToolCall
 
-MAX_RESULT_CHARS: Final = 256 * 1024
-"""What a model is told of a result; the rest is cut and said to be."""
 _TOLD_FAULTS: Final = 8
 """Of the faults of a call, how many its model is told, with how many characters and levels of each."""
 _TOLD_FAULT: Final = 120
@@ -148,17 +145,3 @@ def _arguments_of(function: Callable[..., Any]) -> type[BaseModel]:
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (parameter.annotation, default)
     return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
-
-
-def render(result: object) -> str:
-    """What the model is told of a tool's ``result``: text as it is, anything else as JSON; cut at 256 KiB."""
-    if isinstance(result, str):
-        text = result
-    elif isinstance(result, BaseModel):
-        text = result.model_dump_json()
-    else:
-        text = json.dumps(result, ensure_ascii=False, default=str)
-    text = text.encode("utf-8", "replace").decode()
-    if len(text) > MAX_RESULT_CHARS:
-        return text[:MAX_RESULT_CHARS] + f"\n[cut: the result has {len(text)} characters]"
-    return text

@@ -172,8 +172,8 @@ class Cluster(Inputs):
             self.rabbitmq.resume()
             self.rabbitmq.start()
         for name in ("model_server", "api", "worker", "tools"):
-            for pid in self.stack.pids(name):
-                os.killpg(pid, signal.SIGCONT)
+            for number in range(len(self.stack.pids(name))):
+                self.stack.kill(name, number, signal.SIGCONT)
             surplus = self.children(name)
             running = [child for child in surplus if child.running]
             for child in running[1:]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from workers.processes import below
 
 LONG = "say-400+rate-20"
 FOR_LONG = '[[args {"seconds": 30}]]'
@@ -28,7 +29,8 @@ def frozen(cluster: Cluster, name: str) -> Iterator[None]:
         yield
     finally:
         with suppress(ProcessLookupError):  # It was killed meanwhile.
-            os.killpg(pid, signal.SIGCONT)
+            for each in (pid, *below(pid)):
+                os.kill(each, signal.SIGCONT)
 
 
 @contextmanager

@@ -121,15 +121,14 @@ def test_a_tool_that_was_frozen_in_the_middle_cannot_be_answered_any_more(cluste
     cluster.start("tools")
     run_id = cluster.submit("tool-1", '[[args {"seconds": 0.5}]]', tools=["record"])
     (start,) = eventually(lambda: cluster.tool_starts(run_id))
-    workers = enumerate(cluster.stack.pids("tools"))
-    worker = next(pid for number, pid in workers if start["pid"] in cluster.children_of("tools", number))
-    os.killpg(worker, signal.SIGSTOP)
+    number = next(number for number in range(2) if start["pid"] in cluster.children_of("tools", number))
+    cluster.stack.kill("tools", number, signal.SIGSTOP)
     result = cluster.saw(run_id, "tool.finished").data
     assert result["error"]["class"] == "tool_interrupted"
     assert "may or may not have taken effect" in result["message"]["content"]
     run = cluster.ended(run_id)
     before = cluster.events(run_id)
-    os.killpg(worker, signal.SIGCONT)
+    cluster.stack.kill("tools", number, signal.SIGCONT)
     eventually(lambda: ": 'lost'" in logs_of("tools", cluster) or "somebody else goes on" in logs_of("tools", cluster))
     assert run.status == "completed"
     assert cluster.events(run_id) == before

@@ -1,14 +1,30 @@
-"""What a tool answered, as the model is told of it."""
+"""What a tool answered or raised, as the model is told of it: bounded, whatever it is."""
 
 from __future__ import annotations
 
-import pytest
+import tracemalloc
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from palaver.errors import ToolError
+import pytest
+from pydantic import BaseModel
+
+from palaver import tool
+from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, StaleLease, ToolError
+from palaver.limits import exceeded, most
 from palaver.models import ToolCall
-from workers.toolbox import answer
+from palaver.tools.rendering import MAX_RESULT_CHARS, render
+from workers.toolbox import Interrupted, answer, failed, failing, failure_of, told
 
 CALL = ToolCall(id="call_1", name="look_up", arguments='{"city": "Ulm"}')
+
+
+@tool
+def look_up(city: str) -> str:
+    """Looks it up."""
+    return city
 
 
 class Silent:
@@ -18,19 +34,192 @@ class Silent:
         raise RuntimeError("nothing to say")
 
 
+class Leaving:
+    """Ends the program when it is asked for its text."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+class Wordy:
+    """Has more text than there is room for."""
+
+    def __str__(self) -> str:
+        return "w" * 10 * MAX_RESULT_CHARS
+
+
+class Sly(str):
+    """Lies about its length."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, _: Any) -> str:
+        raise RuntimeError("not a part of me")
+
+
+class Point(BaseModel):
+    """A place."""
+
+    x: int
+
+
+@dataclass
+class Pair:
+    """Two things."""
+
+    left: Any
+    right: Any
+
+
 def circular() -> list[object]:
     loop: list[object] = []
     loop.append(loop)
     return loop
 
 
-@pytest.mark.parametrize("result", [circular(), Silent(), {"a": Silent()}])
-def test_a_result_that_cannot_be_told_is_an_error_of_the_tool(result: object) -> None:
-    with pytest.raises(ToolError, match="look_up answered with"):
-        answer(CALL, result)
+def nested(levels: int) -> list[object]:
+    inner: list[object] = []
+    for _ in range(levels):
+        inner = [inner]
+    return inner
+
+
+async def later() -> str:
+    return "never"
+
+
+async def stream() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (circular(), "nested deeper than 64 levels, or in itself"),
+        (nested(100_000), "nested deeper"),
+        (Silent(), "cannot be written as JSON: RuntimeError"),
+        ({"a": Silent()}, "RuntimeError"),
+        ([Leaving()], "SystemExit"),
+        (10**6000, "ValueError"),
+        ((each for each in "ab"), "a generator: return a list"),
+        (stream(), "an asynchronous generator: gather what it yields"),
+    ],
+    ids=["circular", "deep", "silent", "silent inside", "leaving", "a long number", "generator", "async generator"],
+)
+def test_a_result_that_cannot_be_told_is_an_error_of_the_tool(result: object, said: str) -> None:
+    with pytest.raises(ToolError, match=f"look_up answered with .*{said}"):
+        told(look_up, result)
+
+
+def test_a_coroutine_that_nobody_awaits_is_an_error_of_the_tool() -> None:
+    with pytest.raises(ToolError, match="async def"):
+        told(look_up, later())
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (None, "null"),
+        (b"\xffbytes", "�bytes"),
+        (Point(x=1), '{"x":1}'),
+        ([Point(x=1), Pair(None, {True: 1.5, None: float("nan"), "ß": "\n"})],
+         '[{"x":1}, {"left": null, "right": {"true": 1.5, "null": NaN, "ß": "\\n"}}]'),
+        ((1, {2}, deque(["3"])), '[1, [2], ["3"]]'),
+        (Sly("whole"), "whole"),
+        ({Sly("key"): Sly("value")}, '{"key": "value"}'),
+    ],
+)  # fmt: skip
+def test_results_of_many_kinds_are_json(result: object, text: str) -> None:
+    assert render(result) == text
+
+
+def numbers() -> Iterator[int]:
+    """Counts for ever."""
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+class Endless(deque[int]):
+    """A sequence that does not end."""
+
+    def __iter__(self) -> Iterator[int]:
+        return numbers()
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["x" * 10**8, ["y" * 10**8], b"z" * 10**8, Endless(), Wordy(), {"a": [Wordy()]}, ["", *"q" * 10**6]],
+    ids=["text", "text inside", "bytes", "endless", "wordy", "wordy inside", "many"],
+)  # fmt: skip
+def test_what_is_told_bounds_the_work(result: object) -> None:
+    """Cut before it is encoded: nothing is copied whole, and nothing is gone through to its end."""
+    before = exceeded["tool_result"]
+    tracemalloc.start()
+    text = render(result)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert MAX_RESULT_CHARS < len(text) < MAX_RESULT_CHARS + 100
+    assert "[cut: the result has" in text[-60:]
+    assert peak < 40 * MAX_RESULT_CHARS
+    assert exceeded["tool_result"] == before + 1
 
 
 def test_edited_arguments_are_told_with_the_result() -> None:
-    message = answer(CALL, {"sun": True}, edited=True).message
+    message = answer(CALL, render({"sun": True}), edited=True).message
     assert message.content == '[The user changed the arguments of this call to {"city": "Ulm"}]\n{"sun": true}'
     assert (message.call_id, message.name, message.is_error) == ("call_1", "look_up", False)
+
+
+class Mute(ToolError):
+    """Raises when it is asked what happened."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("mute")
+
+
+class Vague(Exception):
+    """Says what is no text."""
+
+    def __str__(self) -> str:
+        return Sly("vague")
+
+
+class Late(RetryableToolError):
+    """Asks for a pause that is none."""
+
+    def __init__(self) -> None:
+        super().__init__("later")
+        self.retry_after = "soon"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no such city"), "look_up failed: ValueError: no such city"),
+        (ValueError("x" * 100_000_000), "look_up failed: ValueError: x"),
+        (Mute(), r"which cannot say what happened \(RuntimeError\)"),
+        (Vague(), "look_up failed: Vague: vague"),
+        (Late(), "later"),
+        (StaleLease("taken"), "StaleLease: taken"),
+        (GeneratorExit(), "GeneratorExit"),
+        (type("N" * 10_000, (Exception,), {})("x"), "N" * 100 + ": x"),
+    ],
+    ids=["plain", "long", "mute", "vague", "late", "an order of ours", "generator exit", "a long name"],
+)
+def test_whatever_a_tool_raises_is_its_failure_in_few_words(error: BaseException, said: str) -> None:
+    with pytest.raises(ToolError, match=said) as raised, failing(look_up):
+        raise error
+    assert len(str(raised.value)) < most("tool_error") + 200
+    assert failure_of(raised.value).error_class is ErrorClass.TOOL_ERROR
+
+
+def test_what_a_tool_means_by_its_exception_is_kept() -> None:
+    again = failed(look_up, RetryableToolError("busy", retry_after=2))
+    assert isinstance(again, RetryableToolError)
+    assert again.retry_after == 2
+    assert isinstance(failed(look_up, InvalidToolCall("no such city")), InvalidToolCall)
+    with pytest.raises(Interrupted), failing(look_up):
+        raise Interrupted

@@ -14,7 +14,7 @@ from palaver import ToolError, tool
 from palaver.errors import ConfigurationError, InvalidToolCall, UnknownTool
 from palaver.tools import load_tools
 from palaver.tools.builtin import calculator, clock
-from palaver.tools.declaration import MAX_RESULT_CHARS, render
+from palaver.tools.rendering import MAX_RESULT_CHARS, render
 
 
 @tool(idempotent=True, timeout=7)

@@ -1,0 +1,112 @@
+"""What a model is told of a tool's result. The work is bounded by what is told, not by what the tool answered."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Set
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from palaver.errors import ToolError
+from palaver.limits import beyond, most
+
+MAX_RESULT_CHARS: Final = most("tool_result")
+"""What a model is told of a result; the rest is cut and said to be."""
+_MAX_DEPTH: Final = most("tool_result_depth")
+_ARRAYS: Final = (list, tuple, Set, deque)
+_UNREADABLE: Final = (
+    (inspect.iscoroutine, "a coroutine, which nobody awaits: declare the tool with `async def`"),
+    (inspect.isawaitable, "something to await: declare the tool with `async def`, and await it there"),
+    (inspect.isasyncgen, "an asynchronous generator: gather what it yields, and return a list"),
+    (inspect.isgenerator, "a generator: return a list"),
+)
+
+
+def render(result: object) -> str:
+    """What the model is told of a tool's ``result``: text as it is, anything else as JSON; cut at 256 KiB.
+
+    Raises:
+        ToolError: it is a generator or something to await, or nested too deep, perhaps in itself.
+        Exception: whatever a method of the result raises.
+    """
+    if isinstance(result, str | bytes | bytearray | memoryview):
+        length, text = _text_of(result)
+        return _told(text, f"the result has {length:,} characters")
+    pieces, left = [], MAX_RESULT_CHARS + 1
+    for piece in _json(result, MAX_RESULT_CHARS + 1, 0):
+        pieces.append(piece)
+        left -= len(piece)
+        if left <= 0:
+            break
+    return _told("".join(pieces), f"the result has more than {MAX_RESULT_CHARS:,} characters")
+
+
+def _told(text: str, cut: str) -> str:
+    """``text`` in characters that can be sent, and not too many of them."""
+    if len(text) > MAX_RESULT_CHARS:
+        beyond("tool_result")
+        text = f"{text[:MAX_RESULT_CHARS]}\n[cut: {cut}]"
+    return text.encode("utf-8", "replace").decode()
+
+
+def _text_of(text: str | bytes | bytearray | memoryview, room: int = MAX_RESULT_CHARS + 1) -> tuple[int, str]:
+    """How long it is, and its first ``room`` characters; bytes are taken for UTF-8."""
+    if isinstance(text, str):
+        # Not by methods of its own: a subclass may have any.
+        return str.__len__(text), str.__getitem__(text, slice(room))
+    view = memoryview(text).cast("B")
+    return len(view), bytes(view[: 4 * room]).decode("utf-8", "replace")[:room]
+
+
+def _json(value: object, room: int, depth: int) -> Iterator[str]:
+    """The pieces of ``value`` as JSON. None is much longer than ``room`` characters."""
+    if depth > _MAX_DEPTH:
+        beyond("tool_result_depth")
+        raise ToolError(f"the result is nested deeper than {_MAX_DEPTH} levels, or in itself")
+    if isinstance(value, str | bytes | bytearray | memoryview):
+        yield _string(value, room)
+    elif value is None or isinstance(value, bool | int | float):
+        yield json.dumps(value)
+    elif isinstance(value, BaseModel):
+        yield value.model_dump_json()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from _object(((each.name, getattr(value, each.name)) for each in dataclasses.fields(value)), room, depth)
+    elif isinstance(value, Mapping):
+        yield from _object(iter(value.items()), room, depth)
+    elif isinstance(value, _ARRAYS):
+        yield "["
+        for number, each in enumerate(value):
+            yield ", " if number else ""
+            yield from _json(each, room, depth + 1)
+        yield "]"
+    else:
+        for is_such, what in _UNREADABLE:
+            if is_such(value):
+                _close(value)
+                raise ToolError(f"the result is {what}")
+        yield _string(str(value), room)
+
+
+def _object(items: Iterator[tuple[Any, Any]], room: int, depth: int) -> Iterator[str]:
+    yield "{"
+    for number, (name, each) in enumerate(items):
+        yield ", " if number else ""
+        if not isinstance(name, str):
+            name = json.dumps(name) if name is None or isinstance(name, int | float) else str(name)
+        yield _string(name, room) + ": "
+        yield from _json(each, room, depth + 1)
+    yield "}"
+
+
+def _string(text: str | bytes | bytearray | memoryview, room: int) -> str:
+    return json.dumps(_text_of(text, room)[1], ensure_ascii=False)
+
+
+def _close(value: Any) -> None:
+    """Unless a coroutine is closed, Python complains when it is dropped."""
+    if inspect.iscoroutine(value):
+        value.close()

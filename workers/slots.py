@@ -1,0 +1,82 @@
+"""The call that each child of a tools worker has in hand, in memory that its parent sees.
+
+A child cannot be asked what it does once a tool has stopped it, or keeps its interpreter: so it says so beforehand.
+What stands here was written by a process that runs tools, and is taken for no more than a hint.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from dataclasses import dataclass
+from typing import Final
+
+_SLOTS: Final = 4096
+"""Children that a worker may have; those beyond have no place here, and are watched by the greatest time only."""
+_CALL: Final = struct.Struct("<qqdd128s")
+_UNTIL: Final = struct.Struct("<d")
+_SIZE: Final = 256
+"""Bytes of a slot: when the call must be over (monotonic, 0 = there is none), the process, and the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallInHand:
+    """What a child needs to say of a call, so that another process can answer it."""
+
+    fence: int
+    try_number: int
+    timeout: float
+    """Seconds that its tool has declared."""
+    greatest: float
+    """Seconds that any tool of this child may take."""
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A slot, as the parent found it."""
+
+    call: CallInHand
+    until: float
+    """Monotonic; 0 while no tool runs."""
+
+
+class Slots:
+    """A slot for each child, by its place in the pool. Made before the children are, and shared with them."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _SLOTS * _SIZE)
+
+    def begin(self, place: int, call: CallInHand, until: float) -> None:
+        """In a child: a tool begins; it must be over at ``until`` (monotonic)."""
+        if place < _SLOTS:
+            at = place * _SIZE
+            _UNTIL.pack_into(self._memory, at, 0.0)
+            struct.pack_into("<q", self._memory, at + 8, os.getpid())
+            name = call.tool.encode("utf-8", "replace")[:128]
+            _CALL.pack_into(self._memory, at + 16, call.fence, call.try_number, call.timeout, call.greatest, name)
+            _UNTIL.pack_into(self._memory, at, until)
+
+    def end(self, place: int) -> None:
+        """In a child: the tool is over."""
+        if place < _SLOTS:
+            _UNTIL.pack_into(self._memory, place * _SIZE, 0.0)
+
+    def seen(self, place: int, pid: int) -> Seen | None:
+        """In the parent: what the child said last; None if that was another child."""
+        if place >= _SLOTS:
+            return None
+        at = place * _SIZE
+        until, owner = struct.unpack_from("<dq", self._memory, at)
+        fence, try_number, timeout, greatest, name = _CALL.unpack_from(self._memory, at + 16)
+        if owner != pid:
+            return None
+        tool = name.rstrip(b"\0").decode("utf-8", "replace")
+        return Seen(CallInHand(fence, try_number, timeout, greatest, tool), until)
+
+
+def overdue(seen: Seen) -> bool:
+    """Whether the call should be over by now."""
+    return 0 < seen.until < time.monotonic()

@@ -1,0 +1,50 @@
+"""What of its process a tool may change, and the next tool must find as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+from typing import Final
+
+_LIMITS: Final = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+
+
+class Surroundings:
+    """The working directory, the environment, the umask, limits, and what happens at signals; made in the main
+    thread."""
+
+    def __init__(self) -> None:
+        self._directory = os.getcwd()
+        self._environment = dict(os.environ)
+        self._umask = os.umask(0o022)
+        os.umask(self._umask)
+        self._limits = {kind: resource.getrlimit(kind) for kind in _LIMITS}
+        self._handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self._recursion = sys.getrecursionlimit()
+
+    def restore(self) -> None:
+        """As they were."""
+        for stop in (sys.settrace, sys.setprofile):
+            stop(None)
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
+        for number, handler in self._handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        os.umask(self._umask)
+        if os.environ != self._environment:
+            os.environ.clear()
+            os.environ.update(self._environment)
+        with contextlib.suppress(OSError):
+            os.chdir(self._directory)
+        for kind, limit in self._limits.items():
+            if resource.getrlimit(kind) != limit:
+                with contextlib.suppress(OSError, ValueError):
+                    resource.setrlimit(kind, limit)
+        sys.setrecursionlimit(self._recursion)
