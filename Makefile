@@ -6,7 +6,11 @@ HOURS ?= 1
 SCALE ?= 1
 
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# Files with the hashes that were locked, and nothing that would be built from what has none.
+LOCKED := $(PIP_INSTALL) --require-hashes --only-binary :all:
+ITSELF := $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+TOOLS := $(VENV)/tools
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
@@ -15,7 +19,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test check bench chaos soak clean
+.PHONY: help demo up test check bench chaos soak lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +61,17 @@ soak: $(DEV) ## repeat the chaos with new seeds for HOURS=n, until something doe
 	  export PALAVER_CHAOS_SEED; echo "PALAVER_CHAOS_SEED=$$PALAVER_CHAOS_SEED"; $(CHAOS) -x || status=$$?; \
 	done; $(BIN)/python -m tests.chaos.report $$PALAVER_CHAOS_REPORT; exit $$status
 
+lock: $(TOOLS)/.installed ## renew constraints*.txt from pyproject.toml; ARGS=--upgrade takes the newest
+	PATH="$(abspath $(TOOLS))/bin:$$PATH" $(BIN)/python -m deploy.lock $(ARGS)
+
+sbom: $(TOOLS)/.installed ## list the parts of a server in dist/sbom.cdx.json
+	@mkdir -p dist
+	$(PYTHON) -m venv --clear $(VENV)/sbom
+	$(VENV)/sbom/bin/python $(LOCKED) --requirement constraints.txt
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-format JSON --output-file dist/sbom.cdx.json $(VENV)/sbom/bin/python
+	rm -rf $(VENV)/sbom
+
 clean: ## remove caches, builds and the dev stack's data (keeps the environment)
 	rm -rf .palaver build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
@@ -72,10 +87,17 @@ $(BIN)/pip:
 
 $(STACK): pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "installing Palaver and its server into $(VENV) (once, about a minute)"
-	$(PIP_INSTALL) --editable '.[server,testing]'
+	$(BIN)/python $(LOCKED) --requirement constraints.txt
+	$(ITSELF)
 	@touch $@
 
-$(DEV): pyproject.toml constraints.txt | $(BIN)/pip
+$(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip
 	@echo "installing Palaver and its development tools into $(VENV) (once, about a minute)"
-	$(PIP_INSTALL) --editable '.[dev]'
+	$(BIN)/python $(LOCKED) --requirement constraints.txt --requirement constraints-dev.txt
+	$(ITSELF)
 	@touch $@ $(STACK)
+
+$(TOOLS)/.installed: constraints-tools.txt | $(STACK)
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/python $(LOCKED) --requirement constraints-tools.txt
+	@touch $@

@@ -1,0 +1,77 @@
+"""Locks what is installed: ``make lock`` writes each version with the hashes of all its files, for every platform.
+
+    constraints.txt        what Palaver runs on: the extras `server` and `testing`, and what builds Palaver itself
+    constraints-dev.txt    what its tests and checks need besides
+    constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
+
+Versions stay as they are unless pyproject.toml does not allow them any more; with ``--upgrade`` they are the newest.
+No address of an index is written: where files come from is the business of whoever installs.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from deploy.child import ROOT
+
+STACK: Final = ROOT / "constraints.txt"
+DEV: Final = ROOT / "constraints-dev.txt"
+TOOLS: Final = ROOT / "constraints-tools.txt"
+_TOOLS: Final = ("cyclonedx-bom", "uv")
+_BUILDING: Final = ("editables",)
+"""What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
+_HEADERS: Final[Mapping[Path, str]] = {
+    STACK: "# What Palaver runs on, tested together on Python 3.11, 3.12 and 3.13, with the hashes of all its files.\n",
+    DEV: "# What its tests and checks need besides constraints.txt.\n",
+    TOOLS: "# What `make lock` and `make sbom` need, in an environment of its own.\n",
+}
+_HOW: Final = "# Made by `make lock`. Used as: pip install --require-hashes --only-binary :all: --requirement {name}\n"
+_PIN: Final = re.compile(r"^([\w.-]+)==[^\n\\]*(?:\\\n[^\n\\]*)*\n", re.MULTILINE)
+
+
+def pins(text: str) -> dict[str, str]:
+    """Each package of a locked file with its lines: version, marker, hashes."""
+    return {match[1]: match[0] for match in _PIN.finditer(text)}
+
+
+def main() -> None:
+    """Write the three files."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    building = [*project["build-system"]["requires"], *_BUILDING]
+    stack = _compile(building, ("--extra", "server", "--extra", "testing", "pyproject.toml"), [STACK])
+    everything = _compile(building, ("--all-extras", "pyproject.toml"), [STACK, DEV], below=stack)
+    _write(STACK, stack.values())
+    _write(DEV, [lines for name, lines in everything.items() if name not in stack])
+    _write(TOOLS, _compile(_TOOLS, (), [TOOLS]).values())
+
+
+def _compile(
+    names: Iterable[str], arguments: Iterable[str], kept: Iterable[Path], below: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The locked lines of `names` and of what `arguments` ask for, near to the versions in the files of `kept`."""
+    # uv keeps the versions of the file that it writes over.
+    output = ROOT / "build" / "lock.txt"
+    output.parent.mkdir(exist_ok=True)
+    known = "".join(path.read_text() for path in kept if path.exists())
+    output.write_text("".join({**pins(known), **(below or {})}.values()))
+    every = ("--universal", "--python-version", "3.11", "--generate-hashes")
+    plain = ("--no-config", "--no-header", "--no-annotate", "--quiet")
+    command = ["uv", "pip", "compile", *every, *plain, "--output-file", str(output), *sys.argv[1:]]
+    subprocess.run([*command, *arguments, "-"], input="\n".join(names), text=True, check=True, cwd=ROOT)
+    locked = pins(output.read_text())
+    output.unlink()
+    return locked
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text(_HEADERS[path] + _HOW.format(name=path.name) + "".join(lines))
+
+
+if __name__ == "__main__":
+    main()
