@@ -60,13 +60,7 @@ _ALL: Final = (
         ("parameters", "parameters of a query", 50, "parameters", "400 `malformed_request`"),
         ("cursor", "a cursor", 200, "characters", "400 `invalid_cursor`"),
         ("filter_status", "statuses that a filter names", 16, "statuses", "422 `validation_error`"),
-        (
-            "page_bytes",
-            "records that one page of a list is made of",
-            4 * MIB,
-            "bytes",
-            "the page is short, and says more",
-        ),
+        ("answer_bytes", "an answer that is a page, about", 4 * MIB, "bytes", "the page is short, and says `has_more`"),
     ),
     *_group(
         "Connections",
@@ -111,6 +105,15 @@ _ALL: Final = (
         ("run_items", "items of one `/input`", 200, "items", "422 `validation_error`"),
         ("reason", "reason of a cancel", 500, "characters", "422 `validation_error`"),
         ("deny_reason", "reason of a denial", 2_000, "characters", "422 `validation_error`"),
+        (
+            "memory",
+            "memory of the store in use when something is to grow",
+            85,
+            "percent",
+            "503 `store_nearly_full`",
+            "PALAVER_MAX_MEMORY_PERCENT",
+        ),
+        ("unused", "time that a conversation without a run is kept", 86_400, "seconds", "it is gone"),
         ("bulk_runs", "runs that one request acts on", 1_000, "runs", "422; go on with `next_cursor`"),
     ),
     *_group(

@@ -18,7 +18,7 @@ from api.items import admit_items
 from api.openapi import operation
 from api.problems import Fault, Problem
 from api.queries import Query, read_query
-from palaver.actions import RunInput
+from palaver.actions import RunInput, Steering
 from palaver.errors import Conflict
 from palaver.failpoints import failpoint
 from palaver.fields import AtMost, Strict
@@ -108,18 +108,22 @@ async def cancel(request: Request) -> Response:
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "run_ended", "unknown_action",
             "no_pending_action", "action_already_resolved", "action_expired", "wrong_action", "digest_mismatch",
-            "not_paused", "duplicate_item", "invalid_arguments", "unknown_tool", "empty_input", "not_durable",
+            "not_paused", "duplicate_item", "invalid_arguments", "unknown_tool", "empty_input", "store_nearly_full",
+            "not_durable",
         ),
     ),
 )  # fmt: skip
 async def send_input(request: Request) -> Response:
-    """All items take effect, or none. A conflict lists the run's `pending_actions`."""
+    """All items take effect, or none. A conflict lists the run's `pending_actions`. Where the store is nearly full,
+    messages are refused; decisions and outputs are not: they let runs end."""
     accepted(request, JSON)
     read_query(request, Query)
     key = idempotency_key(request)
     run_id = request.path_params["run_id"]
     wanted = await read_body(request, RunInput)
     here = backend(request)
+    if any(isinstance(item, Steering) for item in wanted.items):
+        await prompt(here.store.room.admit())
     await admit_items(run_id, wanted.items, here)
     try:
         acted = await prompt(here.store.control.act(run_id, wanted.items, by=asked_by(request), idempotency_key=key))

@@ -17,6 +17,7 @@ from api.headers import JSON, accepted
 from api.openapi import operation
 from api.queries import Number, Query, read_query
 from palaver.fields import Strict
+from palaver.limits import most
 from palaver.models import AgentSpec, Conversation, Entry, Message
 
 router = APIRouter(tags=["conversations"])
@@ -74,11 +75,12 @@ class MessagePage(BaseModel):
         body_required=False,
         examples={"with an agent": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}}},
         answers={201: ("Begun. `Location` is the conversation.", Conversation)},
-        problems=AGENT_PROBLEMS,
+        problems=(*AGENT_PROBLEMS, "store_nearly_full"),
     ),
 )
 async def create_conversation(request: Request) -> Response:
-    """An empty conversation. Not needed for a first run: that begins one of its own."""
+    """An empty conversation. Not needed for a first run: that begins one of its own. Without a run it is gone after a
+    day."""
     accepted(request, JSON)
     read_query(request, Query)
     wanted = await read_optional_body(request, NewConversation)
@@ -121,19 +123,25 @@ async def messages(request: Request) -> Response:
     runs = backend(request).store.runs
     conversation_id = request.path_params["conversation_id"]
     found: list[ConversationMessage] = []
-    position, more = query.after, True
+    position, more, size = query.after, True, 0
     for _ in range(_CHUNKS):
         chunk = await prompt(runs.entries(conversation_id, after=position, limit=_CHUNK))
         for entry in chunk:
             if entry.type in _MESSAGES:
-                if len(found) == query.limit:
+                if len(found) == query.limit or size > most("answer_bytes"):
                     return answer(MessagePage(data=found, next_after=position, has_more=True))
                 found.append(_message(entry))
+                size += _size(found[-1])
             position = entry.position
         if len(chunk) < _CHUNK:
             more = False
             break
     return answer(MessagePage(data=found, next_after=position, has_more=more))
+
+
+def _size(message: Message) -> int:
+    """Characters, but for what is short anyway."""
+    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
 
 
 def _message(entry: Entry) -> ConversationMessage:

@@ -133,6 +133,8 @@ async def _submitted(submission: Submission, key: str | None, by: str | None, he
     Raises:
         Problem: it did not take it on.
     """
+    if submission.on_conflict == "steer":
+        await prompt(here.store.room.admit())
     try:
         if limits_cost(submission.budget) and submission.agent is None and submission.conversation_id is not None:
             kept = await prompt(here.store.runs.conversation(submission.conversation_id))

@@ -10,7 +10,9 @@ from typing import Final
 
 from redis.exceptions import ResponseError
 
+from palaver.errors import NoRoom
 from palaver.ids import all_shards
+from palaver.limits import beyond
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.connection import Connection
@@ -28,7 +30,7 @@ class Memory:
 
 
 class Room:
-    """What a new run is refused for, before Redis would refuse to write."""
+    """What new runs, conversations and words are refused for, before Redis would refuse to write."""
 
     def __init__(self, redis: Connection, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._redis = redis
@@ -52,6 +54,16 @@ class Room:
         """Whether so much of the memory is used that the rest is for the runs that there are."""
         memory = await self.memory()
         return 0 < memory.limit <= memory.used
+
+    async def admit(self) -> None:
+        """Let something in that makes the store grow and ends no run.
+
+        Raises:
+            NoRoom: ``store_nearly_full``.
+        """
+        if await self.nearly_full():
+            beyond("memory")
+            raise NoRoom("store_nearly_full", "the store has no memory left for more")
 
     def runs_of_a_shard(self) -> int:
         """Entries of a shard's due index beyond which it takes no run on."""

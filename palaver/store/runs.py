@@ -11,6 +11,7 @@ import orjson
 from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, TimePassed, UnknownConversation, UnknownRun
 from palaver.ids import is_id, new_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
+from palaver.limits import most
 from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submission
 from palaver.settings import Settings
 from palaver.store import keys, records
@@ -202,13 +203,19 @@ class Runs(Reading):
                 return settled(reply, run_id, conversation_id)
 
     async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
-        """An empty conversation; it goes after the retention unless a run uses it."""
+        """An empty conversation. It goes after a day, or the retention if that is shorter, unless a run uses it: no
+        list has it, so nobody would find it to delete.
+
+        Raises:
+            NoRoom: ``store_nearly_full``.
+        """
+        await self._room.admit()
         conversation_id = new_id("conv", pick_shard(new_id("run", "00"), len(self._shards)))
         fields: dict[str, Value] = {"id": conversation_id, "created_at": await now_ms(self._redis)}
         if agent is not None:
             fields |= {"agent": agent.model_dump_json(), "max_steps": agent.max_steps}
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hset(keys.conversation(conversation_id), mapping=fields)
-        pipeline.expire(keys.conversation(conversation_id), int(self._settings.retention))
+        pipeline.expire(keys.conversation(conversation_id), min(int(self._settings.retention), most("unused")))
         await pipeline.execute()
         return await self.conversation(conversation_id)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from palaver.errors import ErrorClass
+from palaver.limits import exceeded, most
 from palaver.settings import Settings
-from tests.unit.api_world import AGENT, BODY, SETTINGS, World, assert_problem, world
+from palaver.store import keys
+from tests.unit.api_world import AGENT, BODY, SETTINGS, World, assert_problem, call, world
 
 FEW = SETTINGS.model_copy(update={"max_runs": 2})
 MIB = 1 << 20
@@ -100,6 +102,74 @@ async def test_no_run_is_taken_on_when_redis_is_nearly_full(monkeypatch: pytest.
         assert (answer.status_code, answer.headers["idempotency-replayed"]) == (202, "true")
         await api.finish(run)
         assert (await api.read(run))["status"] == "completed"
+
+
+async def test_nothing_that_grows_is_taken_in_when_redis_is_nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as api:
+        run, failed, waiting = await api.submit(), await api.submit(), await api.submit()
+        await api.claim(run)
+        await api.fail(failed)
+        acting = await api.ask(waiting, call("c1", "client_tool"), call("c2", "approval"))
+        api.store.room._looked_at = None
+        memory(api, monkeypatch, 86 * MIB, 100 * MIB)
+        before = exceeded["memory"]
+        inputs = f"/v1/runs/{run['id']}/input"
+        words = {"items": [{"type": "pause"}, {"type": "message", "content": "and"}]}
+        grows: list[tuple[str, Any]] = [
+            ("/v1/runs", BODY),
+            ("/v1/runs", {"conversation_id": run["conversation_id"], "input": "and", "on_conflict": "steer"}),
+            ("/v1/conversations", {}),
+            (inputs, words),
+            (f"/v1/runs/{failed['id']}/retry", {}),
+            (f"/v1/runs/{failed['id']}/retry", {"from_step": 1}),
+        ]
+        for path, body in grows:
+            assert_problem(await api.client.post(path, json=body), 503, "store_nearly_full")
+        assert exceeded["memory"] >= before + 3
+        many = {"action": "retry", "filter": {"status": ["failed"]}}
+        assert (await api.client.post("/v1/runs/actions", json=many)).json()["skipped"] == {"store_nearly_full": 1}
+
+        assert (await api.read(run))["pausing"] is False
+        decided = {"type": "approval", "action_id": acting["pending_actions"][1]["id"], "decision": "deny"}
+        for body in (
+            {"items": [{"type": "tool_output", "call_id": "c1", "output": "x" * 1000}, decided]},
+            {"items": [{"type": "pause"}]},
+            {"items": [{"type": "resume"}]},
+        ):
+            answer = await api.client.post(f"/v1/runs/{waiting['id']}/input", json=body)
+            assert answer.status_code == 202, answer.text
+        for path in (f"/v1/runs/{run['id']}/cancel", f"/v1/runs/{waiting['id']}/cancel"):
+            assert (await api.client.post(path)).status_code in {200, 202}
+        assert (await api.client.delete(f"/v1/runs/{failed['id']}")).status_code == 204
+
+
+@pytest.mark.parametrize(("retention", "kept"), [(7 * 86400, 86400), (3600, 3600)])
+async def test_a_conversation_without_a_run_is_kept_for_a_day_at_most(retention: float, kept: int) -> None:
+    async with world(SETTINGS.model_copy(update={"retention": retention})) as api:
+        made = (await api.client.post("/v1/conversations")).json()
+        name = keys.conversation(made["id"])
+        assert kept - 5 <= await api.redis.ttl(name) <= kept
+        await api.submit(conversation_id=made["id"])
+        assert await api.redis.ttl(name) == -1
+
+
+async def test_a_page_of_long_messages_is_short() -> None:
+    long = "x" * 390_000
+    async with world(SETTINGS.model_copy(update={"max_body": 1 << 20})) as api:
+        run = await api.submit(input=long)
+        for _ in range(14):
+            await api.finish(run)
+            run = await api.submit(input=long, conversation_id=run["conversation_id"])
+        await api.claim(run)
+        path, after, told, pages = f"/v1/conversations/{run['conversation_id']}/messages", 0, 0, 0
+        while True:
+            answer = await api.client.get(f"{path}?after={after}")
+            assert len(answer.content) < most("answer_bytes") + 500_000
+            page = answer.json()
+            pages, after, told = pages + 1, page["next_after"], told + len(page["data"])
+            if not page["has_more"]:
+                break
+        assert (told, pages) == (29, 2)
 
 
 @pytest.mark.parametrize(
