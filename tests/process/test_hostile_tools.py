@@ -1,0 +1,226 @@
+"""Tools that go too far: the model is told the truth, others go on, the next call works, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from palaver.models import Run
+from palaver.testing import eventually
+from tests.process.checks import check_conversations
+from tests.process.cluster import Cluster
+from tests.process.hostile import CANARY, KEY_OF_THE_API, LEFT_BEHIND
+from tests.process.one_more import one_more
+from tests.process.test_tools import answers, told
+
+pytestmark = pytest.mark.process
+
+LEASE = 12.0
+"""Seconds: whoever is told of an end before has been told by the worker."""
+ENVIRONMENT = {
+    "PALAVER_TOOLS": "tests.process.tools,tests.process.hostile",
+    "PALAVER_TOOL_MEMORY": "500",
+    "PALAVER_TOOL_KEPT_MEMORY": "250",
+    "PALAVER_TOOL_CPU_SECONDS": "4",
+    "CANARY_KEY": CANARY,
+    "NEEDED_BY_TOOLS": "yes",
+}
+
+INTERRUPTED = "tool_interrupted", "may or may not have taken effect"
+LATE = "tool_timeout", "took longer than 0.5 s"
+
+ENDS = {
+    "exits": INTERRUPTED,
+    "segfaults": INTERRUPTED,
+    "aborts": INTERRUPTED,
+    "kills_its_group": INTERRUPTED,
+    "closes_everything": INTERRUPTED,
+    "dies_above_a_process": INTERRUPTED,
+}
+OVERRUNS = {
+    "holds_the_interpreter": LATE,
+    "stops_itself": LATE,
+    "is_deaf": LATE,
+    "catches_everything": LATE,
+    "waits_for_itself": LATE,
+    "blocks_the_loop": LATE,
+    "swallows_cancels": LATE,
+    "waits_for_a_process": LATE,
+    "eats_memory": ("tool_error", "eats_memory used more than 500 MiB of memory and was ended"),
+    "feeds_a_process": ("tool_error", "used more than 500 MiB of memory"),
+    "burns_the_processor": ("tool_error", "used more than 4 s of CPU time"),
+}
+LEAVES = {
+    "leaves_a_daemon": ("", "left"),
+    "forks_and_goes_on": ("", "forked"),
+    "starts_many_processes": ("", "started"),
+    "starts_many_threads": ("", "started"),
+    "floods": ("", "printed"),
+    "floods_with_lines": ("", "printed"),
+}
+ANSWERS = {
+    "answers_much": ("", "cut: the result has 314,572,800 characters"),
+    "answers_for_ever": ("", "cut: the result has more than 262,144 characters"),
+    "answers_a_generator": ("tool_error", "a generator: return a list"),
+    "answers_in_parts": ("tool_error", "an asynchronous generator"),
+    "answers_a_circle": ("tool_error", "or in itself"),
+    "answers_a_long_number": ("tool_error", "cannot be written as JSON: ValueError"),
+    "answers_bytes": ("", "bytes"),
+    "answers_no_number": ("", r"\[NaN, Infinity\]"),
+    "answers_with_a_trap": ("tool_error", "cannot be written as JSON: SystemExit"),
+    "raises_much": ("tool_error", "raises_much failed: ValueError"),
+    "raises_a_trap": ("tool_error", "cannot say what happened"),
+    "recurses": ("tool_error", "RecursionError"),
+}
+ORDERS = ("StaleLease", "GeneratorExit", "Interrupted", "KeyboardInterrupt", "SystemExit", "BaseException")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A Palaver whose tools are not to be trusted."""
+    cluster = Cluster(tmp_path_factory.mktemp("hostile"), lease=LEASE, environment=ENVIRONMENT)
+    tables = '\n[providers.guarded]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "CANARY_KEY"\n'
+    with cluster.providers_path.open("a") as providers:
+        providers.write(tables)
+    with cluster:
+        yield cluster
+
+
+def submit(hostile: Cluster, name: str, text: str = "hello") -> str:
+    return hostile.submit("tool-1", text, tools=[name])
+
+
+def ended(hostile: Cluster, run_id: str) -> Run:
+    """The run, which has ended well, whatever its tool did."""
+    run = hostile.ended(run_id, within=LEASE - 1)
+    assert (run.status, run.error) == ("completed", None), run.error
+    return run
+
+
+def works(hostile: Cluster) -> None:
+    """Somebody else's calls, as many as there are children."""
+    for run in [hostile.submit("parallel-4", tools=["record"], text=f"run {number}") for number in range(2)]:
+        assert told(hostile, ended(hostile, run).id) == [""] * 4
+
+
+def left_behind() -> list[str]:
+    """Processes that a tool has started, and that still run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if LEFT_BEHIND.encode() in (process / "cmdline").read_bytes():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def batches(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Three at a time: a child is left for others."""
+    return [tuple(names[at : at + 3]) for at in range(0, len(names), 3)]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [each for cases in (ENDS, OVERRUNS, LEAVES, ANSWERS) for each in batches(tuple(cases))],
+    ids=lambda names: "+".join(names),
+)
+def test_the_truth_is_told_and_nothing_else_happens(hostile: Cluster, names: Sequence[str]) -> None:
+    runs = {name: submit(hostile, name) for name in names}
+    beside = hostile.submit("tool-3", tools=["record"])
+    assert told(hostile, ended(hostile, beside).id) == [""] * 3, "others did not go on"
+    for name, run_id in runs.items():
+        error, said = {**ENDS, **OVERRUNS, **LEAVES, **ANSWERS}[name]
+        ended(hostile, run_id)
+        assert told(hostile, run_id) == [error], name
+        content = answers(hostile, run_id)[0].data["message"]["content"]
+        assert re.search(said, content), f"{name}: {content[:300]}"
+        assert len(content) < 300_000
+    works(hostile)
+    eventually(lambda: not left_behind(), within=5, why=f"left behind: {left_behind()}")
+    eventually(lambda: len(hostile.children_of("tools")) == 4, why="the pool is not whole")
+    check_conversations(hostile, [beside, *runs.values()])
+
+
+def test_what_means_something_to_the_engine_is_an_error_of_the_tool(hostile: Cluster) -> None:
+    runs = [submit(hostile, "raises", f'[[args {{"name": "{each}"}}]]') for each in ORDERS]
+    for each, run_id in zip(ORDERS, runs, strict=True):
+        ended(hostile, run_id)
+        assert told(hostile, run_id) == ["tool_error"], each
+        assert each in answers(hostile, run_id)[0].data["message"]["content"]
+    works(hostile)
+
+
+def test_the_next_call_finds_its_process_as_it_was(hostile: Cluster) -> None:
+    changed = submit(hostile, "changes_its_surroundings")
+    ended(hostile, changed)
+    pid = int(answers(hostile, changed)[0].data["message"]["content"])
+
+    def look() -> dict[str, object] | None:
+        run = ended(hostile, hostile.submit("parallel-4", tools=["looks_around"]))
+        found = [json.loads(answer.data["message"]["content"]) for answer in answers(hostile, run.id)]
+        return next((each for each in found if each["pid"] == pid), None)
+
+    found = eventually(look, within=10, why="no call came to that process")
+    umask = os.umask(0)
+    os.umask(umask)
+    assert found == {
+        "pid": pid,
+        "directory": str(Path.cwd()),
+        "umask": umask,
+        "left": False,
+        "path": True,
+        "handler": True,
+        "recursion": True,
+    }
+
+
+def test_a_process_that_has_eaten_much_is_replaced_after_its_call(hostile: Cluster) -> None:
+    run_id = submit(hostile, "has_eaten")
+    ended(hostile, run_id)
+    (pid, _) = answers(hostile, run_id)[0].data["message"]["content"].split()
+    eventually(lambda: int(pid) not in hostile.children_of("tools"), within=10, why="it lives on")
+    works(hostile)
+
+
+def test_what_a_call_prints_is_logged_up_to_a_limit_with_its_step(hostile: Cluster) -> None:
+    hostile.mark_logs()
+    runs = [submit(hostile, name) for name in ("floods", "floods_with_lines", "looks_around")]
+    for run_id in runs:
+        ended(hostile, run_id)
+    log = eventually(lambda: (text := hostile.new_logs()["tools-1"]).count("more left out") == 2 and text)
+    assert len(log) < 400_000
+    assert re.search(rf"{runs[0]}/1/\S+: .\[2Jfirst line.\n", log), "escapes of a terminal reach the log"
+    assert re.search(rf"{runs[0]}/1/\S+: … 39,\d\d\d,\d\d\d bytes more left out", log)
+    assert re.search(rf"{runs[2]}/1/\S+: a line of its own", log)
+
+
+def test_a_tool_sees_no_keys(hostile: Cluster) -> None:
+    """Though its worker was started with them. Neither does it see where Redis is."""
+    hostile.kill("tools")
+    with one_more(hostile, "tools", PALAVER_API_KEYS=KEY_OF_THE_API):
+        run_id = submit(hostile, "looks_for_keys")
+        ended(hostile, run_id)
+    hostile.heal()
+    assert json.loads(answers(hostile, run_id)[0].data["message"]["content"]) == {
+        "os.environ": False,
+        "a process": False,
+        "its own": False,
+        "its worker's": False,
+        "what it needs": True,
+    }
+
+
+@pytest.mark.chaos
+def test_a_result_of_a_gigabyte_costs_no_lease(tmp_path: Path) -> None:
+    """It is cut where it is made; what it costs is what the tool itself has taken."""
+    with Cluster(tmp_path, environment=ENVIRONMENT | {"PALAVER_TOOL_MEMORY": "1500"}) as cluster:
+        run = cluster.ended(submit(cluster, "answers_a_gigabyte"))
+        assert run.status == "completed"
+        assert "cut: the result has" in answers(cluster, run.id)[0].data["message"]["content"]
+        assert len(cluster.events(run.id)) < 20

@@ -1,0 +1,96 @@
+"""What a tools worker shows its tools, and how it finds and ends what they started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from palaver.settings import Settings, settings
+from palaver.testing import eventually
+from tests.processes import gone
+from workers import environment, processes
+from workers.slots import CallInHand, Slots, overdue
+
+HIDDEN = frozenset({"OPENAI_API_KEY"})
+
+
+@pytest.mark.parametrize(
+    ("name", "patterns", "seen"),
+    [
+        ("PATH", ("*",), True),
+        ("OPENAI_API_KEY", ("*",), False),
+        ("PALAVER_REDIS_URL", ("*", "PALAVER_*"), False),
+        ("PALAVER_URL", ("*", "PALAVER_URL"), True),
+        ("OPENAI_API_KEY", ("OPENAI_API_KEY",), True),
+        ("PATH", ("HOME", "LC_*"), False),
+        ("LC_ALL", ("HOME", "LC_*"), True),
+    ],
+)
+def test_tools_see_what_is_asked_for_and_secrets_only_by_name(name: str, patterns: tuple[str, ...], seen: bool) -> None:
+    assert environment.visible(name, patterns, HIDDEN) is seen
+
+
+def test_keys_are_the_variables_that_providers_name(tmp_path: Path) -> None:
+    table = tmp_path / "providers.toml"
+    table.write_text('[providers.x]\nbase_url = "http://x/v1"\napi_key_env = "X_KEY"\n')
+    assert environment.key_variables(Settings(providers=table)) == {"X_KEY"}
+    assert environment.key_variables(Settings(providers=tmp_path / "none.toml")) == frozenset()
+
+
+def test_a_worker_that_starts_itself_anew_has_its_settings_and_no_keys() -> None:
+    """What /proc shows of a process is wiped, what it hands on is whole."""
+    code = """if True:
+        import os, subprocess
+        from pathlib import Path
+        from workers import environment
+        environment.forget_keys(frozenset({"X_KEY"}))
+        print(Path("/proc/self/environ").read_bytes().decode())
+        os.execvp("env", ["env"])
+    """
+    given = {"PALAVER_REDIS_URL": "redis://secret/0", "PALAVER_API_KEYS": "k" * 20, "X_KEY": "sk-1", "OTHER": "kept"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | given, capture_output=True, text=True, check=True
+    )
+    shown, handed_on = done.stdout.split("\n", 1)
+    assert "OTHER=kept" in shown
+    assert not any(secret in shown for secret in ("redis://secret", "k" * 20, "sk-1"))
+    assert "PALAVER_REDIS_URL=redis://secret/0" in handed_on
+    assert not any(secret in handed_on for secret in ("k" * 20, "sk-1"))
+    settings.cache_clear()
+
+
+def test_a_slot_is_that_of_the_process_that_wrote_it() -> None:
+    slots = Slots()
+    call = CallInHand(7, 2, 0.5, 30.0, "weather")
+    slots.begin(3, call, time.monotonic() - 1)
+    seen = slots.seen(3, os.getpid())
+    assert seen is not None
+    assert seen.call == call
+    assert overdue(seen)
+    assert slots.seen(3, os.getpid() + 1) is None
+    slots.end(3)
+    over = slots.seen(3, os.getpid())
+    assert over is not None
+    assert not overdue(over)
+    assert slots.seen(100_000, os.getpid()) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_is_below_a_process_is_found_and_measured() -> None:
+    eats = "import sys; eaten = b'x' * (80 << 20); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        ["sh", "-c", f'{sys.executable} -c "{eats}" ; true'], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        (below,) = processes.below(shell.pid)
+        assert processes.use_of(shell.pid).memory > 80 << 20
+        assert processes.children_of(below) == []
+        processes.kill([shell.pid, below])
+    eventually(lambda: gone(below))
+    assert processes.use_of(below).memory == 0
