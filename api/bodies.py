@@ -12,12 +12,14 @@ from api.backend import backend
 from api.problems import Problem
 from api.strict_json import parse
 from api.validation import validate
-from palaver.limits import beyond, most
+from palaver.limits import KIB, beyond, most
 
 M = TypeVar("M", bound=BaseModel)
 
 _PATIENCE: Final = most("body_time")
 """Seconds for a whole body."""
+_LARGE: Final = 16 * KIB
+"""Bytes of a body that take more than a millisecond to read."""
 
 
 async def read_body(request: Request, model: type[M]) -> M:
@@ -30,7 +32,7 @@ async def read_body(request: Request, model: type[M]) -> M:
     _check_type(request)
     if not raw.strip():
         raise Problem("malformed_json", "The body is empty.")
-    return validate(model, raw, parse(raw))
+    return await _validated(model, raw)
 
 
 async def read_optional_body(request: Request, model: type[M]) -> M:
@@ -45,7 +47,21 @@ async def read_optional_body(request: Request, model: type[M]) -> M:
     _check_type(request)
     if not raw:
         return model()
-    return validate(model, raw, parse(raw))
+    return await _validated(model, raw)
+
+
+async def _validated(model: type[M], raw: bytes) -> M:
+    value = parse(raw)
+    await _let_others(raw)
+    found = validate(model, raw, value)
+    await _let_others(raw)
+    return found
+
+
+async def _let_others(raw: bytes) -> None:
+    """What follows may take as long as what was done: others have a turn on the loop in between."""
+    if len(raw) > _LARGE:
+        await asyncio.sleep(0)
 
 
 def _of_a_page(request: Request) -> bool:

@@ -1,0 +1,26 @@
+"""What a request costs grows at most as its size does, for the worst requests that every route admits."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.cost.handlers import CASES, ROUTES, Case, count
+
+LINEAR = 2.3
+"""Twice the calls for twice the size, and a little for what comes in steps, such as a page more."""
+
+
+def test_every_route_has_a_case() -> None:
+    assert {case.route for case in CASES} == ROUTES
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.route} {case.what}")
+async def test_twice_the_size_costs_twice_as_much_at_most(case: Case) -> None:
+    largest = case.counted_at or case.largest
+    costs = [await count(case, largest // part) for part in (4, 2, 1)]
+    assert len({cost.status for cost in costs}) == 1, [cost.status for cost in costs]
+    assert costs[0].status < 500
+    for less, more in pairwise(costs):
+        assert more.calls / less.calls < LINEAR, [cost.calls for cost in costs]
