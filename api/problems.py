@@ -66,6 +66,10 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "run_active": (409, "The run has not ended"),
         "conversation_busy": (409, "The conversation is busy with another run"),
         "conversation_moved_on": (409, "The conversation has gone on since"),
+        "conversation_changed": (409, "Something of the conversation was deleted meanwhile"),
+        "conversation_full": (409, "The conversation is full"),
+        "queue_full": (409, "The conversation has too many unfinished runs"),
+        "steering_full": (409, "Too much waits for the run's next model call"),
         "nothing_to_retry": (409, "The run left nothing to go on with"),
         "pending_action": (409, "The conversation waits for an answer to its run"),
         "unknown_action": (409, "The run has no such pending action"),
@@ -112,6 +116,10 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "run_active": "Only a run that has ended can be retried or deleted.",
         "conversation_moved_on": "Retry the newest run, or fork this one with from_step.",
+        "conversation_changed": "Send the same request again.",
+        "conversation_full": "Begin a new one, fork this one from an earlier step, or delete runs of it.",
+        "queue_full": "Wait until runs of it have ended, or cancel them.",
+        "steering_full": "Wait until the model has been told, or resume the run if it is paused.",
         "nothing_to_retry": "Or fork the run with from_step.",
         "pending_action": (
             "Answer the run's pending_actions with POST /v1/runs/{run_id}/input, cancel it, "

@@ -94,6 +94,8 @@ class StopReason(StrEnum):
     """Nothing is left of the run's budget for the next call, or its seconds are over."""
     CONTENT_FILTER = "content_filter"
     """The provider withheld the answer."""
+    CONVERSATION_FULL = "conversation_full"
+    """The conversation's log has no room for another model call."""
     ERROR = "error"
     """A failure that its rule does not retry, or no longer."""
     STUCK = "stuck"
@@ -109,7 +111,13 @@ class StopReason(StrEnum):
         match self:
             case StopReason.END_TURN:
                 return RunStatus.COMPLETED
-            case StopReason.MAX_STEPS | StopReason.MAX_TOKENS | StopReason.BUDGET | StopReason.CONTENT_FILTER:
+            case (
+                StopReason.MAX_STEPS
+                | StopReason.MAX_TOKENS
+                | StopReason.BUDGET
+                | StopReason.CONTENT_FILTER
+                | StopReason.CONVERSATION_FULL
+            ):
                 return RunStatus.INCOMPLETE
             case StopReason.ERROR | StopReason.STUCK:
                 return RunStatus.FAILED

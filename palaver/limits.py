@@ -184,6 +184,39 @@ _ALL: Final = (
             "PALAVER_TOOL_KEPT_MEMORY",
         ),
     ),
+    *_group(
+        "Conversations and runs",
+        ("runs", "unfinished runs, about", 100_000, "runs", "429 `too_many_runs`", "PALAVER_MAX_RUNS"),
+        ("queued_runs", "unfinished runs of a conversation", 100, "runs", "409 `queue_full`", "PALAVER_MAX_QUEUED"),
+        (
+            "entries",
+            "entries of a conversation's log when a model is to be called",
+            100_000,
+            "entries",
+            "409 `conversation_full`; a run that goes on ends `incomplete`",
+            "PALAVER_MAX_ENTRIES",
+        ),
+        (
+            "conversation_bytes",
+            "data in a conversation's log when a model is to be called",
+            256 * MIB,
+            "bytes",
+            "409 `conversation_full`; a run that goes on ends `incomplete`",
+            "PALAVER_MAX_CONVERSATION_BYTES",
+        ),
+        ("steering", "words that wait for a run's next model call", MIB, "bytes", "409 `steering_full`"),
+    ),
+    *_group(
+        "Events and watchers",
+        ("feed", "events that a run's feed keeps, about", 20_000, "events", "older ones go first", "PALAVER_FEED_CAP"),
+        ("feed_bytes", "events of over 4 KiB that a run's feed keeps", 64 * MIB, "bytes", "the older half goes"),
+        ("delta", "text of one delta", 64 * KIB, "characters", "it comes as several"),
+    ),
+    *_group(
+        "Store",
+        ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
+        ("script_page_bytes", "data behind which it reads no further entry", MIB, "bytes", "the rest in the next page"),
+    ),
 )
 
 LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each in _ALL})

@@ -88,6 +88,12 @@ class Settings(BaseSettings):
     """How often a step may be to blame for the loss of its worker before the run fails: it must not eat the fleet."""
     max_runs: int = Field(default=100_000, ge=1)
     """Unfinished runs, about, beyond which the API takes no new one on; one that is worked on counts twice."""
+    max_queued: int = Field(default=most("queued_runs"), ge=1)
+    """Unfinished runs of a conversation beyond which it takes no further one."""
+    max_entries: int = Field(default=most("entries"), ge=100)
+    """Entries of a conversation's log beyond which no further model call is made in it."""
+    max_conversation_bytes: int = Field(default=most("conversation_bytes"), ge=1 << 20)
+    """Bytes of data in a conversation's log beyond which no further model call is made in it."""
     max_memory_percent: float = Field(default=85.0, gt=0, le=100)
     """Percent of Redis's ``maxmemory`` beyond which the API takes no new run on; the rest is for those that it has."""
     max_body: int = Field(default=1 << 20, ge=1024)

@@ -108,8 +108,8 @@ async def cancel(request: Request) -> Response:
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "run_ended", "unknown_action",
             "no_pending_action", "action_already_resolved", "action_expired", "wrong_action", "digest_mismatch",
-            "not_paused", "duplicate_item", "invalid_arguments", "unknown_tool", "empty_input", "store_nearly_full",
-            "not_durable",
+            "not_paused", "conversation_full", "steering_full", "duplicate_item", "invalid_arguments", "unknown_tool",
+            "empty_input", "store_nearly_full", "not_durable",
         ),
     ),
 )  # fmt: skip
@@ -150,7 +150,8 @@ async def send_input(request: Request) -> Response:
         answers={202: ("A new run goes on. `Location` is that run; `Idempotency-Replayed: true`: it did before.", Run)},
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "run_active", "nothing_to_retry",
-            "conversation_moved_on", "unknown_step", *AGENT_PROBLEMS, "unknown_price", "empty_input", "invalid_time",
+            "conversation_moved_on", "conversation_changed", "conversation_full", "queue_full",
+            "unknown_step", *AGENT_PROBLEMS, "unknown_price", "empty_input", "invalid_time",
             "too_many_runs", "store_nearly_full", "not_durable",
         ),
     ),

@@ -94,6 +94,7 @@ class RunList(BaseModel):
         },
         problems=(
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action",
+            "conversation_full", "queue_full", "steering_full",
             "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "invalid_history",
             "invalid_time", "too_many_runs", "store_nearly_full", "not_durable",
         ),

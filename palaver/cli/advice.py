@@ -57,6 +57,8 @@ def _judged(run: Run) -> tuple[str, str, str]:
         case StopReason.BUDGET | StopReason.MAX_STEPS | StopReason.CONTENT_FILTER | StopReason.DEADLINE as stop:
             facts = FACTS[ErrorClass(stop.value)]
             return stop, facts.user_action, facts.sentence
+        case StopReason.CONVERSATION_FULL as stop:
+            return stop, "fix_input", "The conversation has no room for another model call; begin a new one."
         case StopReason.MAX_TOKENS as stop:
             return stop, "settings", "The answer was cut at the model's output limit."
         case _:

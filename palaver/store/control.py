@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Final
@@ -18,7 +19,8 @@ from palaver.leases import Settled
 from palaver.lifecycle import RunStatus
 from palaver.models import Entry, Message, Retry, Run, Submission
 from palaver.store import keys
-from palaver.store.runs import Fork, Runs, Submitted, idempotency, sha256
+from palaver.store.connection import Value
+from palaver.store.runs import IdempotencyKey, Runs, Submitted, idempotency, sha256
 from palaver.store.scripts import Scripts
 from palaver.store.steps import settled
 from palaver.tools.rendering import render
@@ -31,9 +33,10 @@ _REFUSED: Final = {
     "digest_mismatch": "the call is not the one that was looked at",
     "no_pending_action": "no call of the run awaits an approval",
     "not_paused": "the run is not paused",
+    "conversation_full": "the conversation has as many entries, or as much in them, as it may",
+    "steering_full": "as much waits for the run's next model call as may",
 }
 _MOVED: Final = frozenset({RunStatus.FAILED, RunStatus.INCOMPLETE, RunStatus.EXPIRED})
-_PAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ class Control:
             UnknownRun: there is no such run.
             IdempotencyMismatch: the key was used with another request.
             Conflict: ``run_ended``, or what is wrong with an item (``unknown_action``, ``action_already_resolved``,
-                ``action_expired``, ``wrong_action``, ``digest_mismatch``, ``no_pending_action``, ``not_paused``).
+                ``action_expired``, ``wrong_action``, ``digest_mismatch``, ``no_pending_action``, ``not_paused``), or
+                that there is no room for the user's words (``conversation_full``, ``steering_full``).
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         conversation_id = await self._runs.conversation_of(run_id)
@@ -112,17 +116,26 @@ class Control:
             tags=run.tags,
         )
         if wanted.from_step is not None:
-            through = await self._position_before(run, wanted.from_step)
-            fork = Fork(run.conversation_id, through)
-            target = new_id("conv", shard_of(run_id))
-            return await self._runs.take_on(again, target, "fork", key, retried_from=run_id, fork=fork)
+            return await self._fork(run, wanted.from_step, again, key)
         if run.status not in _MOVED or run.withdrawn:
             raise Conflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
         again = again.model_copy(update={"input": await self._left_to_say(run)})
         return await self._runs.take_on(again, run.conversation_id, "retry", key, retried_from=run_id)
 
+    async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey) -> Submitted:
+        through = await self._position_before(run, step)
+        target, made = new_id("conv", shard_of(run.id)), None
+        copied = await self._runs.copy(run.conversation_id, target, through=through, made_anew=run.id)
+        try:
+            made = await self._runs.take_on(again, target, "fork", key, retried_from=run.id, fork=copied)
+        finally:
+            if made is None or made.replayed:
+                await self._runs.forget_copy(target)
+        return made
+
     async def delete_run(self, run_id: str) -> None:
-        """Delete an ended run, with what it said.
+        """Delete an ended run, with what it said. From the beginning of that on nobody is shown it; what breaks off may
+        be done again.
 
         Raises:
             UnknownRun: there is no such run.
@@ -130,45 +143,62 @@ class Control:
         """
         conversation_id = await self._runs.conversation_of(run_id)
         names = (*keys.of_run(run_id, conversation_id), keys.runs(shard_of(run_id)))
-        # Unknown by now: it was deleted meanwhile, by this very call if its answer was lost on the way.
-        reply = await self._scripts.promise("delete_run", names, ())
+        reply = await self._deleted("delete_run", names, ())
         if reply[0] == b"active":
             raise Conflict("run_active", run_id, f"the run has not ended: it is {reply[1].decode()}; cancel it first")
 
     async def delete_conversation(self, conversation_id: str) -> None:
-        """Delete a conversation with all its runs.
+        """Delete a conversation with all its runs. From the beginning of that on nobody is shown it; what breaks off
+        may be done again.
 
         Raises:
             UnknownConversation: there is none of that id.
             Conflict: ``conversation_busy``.
         """
-        await self._runs.conversation(conversation_id)
+        await self._runs.check_there(conversation_id)
         shard = shard_of(conversation_id)
         names = (keys.conversation(conversation_id), keys.log(conversation_id), keys.runs(shard))
-        # Unknown by now: see delete_run.
-        reply = await self._scripts.promise("delete_conversation", names, (keys.prefix(shard),))
+        reply = await self._deleted("delete_conversation", names, (keys.prefix(shard),))
         if reply[0] == b"busy":
             raise Conflict(
                 "conversation_busy", None, "the conversation has runs that have not ended; cancel them first"
             )
+
+    async def _deleted(self, name: str, names: Sequence[str], args: Sequence[Value]) -> Any:
+        """What a script that deletes a part at a time says in the end: ``unknown`` once all is gone, or why it may not.
+
+        Asked once more when it is done, as safely as PALAVER_DURABILITY says: a failover may have brought it back.
+        """
+        reply = [b"more"]
+        while reply[0] in (b"more", b"deleted"):
+            ask = self._scripts.promise if reply[0] == b"deleted" else self._scripts.run
+            reply = await ask(name, names, args)
+        return reply
 
     async def _left_to_say(self, run: Run) -> tuple[Message, ...]:
         """What the run was to say when its turn never came; nothing otherwise: it is in the log."""
         said = await self._runs.waiting_input(run.id)
         if said:
             return said
-        newest = None
-        for entry in await self._log(run):
-            newest = entry.data.get("message", newest)
-            if entry.run_id == run.id and entry.type == LAST:
-                break
+        begins = await self._runs.begins_at(run.id)
+        # A run that went on with another one may have said nothing of its own.
+        newest = await self._last_said(run, begins) or (await self._last_said(run, 0) if begins else None)
         if newest is None or (newest["role"] == "assistant" and not newest.get("tool_calls")):
             raise Conflict("nothing_to_retry", run.id, "the model has answered; send a new message instead")
         return ()
 
+    async def _last_said(self, run: Run, after: int) -> dict[str, Any] | None:
+        """The newest message when the run ended, if it is behind position ``after`` of the log."""
+        newest: dict[str, Any] | None = None
+        async for entry in self._log(run, after):
+            newest = entry.data.get("message", newest)
+            if entry.run_id == run.id and entry.type == LAST:
+                break
+        return newest
+
     async def _position_before(self, run: Run, step: int) -> int:
         """The log position right before the answer of the run's model step ``step``, or where that failed."""
-        for entry in await self._log(run):
+        async for entry in self._log(run, await self._runs.begins_at(run.id)):
             if entry.run_id == run.id:
                 said = entry.data.get("message", {})
                 answer = said.get("role") == "assistant" and entry.data.get("step") == str(step)
@@ -176,13 +206,12 @@ class Control:
                     return entry.position - 1
         raise Conflict("unknown_step", run.id, f"the run has made no model step {step}")
 
-    async def _log(self, run: Run) -> Sequence[Entry]:
-        entries: list[Entry] = []
-        while page := await self._runs.entries(
-            run.conversation_id, after=entries[-1].position if entries else 0, limit=_PAGE
-        ):
-            entries += page
-        return entries
+    async def _log(self, run: Run, after: int) -> AsyncIterator[Entry]:
+        """The log of the run's conversation behind position ``after``."""
+        async with aclosing(self._runs.pages(run.conversation_id, after=after)) as pages:
+            async for page in pages:
+                for entry in page:
+                    yield entry
 
 
 def _told(item: Item) -> dict[str, Any]:

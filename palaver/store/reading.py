@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 import orjson
 
 from palaver.errors import UnknownConversation, UnknownRun
 from palaver.ids import all_shards, is_id, shard_of
 from palaver.lifecycle import RunStatus, WaitReason
+from palaver.limits import KIB
 from palaver.models import Conversation, Entry, Message, Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, now_ms
+from palaver.store.scripts import Scripts
 
-_SCAN = 100
-_SCAN_BUDGET = 5_000
+_SCAN: Final = 100
+_TOGETHER: Final = 25
+"""Runs that are read at once: each may have some MB."""
+_LARGE: Final = 64 * KIB
+"""Bytes of a run after which others get a turn on the loop: it takes a millisecond or more to read."""
+_SCAN_BUDGET: Final = 5_000
 """Runs that one page of a filtered list looks at before it answers with what it has."""
 
 
@@ -57,8 +66,9 @@ class RunPage:
 class Reading:
     """Reads; changes nothing."""
 
-    def __init__(self, redis: Connection, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis
+        self._scripts = scripts
         self._shards = all_shards(settings.shards)
 
     async def now(self) -> datetime:
@@ -120,11 +130,18 @@ class Reading:
         return sorted((pair for pair in found if before is None or pair < before), reverse=True)[:_SCAN]
 
     async def _read(self, run_ids: Sequence[str]) -> Sequence[Run]:
-        pipeline = self._redis.pipeline(transaction=False)
-        for run_id in run_ids:
-            pipeline.hgetall(keys.run(run_id))
-        runs = [records.run(found) for found in await pipeline.execute() if found.get(b"id")]
+        runs: list[Run] = []
+        for start in range(0, len(run_ids), _TOGETHER):
+            pipeline = self._redis.pipeline(transaction=False)
+            for run_id in run_ids[start : start + _TOGETHER]:
+                pipeline.hmget(keys.run(run_id), records.RUN_FIELDS)
+            for values in await pipeline.execute():
+                if fields := records.run_fields(values):
+                    runs.append(records.run(fields))
+                    if sum(map(len, fields.values())) > _LARGE:
+                        await asyncio.sleep(0)
         behind = [run for run in runs if run.waiting and run.waiting.reason is WaitReason.CONVERSATION_BUSY]
+        pipeline = self._redis.pipeline(transaction=False)
         for run in behind:
             pipeline.hget(keys.conversation(run.conversation_id), "active")
         # Who is ahead changes with every run that ends, so the run's own record does not say it.
@@ -144,6 +161,20 @@ class Reading:
             raise UnknownRun(f"there is no run {run_id[:80]!r}")
         return found.decode()
 
+    async def begins_at(self, run_id: str) -> int:
+        """The position in its conversation's log behind which the run's entries are."""
+        found = await self._redis.hget(keys.run(run_id), "logged")
+        return int(found.partition(b"-")[0]) - 1 if found else 0
+
+    async def check_there(self, conversation_id: str) -> None:
+        """Check that there is something of a conversation, be it half deleted.
+
+        Raises:
+            UnknownConversation: there is nothing.
+        """
+        if not is_id("conv", conversation_id) or not await self._redis.exists(keys.conversation(conversation_id)):
+            raise _unknown(conversation_id)
+
     async def waiting_input(self, run_id: str) -> tuple[Message, ...]:
         """What a run is to say, or was, as long as its turn has not come, with what the user said into it meanwhile;
         empty afterwards."""
@@ -161,17 +192,47 @@ class Reading:
         """
         known = is_id("conv", conversation_id)
         found = await self._redis.hgetall(keys.conversation(conversation_id)) if known else {}
-        if not found:
-            raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
+        if b"id" not in found or b"deleting" in found:
+            raise _unknown(conversation_id)
         return records.conversation(found)
 
     async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[Entry]:
-        """Log entries behind position ``after``, in order.
+        """Log entries behind position ``after``, in order: ``limit`` at most, fewer only at the log's end.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
-        await self.conversation(conversation_id)
-        withdrawn = await self._redis.hget(keys.conversation(conversation_id), "withdrawn")
-        found = await self._redis.xrange(keys.log(conversation_id), f"{after + 1}-0", "+", limit)
-        return [records.entry(entry_id, fields, withdrawn) for entry_id, fields in found]
+        found: Sequence[Entry] = ()
+        async with aclosing(self.pages(conversation_id, after=after)) as pages:
+            async for page in pages:
+                found = [*found, *page]
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
+    async def pages(self, conversation_id: str, *, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
+        """The log behind position ``after``, in order, a page at a time: Redis keeps others waiting for one.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+        """
+        if not is_id("conv", conversation_id):
+            raise _unknown(conversation_id)
+        names, ends = (keys.conversation(conversation_id), keys.log(conversation_id)), 0
+        while not ends:
+            reply = await self._scripts.run("read", names, (after,))
+            if reply[0] != b"read":
+                raise _unknown(conversation_id)
+            _, entries, ends, _, withdrawn = reply
+            parts = records.Withdrawn(withdrawn)
+            page = [
+                records.entry(each, dict(zip(fields[::2], fields[1::2], strict=True)), parts)
+                for each, fields in entries
+            ]
+            if page:
+                after = page[-1].position
+                yield page
+
+
+def _unknown(conversation_id: str) -> UnknownConversation:
+    return UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")

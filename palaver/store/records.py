@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import orjson
 
 from palaver.actions import PendingAction
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
+from palaver.limits import KIB
 from palaver.models import (
     AgentSpec,
     Cancel,
@@ -48,6 +50,33 @@ def _json(text: bytes | None) -> Any:
     return None if text is None else orjson.loads(text)
 
 
+RUN_FIELDS: Final = (
+    "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "retried_from",
+    "agent", "model", "seq", "attempt", "output", "error", "cancel", "created_at", "started_at", "ended_at", "deadline",
+    "start_by", "start_after", "events", "budget", "metadata", "tags", "input_tokens", "cached_tokens", "output_tokens",
+    "model_calls", "tool_calls", "cost", "unpriced", "deleting",
+)  # fmt: skip
+"""Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
+_CACHED: Final = 16 * KIB
+"""Bytes of an agent's JSON that is kept as it was read: many runs have the same one."""
+
+
+def agent(text: bytes) -> AgentSpec:
+    """An agent from its JSON."""
+    return _cached_agent(text) if len(text) <= _CACHED else AgentSpec.model_validate_json(text)
+
+
+@lru_cache(maxsize=1024)
+def _cached_agent(text: bytes) -> AgentSpec:
+    return AgentSpec.model_validate_json(text)
+
+
+def run_fields(values: Sequence[bytes | None]) -> Fields | None:
+    """A run's hash from the values of ``RUN_FIELDS``; None if there is no such run, or not for much longer."""
+    fields = {name.encode(): value for name, value in zip(RUN_FIELDS, values, strict=True) if value is not None}
+    return fields if b"id" in fields and b"deleting" not in fields else None
+
+
 def run(fields: Fields) -> Run:
     """A run from its hash."""
     run_id, conversation_id = fields[b"id"].decode(), fields[b"conversation"].decode()
@@ -56,7 +85,7 @@ def run(fields: Fields) -> Run:
         waiting = Waiting.model_validate({**waiting, "until": moment(waiting.get("until"))})
     output = fields.get(b"output")
     stop = fields.get(b"stop_reason")
-    agent = AgentSpec.model_validate_json(fields[b"agent"])
+    spec = agent(fields[b"agent"])
     return Run(
         id=run_id,
         conversation_id=conversation_id,
@@ -67,8 +96,8 @@ def run(fields: Fields) -> Run:
         pausing=b"pausing" in fields,
         withdrawn=b"withdrawn" in fields,
         retried_from=retried.decode() if (retried := fields.get(b"retried_from")) else None,
-        agent=agent,
-        model=agent.models[int(fields.get(b"model", 0))],
+        agent=spec,
+        model=spec.models[int(fields.get(b"model", 0))],
         step=int(fields[b"seq"]),
         attempt=int(fields.get(b"attempt", 0)),
         output=None if output is None else output.decode(),
@@ -123,10 +152,10 @@ def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
 
 def conversation(fields: Fields) -> Conversation:
     """A conversation from its hash."""
-    agent, outcome, active = fields.get(b"agent"), fields.get(b"last_outcome"), fields.get(b"active")
+    spec, outcome, active = fields.get(b"agent"), fields.get(b"last_outcome"), fields.get(b"active")
     return Conversation(
         id=fields[b"id"].decode(),
-        agent=None if agent is None else AgentSpec.model_validate_json(agent),
+        agent=None if spec is None else agent(spec),
         created_at=instant(fields[b"created_at"]),
         entries=int(fields.get(b"entries", 0)),
         active_run=None if active is None else active.decode(),
@@ -146,25 +175,45 @@ def event(run_id: str, entry_id: bytes, fields: Fields) -> Event:
     )
 
 
-def entry(entry_id: bytes, fields: Fields, withdrawn: bytes | None = None) -> Entry:
-    """A log entry; its id is the position in the conversation. ``withdrawn`` is as the conversation has it."""
+class Withdrawn:
+    """The parts of a conversation's log that models are not told of any more.
+
+    ``text`` is the JSON that the conversation has: for each part its first and its last position, and the run whose
+    part it is. Others that were queued meanwhile have entries between those.
+    """
+
+    def __init__(self, text: bytes | None) -> None:
+        self._parts: dict[str, list[tuple[int, int]]] = {}
+        for first, last, run_id in orjson.loads(text or b"[]"):
+            self._parts.setdefault(run_id, []).append((first, last))
+
+    def has(self, position: int, run_id: str) -> bool:
+        """Whether the entry of this run at this position is in one of them."""
+        return any(first <= position <= last for first, last in self._parts.get(run_id, ()))
+
+    def without(self, run_id: str, through: int) -> bytes:
+        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none."""
+        kept = [
+            (first, last, each)
+            for each, parts in self._parts.items()
+            for first, last in parts
+            if each != run_id and first <= through
+        ]
+        return orjson.dumps(kept) if kept else b""
+
+
+def entry(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None = None) -> Entry:
+    """A log entry; its id is the position in the conversation."""
     position, run_id = _number(entry_id), fields[b"run"].decode()
     return Entry(
         position=position,
-        withdrawn=is_withdrawn(position, run_id, _json(withdrawn) or ()),
+        withdrawn=withdrawn is not None and withdrawn.has(position, run_id),
         run_id=run_id,
         seq=int(fields[b"seq"]),
         at=instant(fields[b"at"]),
         type=fields[b"type"].decode(),
         data=_data(fields[b"type"], fields[b"data"]),
     )
-
-
-def is_withdrawn(position: int, run_id: str, parts: Sequence[Sequence[Any]]) -> bool:
-    """Whether an entry is in one of the ``parts`` of the log that models are not told of any more, as the conversation
-    has them: first position, last position, a position that does not matter here, the run whose part it is. Others that
-    were queued meanwhile have entries between those."""
-    return any(first <= position <= last and run_id == of for first, last, _, of in parts)
 
 
 def event_of(entry: Entry) -> Event:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import orjson
 
 from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, TimePassed, UnknownConversation, UnknownRun
 from palaver.ids import is_id, new_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
-from palaver.limits import most
+from palaver.limits import beyond, most
 from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submission
 from palaver.settings import Settings
 from palaver.store import keys, records
@@ -55,19 +56,47 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
-    """What a new conversation begins with: the log of ``conversation_id`` up to position ``through``."""
+class Copied:
+    """A conversation's log that was copied for another one to begin with, up to position ``through``."""
 
     conversation_id: str
     through: int
+    withdrawals: bytes
+    """Of the conversation before it was copied: with others, the copy may have what was deleted since."""
+    withdrawn: bytes
+    """What of the copy models are not told."""
+
+
+_REFUSED: Final[Mapping[bytes, str]] = {
+    b"pending": "the conversation waits for somebody's answer",
+    b"moved_on": "another run came after this one",
+    b"busy": "the conversation is busy with another run",
+    b"queue_full": "as many runs of the conversation are unfinished as there may be",
+    b"conversation_full": "the conversation has as many entries, or as much in them, as it may",
+    b"steering_full": "as much waits for the run's next model call as may",
+    b"no_agent": "the conversation has no agent yet; give one with this run",
+    b"changed": "something of it was deleted while it was copied",
+}
+_CODES: Final[Mapping[bytes, str]] = {
+    b"pending": "pending_action",
+    b"moved_on": "conversation_moved_on",
+    b"busy": "conversation_busy",
+    b"changed": "conversation_changed",
+}
+"""Where the code of a conflict is not the script's word for it."""
+_COUNTED: Final[Mapping[bytes, str]] = {
+    b"queue_full": "queued_runs",
+    b"conversation_full": "entries",
+    b"steering_full": "steering",
+}
+"""The limits behind a refusal."""
 
 
 class Runs(Reading):
     """Runs and conversations, as the API sees them."""
 
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, room: Room) -> None:
-        super().__init__(redis, settings)
-        self._scripts = scripts
+        super().__init__(redis, scripts, settings)
         self._room = room
         self._settings = settings
 
@@ -81,7 +110,8 @@ class Runs(Reading):
             UnknownConversation: the conversation is not there (any more).
             IdempotencyMismatch: the key was used with another body.
             Conflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run waits
-                for somebody, and this one would wait behind it; ``no_agent`` and none was given.
+                for somebody, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
+                ``conversation_full`` or ``steering_full``, there is no room for it.
             NoRoom: ``too_many_runs`` or ``store_nearly_full``, and this would be one more.
             TimePassed: ``start_by`` or ``deadline`` has.
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
@@ -104,13 +134,13 @@ class Runs(Reading):
         key: IdempotencyKey,
         *,
         retried_from: str = "",
-        fork: Fork | None = None,
+        fork: Copied | None = None,
     ) -> Submitted:
         """``submit`` to the conversation ``target``; with ``retry`` only right behind the run that it goes on with, and
         with ``fork`` to one that begins as another one did.
 
         Raises:
-            Conflict: also ``conversation_moved_on``.
+            Conflict: also ``conversation_moved_on``, and ``conversation_changed`` since it was copied.
             NoRoom, TimePassed: as ``submit``.
         """
         nearly_full = await self._room.nearly_full()
@@ -119,7 +149,7 @@ class Runs(Reading):
         given = submission.input
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
         record = keys.idempotency(shard, key.digest or sha256(run_id))
-        source = (keys.conversation(fork.conversation_id), keys.log(fork.conversation_id)) if fork else ()
+        source = (keys.conversation(fork.conversation_id),) if fork else ()
         reply = await self._scripts.promise(
             "submit",
             (*keys.of_run(run_id, target), keys.runs(shard), record, *source),
@@ -140,6 +170,8 @@ class Runs(Reading):
                 retried_from,
                 fork.through if fork else "",
                 0 if nearly_full else self._room.runs_of_a_shard(),
+                fork.withdrawals if fork else "",
+                fork.withdrawn if fork else "",
                 *(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
             ),
         )
@@ -154,21 +186,45 @@ class Runs(Reading):
             case b"past":
                 name = reply[1].decode()
                 raise TimePassed(name, f"{name} has passed")
-            case b"pending":
-                raise Conflict("pending_action", reply[1].decode(), "the conversation waits for somebody's answer")
-            case b"moved_on":
-                raise Conflict("conversation_moved_on", retried_from, "another run came after this one")
-            case b"busy":
-                busy_with = reply[1].decode()
-                raise Conflict("conversation_busy", busy_with, "the conversation is busy with another run")
             case b"full" if nearly_full:
+                beyond("memory")
                 raise NoRoom("store_nearly_full", "the store has no memory left for new runs")
             case b"full":
+                beyond("runs")
                 raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
-            case b"no_agent":
-                raise Conflict("no_agent", None, "the conversation has no agent yet; give one with this run")
+            case code if code in _REFUSED:
+                if code in _COUNTED:
+                    beyond(_COUNTED[code])
+                other = reply[1].decode() if len(reply) > 1 else retried_from
+                raise Conflict(_CODES.get(code, code.decode()), other or None, _REFUSED[code])
             case _:
                 raise UnknownConversation(f"there is no conversation {target}")
+
+    async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str) -> Copied:
+        """Copy a conversation's log up to position ``through``, a part at a time, for ``target`` to begin with.
+
+        What the run ``made_anew`` said before counts there even if it was rolled back. A copy without a run is
+        forgotten after ten minutes.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+        """
+        names = [key(each) for each in (conversation_id, target) for key in (keys.conversation, keys.log)]
+        first: Copied | None = None
+        reply = [b"more"]
+        while reply[0] == b"more":
+            reply = await self._scripts.run("copy_log", names, (through,))
+            if reply[0] == b"unknown":
+                raise UnknownConversation(f"there is no conversation {conversation_id}")
+            if first is None:
+                withdrawn = records.Withdrawn(reply[2]).without(made_anew, through)
+                first = Copied(conversation_id, through, reply[1], withdrawn)
+        assert first is not None  # the first reply made it
+        return first
+
+    async def forget_copy(self, target: str) -> None:
+        """Forget a copy that no run was submitted to."""
+        await self._redis.unlink(keys.conversation(target), keys.log(target))
 
     async def cancel(
         self,

@@ -16,6 +16,7 @@ from redis.exceptions import NoScriptError
 
 from palaver.errors import NewerVersion, NotDurable
 from palaver.lifecycle import TRANSITIONS
+from palaver.limits import most
 from palaver.settings import Settings
 from palaver.store.connection import Connection, Value
 from palaver.store.keys import promised
@@ -23,23 +24,26 @@ from palaver.store.keys import promised
 VERSION: Final = 1
 """Of what the scripts write. It is counted up with a change that older code would misread (ADR 0015)."""
 
-_MOVES: Final = ("_run", "_limits", "_actions", "_rest", "_calls", "_ending", "_turn")
+_RUN: Final = ("_show", "_run")
+_MOVES: Final = (*_RUN, "_limits", "_actions", "_rest", "_calls", "_ending", "_turn")
 """The words of the scripts that move a run."""
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "submit": (*_MOVES, "_input", "_stop", "_others", "_fork", "_create", "_version", "submit"),
-        "claim": ("_run", "_limits", "_version", "claim"),
+        "submit": (*_MOVES, "_input", "_stop", "_others", "_create", "_page", "_version", "submit"),
+        "claim": (*_RUN, "_limits", "_page", "_version", "claim"),
         "settle": (*_MOVES, "_verdict", "_version", "settle"),
         "hand_back": (*_MOVES, "_version", "hand_back"),
         "postpone": (*_MOVES, "_version", "postpone"),
-        "recall": ("_run", "_version", "recall"),
+        "recall": (*_RUN, "_version", "recall"),
         "attend": (*_MOVES, "_blame", "_overdue", "attend"),
         "cancel": (*_MOVES, "_stop", "_version", "cancel"),
         "act": (*_MOVES, "_input", "_version", "act"),
-        "delete_run": (*_MOVES, "_version", "delete_run"),
-        "delete_conversation": ("delete_conversation",),
+        "delete_run": (*_MOVES, "_page", "_version", "delete_run"),
+        "delete_conversation": ("_page", "delete_conversation"),
+        "copy_log": ("_page", "copy_log"),
+        "read": ("_page", "read"),
         "renew": ("renew",),
-        "feed": ("feed",),
+        "feed": ("_show", "feed"),
         "admit": ("_gate", "_queue", "_ramp", "admit"),
         "release": ("_gate", "release"),
         "cool": ("_gate", "_queue", "_ramp", "cool"),
@@ -47,12 +51,11 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """The files that each script is made of."""
+NAMES: Final = tuple(_PARTS)
+"""Every script."""
 
 _WAIT_MS: Final = 2000
 """How long a promise waits for disk or replicas: the API answers within three seconds."""
-LOG_PAGE: Final = 200
-"""Log entries that one reply has at most: Redis does nothing else meanwhile, and a log may have 100 MB."""
-
 Call = tuple[str, Sequence[str], Sequence[Value]]
 """A script's name, its KEYS and its ARGV."""
 
@@ -172,6 +175,9 @@ def _constants(settings: Settings) -> str:
         f"local EDGES = {{ {edges} }}\n"
         f"local RETENTION, FEED_RETENTION = {int(settings.retention)}, {int(feed_retention)}\n"
         f"local RUN_DEADLINE = {int(settings.run_deadline * 1000)}\n"
-        f"local LOG_PAGE = {LOG_PAGE}\n"
-        f"local FEED_CAP, MAX_LOSSES = {settings.feed_cap}, {settings.max_losses}\n"
+        f"local PAGE, PAGE_BYTES = {most('script_page')}, {most('script_page_bytes')}\n"
+        f"local FEED_CAP, FEED_BYTES = {settings.feed_cap}, {most('feed_bytes')}\n"
+        f"local MAX_ENTRIES, MAX_BYTES = {settings.max_entries}, {settings.max_conversation_bytes}\n"
+        f"local MAX_QUEUED, STEER_BYTES = {settings.max_queued}, {most('steering')}\n"
+        f"local MAX_LOSSES = {settings.max_losses}\n"
     )

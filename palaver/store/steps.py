@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from functools import lru_cache
-from itertools import chain
 from math import ceil
 from secrets import token_hex
 from typing import Any, Final
@@ -17,10 +15,9 @@ from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.settings import Settings
-from palaver.store import keys
+from palaver.store import keys, records
 from palaver.store.connection import Connection, Value
-from palaver.store.records import is_withdrawn
-from palaver.store.scripts import LOG_PAGE, Call, Scripts
+from palaver.store.scripts import Call, Scripts
 from palaver.store.settling import settle_args, used
 from palaver.verdicts import Verdict
 
@@ -87,13 +84,12 @@ class Steps:
                 raise
         if reply[0] != b"leased":
             return Stray(reply[1].decode())
-        _, fence, attempt, try_number, elapsed, left, agent, call, tail, model, calls_left, since, withdrawn, edited = (
-            reply
-        )
-        spec = _agent(agent)
-        if len(tail) == LOG_PAGE:
-            since, tail, withdrawn = await self._read_on(conversation_id, since, tail, withdrawn)
-        entries = tuple(_messages(tail, orjson.loads(withdrawn or b"[]")))
+        fence, attempt, try_number, elapsed, left, agent, call, tail, model, calls_left = reply[1:11]
+        since, withdrawn, more, edited = reply[11:]
+        spec = records.agent(agent)
+        if more:
+            since, tail, withdrawn = await self._read_on(conversation_id, since, tail, withdrawn, more[5:])
+        entries = tuple(_messages(tail, records.Withdrawn(withdrawn)))
         return Lease(
             run_id=run_id,
             conversation_id=conversation_id,
@@ -103,7 +99,7 @@ class Steps:
             try_number=try_number,
             elapsed=elapsed / 1000,
             time_left=left / 1000,
-            agent=_asking(agent, int(model)) if int(model) else spec,
+            agent=_asking(spec, int(model)),
             falls_back=int(model) < len(spec.fallbacks),
             call=ToolCall.model_validate_json(call) if call else None,
             position=int(tail[-1][0].partition(b"-")[0]) if tail else known or 0,
@@ -114,24 +110,27 @@ class Steps:
             edited=bool(edited),
         )
 
-    async def _read_on(self, conversation_id: str, since: int, tail: Any, withdrawn: bytes) -> tuple[int, Any, bytes]:
-        """The log's tail to its end, where a claim brought its first page; behind what, and what of it is withdrawn."""
-        page = tail
-        while True:
-            while len(page) == LOG_PAGE:
-                page = await self._page(conversation_id, page[-1][0].decode())
-                tail += page
-            newest = await self._redis.hget(keys.conversation(conversation_id), "withdrawn") or b""
-            if newest == withdrawn:
-                return since, tail, withdrawn
-            # Something was deleted meanwhile, of which this may have a part.
-            since, withdrawn = 0, newest
-            tail = page = await self._page(conversation_id, "0-0")
+    async def _read_on(
+        self, conversation_id: str, since: int, tail: list[Any], withdrawn: bytes, withdrawals: bytes
+    ) -> tuple[int, list[Any], bytes]:
+        """The log's tail to its end, where a claim brought its first page; behind what, and what of it is withdrawn.
 
-    async def _page(self, conversation_id: str, behind: str) -> Sequence[tuple[bytes, Sequence[bytes]]]:
-        """A page of the log, as scripts answer it."""
-        found = await self._redis.xrange(keys.log(conversation_id), f"({behind}", "+", LOG_PAGE)
-        return [(entry_id, [*chain.from_iterable(fields.items())]) for entry_id, fields in found]
+        Raises:
+            StaleLease: the conversation is gone, and with it the lease.
+        """
+        names, ends = (keys.conversation(conversation_id), keys.log(conversation_id)), 0
+        while not ends:
+            behind = int(tail[-1][0].partition(b"-")[0]) if tail else 0
+            reply = await self._scripts.run("read", names, (behind,))
+            if reply[0] != b"read":
+                raise StaleLease
+            _, page, ends, newest, parts = reply
+            if newest == withdrawals:
+                tail += page
+            else:
+                # Something was deleted meanwhile, of which this may have a part.
+                since, tail, ends, withdrawn, withdrawals = 0, [], 0, parts, newest
+        return since, tail, withdrawn
 
     async def settle(self, lease: Lease, verdict: Verdict, *, streamed: bool = False) -> Settled:
         """Apply ``verdict``; ``streamed`` when watchers saw text that it withdraws.
@@ -246,16 +245,13 @@ def deliveries(lines: Sequence[bytes], run_id: str, conversation_id: str) -> tup
     return tuple(found)
 
 
-def _messages(tail: Sequence[Any], withdrawn: Sequence[Sequence[Any]]) -> list[LogMessage]:
-    """What of the log's ``tail`` is said to a model; an entry is ``type``, ``at``, ``run``, ``seq`` and ``data``.
-
-    ``withdrawn`` are the parts of the log that are not.
-    """
+def _messages(tail: Sequence[Any], withdrawn: records.Withdrawn) -> list[LogMessage]:
+    """What of the log's ``tail`` is said to a model; an entry is ``type``, ``at``, ``run``, ``seq`` and ``data``."""
     found = []
     for entry_id, fields in tail:
         position = int(entry_id.partition(b"-")[0])
         run_id = fields[5].decode()
-        if fields[1] in _MESSAGES and not is_withdrawn(position, run_id, withdrawn):
+        if fields[1] in _MESSAGES and not withdrawn.has(position, run_id):
             data = orjson.loads(fields[-1])
             said = data.get("message") or {"role": "user", "content": data["summary"]}
             found.append(
@@ -277,13 +273,6 @@ def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-@lru_cache(maxsize=4096)
-def _agent(text: bytes) -> AgentSpec:
-    return AgentSpec.model_validate_json(text)
-
-
-@lru_cache(maxsize=256)
-def _asking(text: bytes, model: int) -> AgentSpec:
-    """The agent with the model that is asked now, one of its fallbacks."""
-    spec = _agent(text)
-    return spec.model_copy(update={"model": spec.models[model]})
+def _asking(spec: AgentSpec, model: int) -> AgentSpec:
+    """The agent with the model that is asked now, it or one of its fallbacks."""
+    return spec.model_copy(update={"model": spec.models[model]}) if model else spec

@@ -45,6 +45,7 @@ class Store:
         connection = cast(Connection, redis)
         scripts = Scripts(connection, settings)
         self._redis = redis
+        self.scripts = scripts
         self.room = Room(connection, settings)
         self.runs = Runs(connection, scripts, settings, self.room)
         self.control = Control(scripts, self.runs)

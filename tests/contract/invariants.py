@@ -292,14 +292,14 @@ def _check_withdrawn(shard: Shard, conversation_id: str, log: list[dict[str, Any
     """What models are not told of any more are whole runs, those that were rolled back and no others."""
     parts = orjson.loads(shard.conversations[conversation_id].get("withdrawn", "[]"))
     messages = [entry for entry in log if entry["type"] in MESSAGES]
-    for first, last, _, run_id in parts:
+    for first, last, run_id in parts:
         if run_id in shard.runs:
             of = {entry["run"] for entry in messages if first <= _number(entry) <= last}
             assert of <= {run_id}, said + f"{of} said something in the part of {run_id}"
             assert "withdrawn" in shard.runs[run_id], said + f"{run_id} was not rolled back"
     for entry in messages:
         if _own(shard, conversation_id, entry):
-            inside = any(first <= _number(entry) <= last and of == entry["run"] for first, last, _, of in parts)
+            inside = any(first <= _number(entry) <= last and of == entry["run"] for first, last, of in parts)
             assert inside == ("withdrawn" in shard.runs[entry["run"]]), said + f"{entry['run']}: withdrawn in part"
 
 

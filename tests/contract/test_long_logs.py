@@ -9,13 +9,14 @@ import pytest
 
 from api.sse import frames
 from palaver.leases import Delta
+from palaver.limits import most
 from palaver.models import Message
 from palaver.settings import Settings
 from palaver.store import Store, keys
-from palaver.store.scripts import LOG_PAGE
 from tests.contract.desk import Desk
 
 CAP = 100
+PAGE = most("script_page")
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def desk(redis: Any, settings: Settings) -> Desk:
     return Desk(Store(redis, settings.model_copy(update={"feed_cap": CAP})), redis)
 
 
-def _many(word: str, count: int = LOG_PAGE) -> tuple[Message, ...]:
+def _many(word: str, count: int = PAGE) -> tuple[Message, ...]:
     """So many messages of a user, an entry of the log each."""
     return tuple(Message(role="user", content=f"{word} {number}") for number in range(count))
 
@@ -33,7 +34,7 @@ def _words(messages: tuple[Message, ...]) -> list[str]:
 
 
 async def test_a_worker_that_knows_nothing_is_told_all_page_by_page(desk: Desk) -> None:
-    messages = _many("word", 2 * LOG_PAGE + 7)
+    messages = _many("word", 2 * PAGE + 7)
     _, lease = await desk.begin(input=messages)
     assert desk.said(lease) == _words(messages)
     assert lease.position == (await desk.store.runs.conversation(lease.conversation_id)).entries
@@ -49,14 +50,15 @@ async def test_what_is_deleted_while_it_reads_on_is_not_told_in_part(desk: Desk,
     await desk.finish(lease)
     messages = _many("two")
     (delivery,) = (await desk.submit(messages, conversation_id=lease.conversation_id)).deliveries
-    xrange = redis.xrange
+    run = desk.store.scripts.run
 
-    async def delete_then_read(*args: Any) -> Any:
-        redis.xrange = xrange
-        await desk.store.control.delete_run(first)
-        return await xrange(*args)
+    async def delete_then_read(name: str, *args: Any) -> Any:
+        if name == "read":
+            desk.store.scripts.run = run  # type: ignore[method-assign]
+            await desk.store.control.delete_run(first)
+        return await run(name, *args)
 
-    redis.xrange = delete_then_read
+    desk.store.scripts.run = delete_then_read  # type: ignore[method-assign]
     lease = await desk.claim(delivery, known=known)
     assert desk.said(lease) == _words(messages)
     assert lease.afresh is bool(known)

@@ -53,7 +53,7 @@ def test_everything_works_under_the_shipped_users(guarded: Cluster) -> None:
     narrow = [guarded.submit("narrow/say-10+rate-40") for _ in range(4)]
     stopped = guarded.submit("say-400+rate-20")
     guarded.saw(stopped, "message.delta")
-    assert guarded.cancel(stopped) == 202
+    assert guarded.cancel(stopped) in (200, 202)
     conversation = guarded.run(stopped).conversation_id
     behind = guarded.submit("echo", conversation_id=conversation)
     guarded.kill("worker")

@@ -33,3 +33,7 @@ def test_what_goes_beyond_is_counted_under_a_name_that_is_there() -> None:
     assert exceeded["body"] == before + 1
     with pytest.raises(KeyError):
         beyond("no such limit")
+
+
+def test_no_two_limits_have_one_name() -> None:
+    assert len(tables().splitlines()) - tables().count("## ") * 5 + 1 == len(LIMITS)

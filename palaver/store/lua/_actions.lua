@@ -16,26 +16,36 @@ local function keep_actions(actions)
   end
 end
 
--- The call waits until somebody resolves it, or until it expires.
-local function hold(name, step, action)
-  action.expires_at = NOW + action.timeout
-  step.state, step.action, step['until'] = 'held', action.id, action.expires_at
-  step.client = action.type == 'client_tool' or nil
-  keep_step(name, step)
-  redis.call('ZADD', DUE, action.expires_at, member(name))
+-- Each call waits until somebody resolves it, or until it expires. `waits` are {name of the step, step, action}, in call
+-- order.
+local function hold(waits)
   local actions = pending_actions()
-  actions[#actions + 1] = action
+  for _, each in ipairs(waits) do
+    local name, step, action = unpack(each)
+    action.expires_at = NOW + action.timeout
+    step.state, step.action, step['until'] = 'held', action.id, action.expires_at
+    step.client = action.type == 'client_tool' or nil
+    keep_step(name, step)
+    redis.call('ZADD', DUE, action.expires_at, member(name))
+    actions[#actions + 1] = action
+  end
   keep_actions(actions)
-  emit('action.required', cjson.encode({ step = name, action = action }), true)
+  for _, each in ipairs(waits) do
+    emit('action.required', cjson.encode({ step = each[1], action = each[3] }), true)
+  end
 end
 
--- Take an action off the list; `more` goes into the event.
-local function resolve(action, decision, more)
+-- Take actions off the list, in one pass: those whose ids are keys of `resolved`.
+local function drop_actions(resolved)
   local left = {}
-  for _, other in ipairs(pending_actions()) do
-    if other.id ~= action.id then left[#left + 1] = other end
+  for _, action in ipairs(pending_actions()) do
+    if not resolved[action.id] then left[#left + 1] = action end
   end
   keep_actions(left)
+end
+
+-- Say how an action that is off the list was resolved; `more` goes into the event.
+local function say_resolved(action, decision, more)
   redis.call('HSET', RUN, 'act:' .. action.id, decision, 'act:' .. action.call_id, decision)
   more.action_id, more.call_id, more.decision = action.id, action.call_id, decision
   emit('action.resolved', cjson.encode(more), true)
@@ -43,5 +53,8 @@ end
 
 -- The run ends, or is about to: nobody can resolve them any more.
 local function cancel_actions()
-  for _, action in ipairs(pending_actions()) do resolve(action, 'cancelled', {}) end
+  local actions = pending_actions()
+  if #actions == 0 then return end
+  keep_actions({})
+  for _, action in ipairs(actions) do say_resolved(action, 'cancelled', {}) end
 end

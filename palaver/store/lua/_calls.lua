@@ -10,10 +10,12 @@ local function keep_open(calls)
   if #calls == 0 then redis.call('HDEL', RUN, 'open') else redis.call('HSET', RUN, 'open', cjson.encode(calls)) end
 end
 
-local function close_call(id)
+-- The calls whose ids are keys of `answered` are open no more: all of them in one pass.
+local function close_calls(answered)
+  if not next(answered) then return end
   local left = {}
   for _, call in ipairs(open_calls()) do
-    if call.id ~= id then left[#left + 1] = call end
+    if not answered[call.id] then left[#left + 1] = call end
   end
   keep_open(left)
 end

@@ -15,6 +15,6 @@ local function create(kept, agent, max_steps, input)
   redis.call('ZADD', KEYS[9], NOW, ID)
   emit('run.created', '{"conversation_id":"' .. ARGV[2] .. '"}', true)
   -- Where its part of the log begins: who reads its events need not look through what others said before.
-  redis.call('HSET', RUN, 'logged', redis.call('HGET', CONV, 'entries') .. '-0')
+  redis.call('HSET', RUN, 'logged', ENTRIES .. '-0')
   keep_time()
 end

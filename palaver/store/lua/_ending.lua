@@ -1,14 +1,15 @@
 -- How a run ends. Behind _calls.lua.
 
 -- From here on models are not told of what the log has of this run. CONV `withdrawn` is the JSON list of such parts of
--- the log: first and last position, how far the log went when it was withdrawn, run. Answers the first and the last.
+-- the log: first and last position, run. It may be long, so it is added to as text. `withdrawn_at` is how far the log
+-- went when it was last added to: what was derived from the log up to there has to be derived anew. Answers the first
+-- and the last position.
 local function withdraw()
-  local length = tonumber(redis.call('HGET', CONV, 'entries'))
-  local text = redis.call('HGET', CONV, 'withdrawn')
-  local parts = text and cjson.decode(text) or {}
-  parts[#parts + 1] = { ENTERED + 1, length, length, ID }
-  redis.call('HSET', CONV, 'withdrawn', cjson.encode(parts))
-  return ENTERED + 1, length
+  local parts = redis.call('HGET', CONV, 'withdrawn')
+  local part = '[' .. ENTERED + 1 .. ',' .. ENTRIES .. ',"' .. ID .. '"]'
+  redis.call('HSET', CONV, 'withdrawn', parts and string.sub(parts, 1, -2) .. ',' .. part .. ']' or '[' .. part .. ']',
+    'withdrawn_at', ENTRIES)
+  return ENTERED + 1, ENTRIES
 end
 
 -- The conversation after this run: the next run has the turn. The caller wakes it; DUE does if the caller dies.
@@ -58,7 +59,7 @@ local function finish(reason, status, failure)
     end
     unlist(held[i], step)
   end
-  redis.call('DEL', STEPS)
+  redis.call('UNLINK', STEPS)
   redis.call('ZREM', DUE, member('start'), member('end'))
   redis.call('HDEL', RUN, 'waiting', 'pausing')
   emit('run.finished', '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'

@@ -12,6 +12,8 @@ local NOW = time[1] * 1000 + math.floor(time[2] / 1000)
 -- A grant that nobody uses goes to the next in line; a waiter that does not come back is forgotten; one in line asks
 -- by itself if nobody wakes it.
 local GRANT, PATIENCE, POLL, POLL_SPREAD = 5000, 600000, 5000, 20
+-- So many of them in one script; who is left over asks by itself, or gets the next place that comes free.
+local MOST_GRANTS = 200
 
 local gate = {}
 local fields = redis.call('HGETALL', GATE)
@@ -34,7 +36,7 @@ end
 local function grant(most, asks)
   redis.call('ZREMRANGEBYSCORE', CALLS, '-inf', NOW)
   local free = UNTIL <= NOW and most - redis.call('ZCARD', CALLS) or 0
-  for _ = 1, free do
+  for _ = 1, math.min(free, MOST_GRANTS) do
     local first = redis.call('ZPOPMIN', LINE)[1]
     if not first then break end
     redis.call('ZADD', CALLS, NOW + GRANT, first)

@@ -1,29 +1,43 @@
 -- What may be put into a run in hand. Behind _turn.lua.
 
+-- What was decided on an action that is off the list. Answers the id of its call if that has its result now.
 local function decide(item, action, by)
   local name = redis.call('HGET', RUN, 'seq') .. '/' .. action.call_id
   local step, call = step_of(name), { id = action.call_id, name = action.tool }
-  resolve(action, item.type, { by = by, reason = item.reason, arguments = item.arguments })
+  say_resolved(action, item.type, { by = by, reason = item.reason, arguments = item.arguments })
   if item.type == 'approve' or item.type == 'edit' then
     if item.type == 'edit' then
       call.arguments, step.edited = item.arguments, true
       step.call = cjson.encode(call)
     end
-    return deliver(name, step)
+    deliver(name, step)
+    return nil
   end
   drop_step(name, step)
-  close_call(call.id)
-  if item.type == 'deny' then return tool_error(call, nil, 'tool_denied', item.text) end
-  redis.call('HINCRBY', RUN, 'tool_calls', 1)
-  if item.is_error then return tool_error(call, nil, 'tool_error', item.content) end
-  emit('tool.finished', cjson.encode({ step = name,
-    message = { role = 'tool', call_id = call.id, name = call.name, content = item.content } }), true)
+  if item.type ~= 'deny' then redis.call('HINCRBY', RUN, 'tool_calls', 1) end
+  if item.type == 'deny' then
+    tool_error(call, nil, 'tool_denied', item.text)
+  elseif item.is_error then
+    tool_error(call, nil, 'tool_error', item.content)
+  else
+    emit('tool.finished', cjson.encode({ step = name,
+      message = { role = 'tool', call_id = call.id, name = call.name, content = item.content } }), true)
+  end
+  return call.id
 end
 
--- A message (JSON text) for the next model call: at once if that is not under way, else once it is over.
-local function steer(message)
+-- Why messages (JSON texts) cannot be put into the run, beside those that wait for its next model call.
+local function steering_refused(more)
+  local bytes = STEER and #STEER or 0
+  for _, message in ipairs(more) do bytes = bytes + #message end
+  return #more > 0 and (conversation_full() and 'conversation_full' or bytes > STEER_BYTES and 'steering_full')
+end
+
+-- Messages for the next model call: at once if that is not under way, else once it is over.
+local function steer(more)
+  if #more == 0 then return end
   local messages = STEER and cjson.decode(STEER) or {}
-  messages[#messages + 1] = message
+  for _, message in ipairs(more) do messages[#messages + 1] = message end
   STEER = cjson.encode(messages)
   redis.call('HSET', RUN, 'steer', STEER)
   local step = step_of(redis.call('HGET', RUN, 'seq'))

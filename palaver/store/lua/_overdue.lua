@@ -47,9 +47,10 @@ local function expired(name, step)
   for _, each in ipairs(pending_actions()) do
     if each.id == step.action then action = each end
   end
-  resolve(action, 'expired', {})
+  drop_actions({ [action.id] = true })
+  say_resolved(action, 'expired', {})
   drop_step(name, step)
-  close_call(action.call_id)
+  close_calls({ [action.call_id] = true })
   tool_error({ id = action.call_id, name = action.tool }, nil, step.client and 'tool_timeout' or 'tool_denied',
     step.client and 'The client gave no output within ' .. action.timeout / 1000 .. ' s.'
     or 'Nobody decided in time, so the tool call was denied.')

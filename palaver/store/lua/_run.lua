@@ -1,5 +1,6 @@
 -- The words that every script about one run is written in. Prepended by scripts.py, after the generated constants
--- VERSION, EDGES (the lifecycle table), RETENTION, FEED_RETENTION (seconds), RUN_DEADLINE (ms), FEED_CAP, MAX_LOSSES.
+-- VERSION, EDGES (the lifecycle table), RETENTION, FEED_RETENTION (seconds), RUN_DEADLINE (ms), MAX_LOSSES and others,
+-- and behind _show.lua.
 --
 -- KEYS  1 run, 2 its open steps, 3 conversation, 4 its log, 5 the run's feed, 6 due index, 7-8 ready indexes
 -- A step is JSON in the steps hash: state ready | leased | later | held | parked | aborted, queue, attempt, losses,
@@ -19,8 +20,13 @@ local NOW = time[1] * 1000 + math.floor(time[2] / 1000)
 -- run and the log does not have yet, a JSON list of messages, each as JSON text.
 local ID, STATUS, PAUSING, ENTERED, STEER
 local deliveries = {}
--- The newest version of those that have written into the conversation. Code that is older leaves it alone.
-local NEWEST = tonumber(redis.call('HGET', CONV, 'version') or 0)
+-- NEWEST: the newest version of those that have written into the conversation; code that is older leaves it alone.
+-- ENTRIES, BYTES: how far its log goes, and the data in it. Who changes them, changes them here too.
+local NEWEST, ENTRIES, BYTES
+do
+  local place = redis.call('HMGET', CONV, 'version', 'entries', 'bytes')
+  NEWEST, ENTRIES, BYTES = tonumber(place[1] or 0), tonumber(place[2] or 0), tonumber(place[3] or 0)
+end
 
 local function sign()
   if NEWEST >= VERSION then return end
@@ -67,12 +73,12 @@ local function try_of(step) return step.attempt + step.losses end
 local function emit(kind, data, durable)
   sign()
   local seq = redis.call('HINCRBY', RUN, 'events', 1)
-  redis.call('XADD', FEED, 'MAXLEN', '~', FEED_CAP, seq .. '-0', 'type', kind, 'at', NOW, 'data', data)
   if durable then
-    local position = redis.call('HINCRBY', CONV, 'entries', 1)
-    redis.call('XADD', LOG, position .. '-0', 'type', kind, 'at', NOW, 'run', ID, 'seq', seq, 'data', data)
+    ENTRIES, BYTES = ENTRIES + 1, BYTES + #data
+    redis.call('HSET', CONV, 'entries', ENTRIES, 'bytes', BYTES)
+    redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', ID, 'seq', seq, 'data', data)
   end
-  redis.call('PUBLISH', FEED, seq .. ' ' .. NOW .. ' ' .. kind .. ' ' .. data)
+  show(RUN, FEED, seq, kind, NOW, data)
 end
 
 -- The only place where a run's status changes; more fields and values may go with it.

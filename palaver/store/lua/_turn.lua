@@ -1,6 +1,8 @@
 -- How a run goes on from one step to the next: the words of the scripts that move a run. Behind _ending.lua
 -- and _rest.lua.
 
+local function conversation_full() return ENTRIES >= MAX_ENTRIES or BYTES >= MAX_BYTES end
+
 local function next_model_step()
   wake()
   local at = redis.call('HMGET', RUN, 'seq', 'max_steps')
@@ -8,6 +10,7 @@ local function next_model_step()
   warn_if_near('max_steps', made, most)
   if made >= most then return finish('max_steps', 'incomplete', '') end
   if spent(0) then return finish('budget', 'incomplete', '') end
+  if conversation_full() then return finish('conversation_full', 'incomplete', '') end
   redis.call('HSET', RUN, 'seq', made + 1, 'attempt', 1)
   deliver(tostring(made + 1), { queue = 'model', attempt = 1, losses = 0, deliveries = 0 })
   return ''
@@ -31,7 +34,7 @@ end
 local function interrupted(name, step, why)
   local id = string.match(name, '/(.*)$')
   drop_step(name, step)
-  close_call(id)
+  close_calls({ [id] = true })
   tool_error({ id = id, name = cjson.decode(step.call).name }, step, 'tool_interrupted', why .. IN_DOUBT)
   redis.call('HINCRBY', RUN, 'tool_calls', 1)
   return proceed()
@@ -39,14 +42,14 @@ end
 
 -- Take this run's place in its conversation. At its turn its input enters the log and its first step is delivered.
 local function enter()
-  local place = redis.call('HMGET', CONV, 'active', 'queued', 'entries')
+  local place = redis.call('HMGET', CONV, 'active', 'queued')
   if place[1] and place[1] ~= ID then
     redis.call('HSET', CONV, 'queued', place[2] and place[2] .. ' ' .. ID or ID)
     wait_for('conversation_busy', {})
     emit('run.queued', '{"behind":"' .. place[1] .. '"}', false)
     return ''
   end
-  ENTERED = place[3] or 0
+  ENTERED = ENTRIES
   redis.call('HSET', CONV, 'active', ID)
   redis.call('HSET', RUN, 'entered', ENTERED)
   for _, message in ipairs(cjson.decode(redis.call('HGET', RUN, 'input'))) do

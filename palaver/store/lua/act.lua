@@ -12,16 +12,16 @@ if earlier[2] == ARGV[2] then return { 'accepted', STATUS, what_is_ready(), '' }
 if earlier[1] then return { earlier[1] == ARGV[1] and 'replayed' or 'mismatch', STATUS, {}, '' } end
 if STATUS == 'cancelling' or not next(EDGES[STATUS]) then return { 'ended', STATUS } end
 
-local targets, taken = {}, {}
+local pending, by_id, by_call, targets, taken = pending_actions(), {}, {}, {}, {}
+for _, action in ipairs(pending) do by_id[action.id], by_call[action.call_id] = action, action end
+
 -- The actions that an item is about. One request decides on an action once.
 local function actions_for(item, wanted)
+  if wanted == 'client_tool' then return { by_id[item.action] or by_call[item.action] } end
+  if item.action ~= 'all' then return { by_id[item.action] } end
   local found = {}
-  for _, action in ipairs(pending_actions()) do
-    local one_of_all = item.action == 'all' and item.type ~= 'output' and action.type == wanted
-      and action.expires_at > NOW and not taken[action.id]
-    if one_of_all or item.action == action.id or (item.type == 'output' and item.action == action.call_id) then
-      found[#found + 1] = action
-    end
+  for _, action in ipairs(pending) do
+    if action.type == wanted and action.expires_at > NOW and not taken[action.id] then found[#found + 1] = action end
   end
   return found
 end
@@ -46,21 +46,29 @@ local function refusal(item)
   end
 end
 
-local items = cjson.decode(ARGV[4])
+local items, said = cjson.decode(ARGV[4]), {}
 for i, item in ipairs(items) do
+  if item.type == 'message' then said[#said + 1] = item.message end
   local code = refusal(item)
   if code then return { 'refused', i, code } end
 end
+local no_words = steering_refused(said)
+if no_words then return { 'refused', #items, no_words } end
 redis.call('HSET', KEYS[9], 'run', ID, 'fingerprint', ARGV[1], 'request', ARGV[2])
 redis.call('EXPIRE', KEYS[9], ARGV[1] ~= '' and RETENTION or 60)
 
-local by = cjson.decode(ARGV[3])
+local by, answered = cjson.decode(ARGV[3]), {}
+if next(taken) then drop_actions(taken) end
 for _, item in ipairs(items) do
-  for _, action in ipairs(targets[item] or {}) do decide(item, action, by) end
-  if item.type == 'message' then steer(item.message) end
+  for _, action in ipairs(targets[item] or {}) do
+    local id = decide(item, action, by)
+    if id then answered[id] = true end
+  end
   if item.type == 'pause' then pause(item.now) end
   if item.type == 'resume' then resume() end
 end
+close_calls(answered)
+steer(said)
 -- A run whose turn has not come has nothing to go on with.
 local upcoming = ENTERED and proceed() or rest() or ''
 return { 'accepted', STATUS, deliveries, upcoming }

@@ -3,10 +3,10 @@
 -- ARGV  step, worker, lease (ms), log position that the worker knows (model steps; '' = none wanted), nonce, time of
 --       the entry at that position (ms)
 -- reply leased, fence, attempt (policy), try, elapsed ms, ms until the run's time is up, agent, call JSON, log tail
---       (LOG_PAGE entries at most),
+--       (a page of it),
 --       which of the agent's models to ask (from 0), tool calls that its budget has left (-1 = any number),
---       log position that the tail is behind, what of the log was withdrawn (JSON, '' = nothing), 1 if the call's
---       arguments were changed
+--       log position that the tail is behind, what of the log was withdrawn (JSON, '' = nothing of the tail), '' if
+--       the log ends with the tail, else 'more ' and withdrawals (_page.lua), 1 if the call's arguments were changed
 --       · stray, why: unknown, settled, the run's status, the step's state (leased, later), deadline
 if not STATUS then return { 'stray', 'unknown' } end
 if STATUS ~= 'queued' and STATUS ~= 'running' then return { 'stray', STATUS } end
@@ -39,20 +39,21 @@ if not again then
   end
   emit('step.started', cjson.encode({ step = name, attempt = try_of(step), worker = worker }), false)
 end
-local known, tail = tonumber(ARGV[4]), {}
-local withdrawn = known and redis.call('HGET', CONV, 'withdrawn') or ''
+local known, tail, withdrawn, more = tonumber(ARGV[4]), {}, '', ''
 if known then
-  if withdrawn ~= '' then
-    -- What was derived from the log before something in it was withdrawn is not right any more.
-    local parts = cjson.decode(withdrawn)
-    if known <= parts[#parts][3] then known = 0 end
-  end
+  local withdrawn_at = redis.call('HGET', CONV, 'withdrawn_at')
+  -- What was derived from the log before something in it was withdrawn is not right any more.
+  if withdrawn_at and known <= tonumber(withdrawn_at) then known = 0 end
   -- Nor is it if the log was rewound since and other entries have taken these positions.
   local newest = known > 0 and redis.call('XRANGE', LOG, known .. '-0', known .. '-0')[1]
   if known > 0 and (not newest or newest[2][4] ~= ARGV[6]) then known = 0 end
-  tail = redis.call('XRANGE', LOG, known + 1 .. '-0', '+', 'COUNT', LOG_PAGE)
+  if known == 0 and withdrawn_at then withdrawn = redis.call('HGET', CONV, 'withdrawn') or '' end
+  local complete
+  tail, complete = page(LOG, known + 1 .. '-0', '+')
+  -- Not empty even if nothing was withdrawn yet.
+  if not complete then more = 'more ' .. withdrawals(CONV) end
 end
 local most = limits().budget.tool_calls
 return { 'leased', step.fence, step.attempt - (step.base or 0), try_of(step), NOW - step.first, ending().at - NOW,
   facts[1], step.call or '', tail, facts[4] or 0, most and math.max(0, most - (facts[5] or 0)) or -1,
-  known or 0, withdrawn, step.edited and 1 or 0 }
+  known or 0, withdrawn, more, step.edited and 1 or 0 }

@@ -1,21 +1,44 @@
--- Delete a run that has ended: its record, its feed, and what it put into the conversation's log.
+-- Delete a run that has ended: its record, its feed, and what it put into the conversation's log, a part of that at a
+-- time. From the first part on nobody is shown it and no model is told of it; should nobody go on with it, the rest goes
+-- when its retention is over.
 -- KEYS  run keys (_run.lua), 9 the shard's list of runs
 -- ARGV  none
--- reply deleted · active, status · unknown
+-- reply more · deleted · active, status · unknown
+-- RUN `deleting` is the position of the log up to which it was looked through.
 if not STATUS then return { 'unknown' } end
 if next(EDGES[STATUS]) then return { 'active', STATUS } end
-for _, entry in ipairs(redis.call('XRANGE', LOG, '-', '+')) do
-  -- An entry is type, at, run, seq and data, each with its name before it. A summary of what the run said has it too.
-  local later = ENTERED and tonumber(string.match(entry[1], '%d+')) > tonumber(ENTERED)
-  if entry[2][6] == ID or (later and entry[2][2] == 'conversation.condensed') then redis.call('XDEL', LOG, entry[1]) end
-end
-if redis.call('EXISTS', CONV) == 1 then
+local looked = redis.call('HGET', RUN, 'deleting')
+local there = redis.call('EXISTS', CONV) == 1
+if not looked then
+  local logged = redis.call('HGET', RUN, 'logged')
+  looked = logged and string.match(logged, '%d+') - 1 or 0
+  redis.call('UNLINK', FEED)
+  redis.call('ZREM', KEYS[9], ID)
+  redis.call('ZREM', ENDED, ID)
   -- Workers that know what it said build the conversation anew.
-  if ENTERED then withdraw() end
+  if there and ENTERED then withdraw() end
   local outcome = redis.call('HGET', CONV, 'last_outcome')
   if outcome and cjson.decode(outcome).run_id == ID then redis.call('HDEL', CONV, 'last_outcome') end
 end
-redis.call('DEL', RUN, FEED)
-redis.call('ZREM', KEYS[9], ID)
-redis.call('ZREM', ENDED, ID)
+
+local entries, complete = page(LOG, looked + 1 .. '-0', '+')
+local ids, bytes = {}, 0
+for _, entry in ipairs(entries) do
+  -- A summary of what the run said has it too.
+  local later = ENTERED and position_of(entry) > tonumber(ENTERED)
+  if run_of(entry) == ID or (later and entry[2][2] == 'conversation.condensed') then
+    ids[#ids + 1], bytes = entry[1], bytes + #entry[2][10]
+  end
+end
+if #ids > 0 then
+  redis.call('XDEL', LOG, unpack(ids))
+  if there then redis.call('HINCRBY', CONV, 'bytes', -bytes) end
+end
+if not complete then
+  redis.call('HSET', RUN, 'deleting', position_of(entries[#entries]))
+  return { 'more' }
+end
+-- Who has read the log meanwhile may have read a summary of it.
+if there and ENTERED then redis.call('HSET', CONV, 'withdrawn_at', ENTRIES) end
+redis.call('UNLINK', RUN)
 return { 'deleted' }

@@ -15,9 +15,7 @@ for i = 1, #KEYS, 3 do
     if nonce ~= ARGV[1] or tonumber(last) < i then
       local seq = at[1] + 1
       redis.call('HSET', KEYS[i], 'events', seq, 'fed', ARGV[1] .. ' ' .. i)
-      local feed, kind, data = KEYS[i + 2], ARGV[a + 2], ARGV[a + 3]
-      redis.call('XADD', feed, 'MAXLEN', '~', FEED_CAP, seq .. '-0', 'type', kind, 'at', now, 'data', data)
-      redis.call('PUBLISH', feed, seq .. ' ' .. now .. ' ' .. kind .. ' ' .. data)
+      show(KEYS[i], KEYS[i + 2], seq, ARGV[a + 2], now, ARGV[a + 3])
       written = written + 1
     end
   end

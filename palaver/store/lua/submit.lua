@@ -1,13 +1,16 @@
 -- Take a run on: its record, its place in the conversation and its idempotency key in one step.
 -- KEYS  run keys (_run.lua), 9 the shard's list of runs, 10 idempotency record, for a fork also 11 the conversation
---       that it is made of, 12 its log
+--       that it is made of
 -- ARGV  run id, conversation id, 'new' | 'known' | 'retry' (only right behind that run) | 'fork', fingerprint ('' = no
 --       key), on_conflict, agent JSON ('' = the conversation's), max_steps ('' = the agent's is kept), start_after,
 --       start_by, deadline (ms; '' = none, or RUN_DEADLINE from its start), metadata JSON, tags JSON, budget JSON
---       ('' = none), run that this one goes on with ('' = none), position up to which a fork takes the log over,
---       entries that DUE may have for a run to be new, then the input messages, each as JSON text
--- reply created | steered, run id, deliveries · replayed, run id, '1' if it was steered then · busy | pending, other
---       run id · mismatch · past, 'start_by' | 'deadline' · unknown_conversation · no_agent · moved_on · full
+--       ('' = none), run that this one goes on with ('' = none), position up to which a fork has copied the log
+--       (copy_log.lua), entries that DUE may have for a run to be new, withdrawals of the forked conversation before it
+--       was copied (_page.lua), what of the copy is withdrawn (JSON, '' = nothing), then the input messages, each as
+--       JSON text
+-- reply created | steered, run id, deliveries · replayed, run id, '1' if it was steered then · busy | pending |
+--       steering_full | conversation_full | queue_full, other run id ('' = none) · mismatch · past, 'start_by' |
+--       'deadline' · unknown_conversation · no_agent · moved_on · full · changed (the forked one, since it was copied)
 local mode, fingerprint, conflict, agent, max_steps = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local start_after = tonumber(ARGV[8])
 -- The same run id: this very submit was made before and its answer was lost on the way.
@@ -26,12 +29,15 @@ local function remember(...)
   redis.call('EXPIRE', KEYS[10], fingerprint ~= '' and RETENTION or 60)
 end
 
-local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome')
+local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome', 'unfinished',
+  'deleting')
 local active, later, input = kept[2], start_after and start_after > NOW, {}
-for i = 17, #ARGV do input[#input + 1] = ARGV[i] end
-if mode == 'fork' and redis.call('EXISTS', KEYS[11]) == 0 then return { 'unknown_conversation' } end
-if mode == 'fork' and tonumber(redis.call('HGET', KEYS[11], 'version') or 0) > VERSION then return { 'newer' } end
-if (mode == 'known' or mode == 'retry') and not kept[1] then return { 'unknown_conversation' } end
+for i = 19, #ARGV do input[#input + 1] = ARGV[i] end
+if mode == 'fork' then
+  if ENTRIES ~= tonumber(ARGV[15]) then return { 'changed' } end
+  if withdrawals(KEYS[11]) ~= ARGV[17] then return { 'changed' } end
+end
+if (mode == 'known' or mode == 'retry') and (not kept[1] or kept[8]) then return { 'unknown_conversation' } end
 if mode == 'retry' and (active or not kept[6] or cjson.decode(kept[6]).run_id ~= ARGV[14]) then
   return { 'moved_on' }
 end
@@ -40,9 +46,12 @@ if active then
   if conflict == 'reject' then return { 'busy', active } end
   if conflict == 'enqueue' and status == 'requires_action' and not later then return { 'pending', active } end
   if conflict == 'steer' and status ~= 'cancelling' then
-    on_run(active, function()
-      for _, message in ipairs(input) do steer(message) end
+    local refused = on_run(active, function()
+      local why = steering_refused(input)
+      if not why then steer(input) end
+      return why
     end)
+    if refused then return { refused, active } end
     remember('run', active, 'steered_by', ID)
     return { 'steered', active, {} }
   end
@@ -54,16 +63,17 @@ end
 
 -- DUE has an entry for each unfinished run.
 if redis.call('ZCARD', DUE) >= tonumber(ARGV[16]) then return { 'full' } end
-if mode == 'fork' then fork(KEYS[11], KEYS[12], tonumber(ARGV[15]), ARGV[14]) end
+if conversation_full() then return { 'conversation_full', '' } end
+local clears = active and not later and (conflict == 'interrupt' or conflict == 'rollback')
+if not clears and tonumber(kept[7] or 0) >= MAX_QUEUED then return { 'queue_full', active or '' } end
+if ARGV[18] ~= '' then redis.call('HSET', CONV, 'withdrawn', ARGV[18], 'withdrawn_at', ENTRIES) end
 create(kept[1], agent, max_steps, input)
 if fingerprint ~= '' then remember('run', ID) end
 if later then
   redis.call('ZADD', DUE, start_after, member('start'))
   wait_for('scheduled', { ['until'] = start_after })
 else
-  if active and (conflict == 'interrupt' or conflict == 'rollback') then
-    clear_the_way(active, kept[5], conflict == 'rollback' and 'rollback' or 'now')
-  end
+  if clears then clear_the_way(active, kept[5], conflict == 'rollback' and 'rollback' or 'now') end
   enter()
 end
 return { 'created', ID, deliveries }

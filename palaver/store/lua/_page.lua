@@ -1,0 +1,29 @@
+-- Reading a log a page at a time. Prepended by scripts.py, after the generated constants PAGE (entries) and PAGE_BYTES.
+
+-- Entries from `from` to `to`: PAGE at most, and none behind those with which they have PAGE_BYTES of data. Redis does
+-- nothing else meanwhile, so the first few are looked at before more are asked for. Also answers whether that is all.
+local function page(log, from, to)
+  local found, bytes, count = {}, 0, 8
+  while #found < PAGE and bytes < PAGE_BYTES do
+    count = math.min(count, PAGE - #found)
+    local some = redis.call('XRANGE', log, from, to, 'COUNT', count)
+    for _, entry in ipairs(some) do
+      found[#found + 1] = entry
+      -- An entry is type, at, run, seq and data, each with its name before it.
+      bytes = bytes + #entry[2][10]
+    end
+    if #some < count then return found, true, bytes end
+    from = '(' .. some[#some][1]
+    count = math.max(1, math.floor((PAGE_BYTES - bytes) / math.max(1, bytes / #found)))
+  end
+  return found, false, bytes
+end
+
+-- What changes whenever something of the log is withdrawn.
+local function withdrawals(conversation)
+  local at = redis.call('HGET', conversation, 'withdrawn_at')
+  return at and at .. ' ' .. redis.call('HSTRLEN', conversation, 'withdrawn') or ''
+end
+
+local function run_of(entry) return entry[2][6] end
+local function position_of(entry) return tonumber(string.match(entry[1], '%d+')) end
