@@ -1,0 +1,129 @@
+"""What a script costs: counted, on a fake server whose Lua tells, or measured, on a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+from fakeredis import FakeAsyncRedis, FakeServer
+from redis.asyncio import Redis
+
+from palaver.store import Store
+from palaver.store.scripts import Call
+
+_EVERY: Final = 50
+"""Instructions of Lua between two counts."""
+_OF_A_COMMAND: Final = 60
+"""What a command of Redis counts for beside its bytes: about as long as so many instructions."""
+_OF_A_BYTE: Final = 0.1
+
+
+class Meter(Protocol):
+    """Says what has been used since it was last asked."""
+
+    async def read(self) -> float: ...
+
+
+class Counter:
+    """Instructions of Lua, commands of Redis and the bytes that go through them and through cjson, weighed.
+
+    The same each time, whatever else the machine does: it has the shape of the time that a script takes, and not its
+    length.
+    """
+
+    def __init__(self, server: FakeServer) -> None:
+        self._work = 0.0
+        lua: Any = server._lua_runtime  # type: ignore[attr-defined]  # made with the first script
+        tables = lua.globals()
+        tables.redis.call = self._weighing(tables.redis.call, _OF_A_COMMAND)
+        for name in (b"encode", b"decode"):
+            tables.cjson[name] = self._weighing(tables.cjson[name], 0)
+        self._instructions = lua.execute(
+            f"""
+            local seen = 0
+            debug.sethook(function() seen = seen + {_EVERY} end, '', {_EVERY})
+            return function() local was = seen; seen = 0; return was end
+            """
+        )
+
+    def _weighing(self, function: Callable[..., Any], each: float) -> Callable[..., Any]:
+        def weighed(*args: Any) -> Any:
+            answer = function(*args)
+            self._work += each + _OF_A_BYTE * sum(map(_size, (*args, answer)))
+            return answer
+
+        return weighed
+
+    async def read(self) -> float:
+        """In instructions, about."""
+        work, self._work = self._work + self._instructions(), 0.0
+        return work
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, bytes):
+        return len(value)
+    if hasattr(value, "values"):  # a table of Lua
+        return sum(map(_size, value.values()))
+    return 8
+
+
+class Stopwatch:
+    """Milliseconds that the server spent in scripts, by its own account."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._spent = 0.0
+
+    async def read(self) -> float:
+        """In milliseconds."""
+        stats = await self._redis.info("commandstats")
+        spent = sum(stats.get(f"cmdstat_{name}", {"usec": 0})["usec"] for name in ("eval", "evalsha")) / 1000
+        since, self._spent = spent - self._spent, spent
+        return float(since)
+
+
+@dataclass
+class Costs:
+    """The dearest call of each script."""
+
+    of: dict[str, float]
+
+    def note(self, name: str, cost: float) -> None:
+        """``name`` was called, and cost that."""
+        self.of[name] = max(self.of.get(name, 0.0), cost)
+
+
+def watch(store: Store, meter: Meter) -> Costs:
+    """From here on, what each script of ``store`` costs is noted."""
+    costs, scripts = Costs({}), store.scripts
+    run, run_all = scripts.run, scripts.run_all
+
+    async def metered(name: str, answer: Callable[[], Awaitable[Any]]) -> Any:
+        await meter.read()
+        found = await answer()
+        costs.note(name, await meter.read())
+        return found
+
+    async def one(name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        return await metered(name, lambda: run(name, keys, args))
+
+    async def each(calls: Iterable[Call]) -> list[Any]:
+        return [await metered(call[0], partial(_only, run_all, call)) for call in calls]
+
+    scripts.run, scripts.run_all = one, each  # type: ignore[method-assign,assignment]
+    return costs
+
+
+async def _only(run_all: Callable[[Iterable[Call]], Awaitable[list[Any]]], call: Call) -> Any:
+    return (await run_all([call]))[0]
+
+
+async def fake() -> tuple[Redis, Callable[[], Meter]]:
+    """A fake server, and what makes its meter."""
+    server = FakeServer()
+    client = FakeAsyncRedis(server=server)
+    await client.eval("return 1", 0)
+    return client, lambda: Counter(server)

@@ -1,0 +1,53 @@
+"""`python -m tests.cost.scripts`: how long each script keeps Redis busy with the largest thing that gets in, and how
+that grows. The table of docs/limits.md, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from statistics import median
+
+from redis.asyncio import Redis
+
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.testing.redis_server import RedisServer
+from tests.contract.desk import Desk
+from tests.cost.cases import CASES, Case
+from tests.cost.meters import Stopwatch, watch
+
+_TIMES = 3
+
+
+async def measure(case: Case, size: int, redis: Redis) -> float:
+    """Milliseconds of Redis, the median of a few times."""
+    found = []
+    for _ in range(_TIMES):
+        await redis.flushall()
+        store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
+        act = await case.prepare(Desk(store, redis), size)
+        costs = watch(store, Stopwatch(redis))
+        await act()
+        found.append(costs.of[case.script])
+    return median(found)
+
+
+async def main() -> None:
+    """Print the table."""
+    print("| script | n of what | at n = 1/4 | 1/2 | most | n | ms | exponent |\n|---|---|---|---|---|---|---|---|")
+    with RedisServer() as server:
+        redis = Redis.from_url(server.url)
+        for case in CASES:
+            sizes = [case.most // 4, case.most // 2, case.most]
+            times = [await measure(case, size, redis) for size in sizes]
+            exponent = math.log(times[2] / times[0]) / math.log(sizes[2] / sizes[0])
+            each = " | ".join(f"{time:.2f}" for time in times)
+            print(
+                f"| `{case.script}` | {case.what} | {each} | {case.most} | {times[2]:.1f} | {exponent:.2f} |",
+                flush=True,
+            )
+        await redis.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,37 @@
+"""The work of every script grows at most as what it is given does."""
+
+from __future__ import annotations
+
+import pytest
+
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.store.scripts import NAMES
+from tests.contract.desk import Desk
+from tests.cost.cases import CASES, Case
+from tests.cost.meters import fake, watch
+
+STEEPEST = 2.3
+"""How much more the second doubling may add than the first: a line adds 2 times as much, a square 4 times."""
+SLACK = 0.02
+"""Of the whole, that may come of where pages begin."""
+
+
+async def _cost(case: Case, size: int) -> float:
+    redis, meter = await fake()
+    store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
+    act = await case.prepare(Desk(store, redis), size)
+    costs = watch(store, meter())
+    await act()
+    await redis.aclose()
+    return costs.of[case.script]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.script}: {case.what}")
+async def test_twice_as_much_is_at_most_twice_the_work(case: Case) -> None:
+    some, twice, more = [await _cost(case, size) for size in (8, 16, 32)]
+    assert more - twice <= STEEPEST * max(0, twice - some) + SLACK * more, (some, twice, more)
+
+
+def test_every_script_has_a_case() -> None:
+    assert {case.script for case in CASES} == set(NAMES)
