@@ -110,9 +110,19 @@ def _document(app: FastAPI) -> dict[str, Any]:
         document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         components = document.setdefault("components", {})
         components["schemas"] = SCHEMAS.components()
-        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        if _wants_keys(app):
+            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        else:
+            for operation in (each for methods in document["paths"].values() for each in methods.values()):
+                operation.pop("security", None)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _wants_keys(app: FastAPI) -> bool:
+    """Whether there are keys; as long as it has not been started, nobody knows that there are none."""
+    door: Door | None = getattr(app.state, "door", None)
+    return door is None or not door.keys.none
 
 
 app = create_app()

@@ -35,6 +35,11 @@ class Keys:
     def __init__(self, keys: Iterable[ApiKey]) -> None:
         self._known = tuple((_digest(key.secret.get_secret_value().encode()), key.name) for key in keys)
 
+    @property
+    def none(self) -> bool:
+        """Whether there are none."""
+        return not self._known
+
     def caller(self, authorization: bytes | None) -> Caller:
         """Who bears this key; everybody is trusted where there are no keys."""
         if not self._known:

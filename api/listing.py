@@ -21,6 +21,8 @@ def _statuses(given: object) -> object:
     names = given.split(",") if isinstance(given, str) else given
     if not isinstance(names, list):
         return given
+    if not names:
+        raise ValueError("must name a status, or be left out")
     if len(names) > most("filter_status"):
         beyond("filter_status")
         raise ValueError(f"must name at most {most('filter_status')} statuses")
@@ -59,7 +61,9 @@ class Filters(BaseModel):
     """Runs that all of these admit."""
 
     status: Annotated[tuple[RunStatus, ...], BeforeValidator(_statuses)] = Field(
-        default=(), description="Only these statuses, comma separated."
+        default=(),
+        description="Only these statuses, comma separated.",
+        json_schema_extra={"minItems": 1, "maxItems": most("filter_status")},
     )
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")
     agent: str | None = Field(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -67,6 +68,10 @@ _HEADERS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+Answer = type[BaseModel] | UnionType | None
+"""The model of an answer, several of which it is one, or nothing."""
+
+
 class Schemas:
     """The schemas that the document's components hold, gathered as routes are declared."""
 
@@ -90,7 +95,7 @@ SCHEMAS: Final = Schemas()
 
 def operation(
     *,
-    answers: Mapping[int, tuple[str, type[BaseModel] | None]],
+    answers: Mapping[int, tuple[str, Answer]],
     problems: Sequence[str] = (),
     path: Mapping[str, str] | None = None,
     query: type[Query] | None = None,
@@ -140,9 +145,12 @@ def _of_bodies() -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _answer(description: str, model: type[BaseModel] | None) -> dict[str, Any]:
+def _answer(description: str, model: Answer) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": description}
-    if model is not None:
+    if isinstance(model, UnionType):
+        schema: dict[str, Any] = {"anyOf": [SCHEMAS.ref(each) for each in get_args(model)]}
+        answer["content"] = {"application/json": {"schema": schema}}
+    elif model is not None:
         answer["content"] = {"application/json": {"schema": SCHEMAS.ref(model)}}
     return answer
 

@@ -32,6 +32,9 @@ def _digits(text: object) -> object:
 Number = Annotated[int, BeforeValidator(_digits)]
 """Digits and nothing else: the signs, underscores and other scripts that ``int`` takes are typing errors."""
 
+FARTHEST: Final = 10**15 - 1
+"""The largest number of an event, or position in a log, that one may ask for."""
+
 Q = TypeVar("Q", bound=Query)
 
 

@@ -15,7 +15,7 @@ from api.bodies import read_optional_body
 from api.door import admit_agent
 from api.headers import JSON, accepted
 from api.openapi import operation
-from api.queries import Number, Query, read_query
+from api.queries import FARTHEST, Number, Query, read_query
 from palaver.fields import Strict
 from palaver.limits import most
 from palaver.models import AgentSpec, Conversation, Entry, Message
@@ -39,7 +39,7 @@ class NewConversation(Strict):
 class MessagesQuery(Query):
     """Where to start, and how many."""
 
-    after: Number = Field(default=0, description="Only messages behind this `position`.")
+    after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only messages behind this `position`.")
     limit: Number = Field(default=100, ge=1, le=500, description="Messages on a page.")
 
 

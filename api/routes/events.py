@@ -13,7 +13,7 @@ from api.backend import Backend, backend, prompt
 from api.headers import EVENT_STREAM, JSON, accepted, last_event_id
 from api.openapi import operation
 from api.problems import Problem
-from api.queries import Number, Query, read_query
+from api.queries import FARTHEST, Number, Query, read_query
 from api.sse import EventStream, frames
 from palaver.limits import MIB, most
 from palaver.models import Event
@@ -30,7 +30,7 @@ _TOGETHER: Final = 2 * MIB
 class EventsQuery(Query):
     """Where to start, and for pages how many."""
 
-    after: Number = Field(default=0, description="Only events behind this `seq`.")
+    after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only events behind this `seq`.")
     limit: Number = Field(default=100, ge=1, le=_MAX_PAGE, description="Events on a page; a stream has no pages.")
 
 

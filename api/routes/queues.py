@@ -12,7 +12,6 @@ from api.answers import answer
 from api.backend import Backend, backend, prompt
 from api.headers import JSON, accepted
 from api.openapi import operation
-from api.problems import Fault, Problem
 from api.queries import Query, read_query
 
 router = APIRouter(tags=["operations"])
@@ -22,7 +21,7 @@ class QueuesQuery(Query):
     """For people or for an autoscaler."""
 
     format: Literal["full", "keda"] = Field(
-        default="full", description="`keda`: one number for KEDA's metrics-api scaler; needs `queue`."
+        default="full", description="`keda`: one number for KEDA's metrics-api scaler, of `queue` or of all."
     )
     queue: Literal["model", "tools"] | None = Field(default=None, description="Only this queue.")
 
@@ -96,15 +95,14 @@ class ScalerValue(BaseModel):
     "/v1/queues",
     summary="Look at the queues",
     openapi_extra=operation(
-        query=QueuesQuery, answers={200: ('Every queue; with `format=keda` only `{"value": …}`.', QueueList)}
+        query=QueuesQuery,
+        answers={200: ('Every queue; with `format=keda` only `{"value": …}`.', QueueList | ScalerValue)},
     ),
 )
 async def queues(request: Request) -> Response:
     """Depths come from the store, not the broker: what a worker has fetched and not begun still counts."""
     accepted(request, JSON)
     query = read_query(request, QueuesQuery)
-    if query.format == "keda" and query.queue is None:
-        raise Problem.of_faults([Fault("?queue", "missing", "is required with format=keda")])
     states = [state for state in await _states(backend(request)) if query.queue in (None, state.name)]
     if query.format == "keda":
         return answer(ScalerValue(value=sum(state.ready + state.running for state in states)))

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
+from starlette.convertors import Convertor, register_url_convertor
 
 from api.agents import AGENT_PROBLEMS
 from api.answers import POLL, REPLAYED, answer
@@ -28,6 +29,21 @@ from palaver.models import Run, Submission
 from palaver.store.runs import Submitted
 
 router = APIRouter(tags=["runs"])
+
+
+class _RunId(Convertor[str]):
+    """What may be a run's id: not the name of what is done to many."""
+
+    regex = "(?!actions$)[^/]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("run", _RunId())
 
 _RUN: Final = {"run_id": "The run's id."}
 
@@ -180,7 +196,7 @@ def _next_page(query: RunsQuery, cursor: str) -> str:
 
 
 @router.get(
-    "/v1/runs/{run_id}",
+    "/v1/runs/{run_id:run}",
     summary="Read a run, or wait for it",
     openapi_extra=operation(
         path=_RUN,
@@ -199,7 +215,7 @@ async def read_run(request: Request) -> Response:
 
 
 @router.delete(
-    "/v1/runs/{run_id}",
+    "/v1/runs/{run_id:run}",
     summary="Delete a run",
     status_code=204,
     openapi_extra=operation(

@@ -37,7 +37,7 @@ from tests.unit.api_world import POLICIES, PROVIDERS, SETTINGS, RecordingPublish
 
 LARGE: Final = SETTINGS.model_copy(update={"max_body": MIB})
 ROUTES: Final = frozenset(
-    f"{method} {route.path}"
+    f"{method} {route.path_format}"
     for router in ROUTERS
     for route in router.routes
     if isinstance(route, APIRoute)

@@ -23,7 +23,7 @@ KEY = "key-of-the-operators"
 GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)  # type: ignore[arg-type]
 BEARER = {"Authorization": f"Bearer {KEY}"}
 EVERY_ROUTE = [
-    (method, route.path.replace("{run_id}", RUN_ID).replace("{conversation_id}", "conv_x"))
+    (method, route.path_format.replace("{run_id}", RUN_ID).replace("{conversation_id}", "conv_x"))
     for router in ROUTERS
     for route in router.routes
     if isinstance(route, APIRoute)

@@ -11,11 +11,14 @@ import pytest
 from pydantic import BaseModel
 
 from api.app import create_app
+from api.edge import Door
 from api.problems import CODES
 from api.routes.bulk import BulkAction
 from api.routes.control import CancelRequest
 from palaver.actions import RunInput
+from palaver.lifecycle import RunStatus
 from palaver.models import Retry, Submission
+from tests.unit.api_world import SETTINGS, assert_problem, world
 
 DOCUMENT = create_app().openapi()
 OPERATIONS = [
@@ -133,6 +136,40 @@ def test_every_code_of_a_problem_is_told_by_some_route() -> None:
     beyond_routes = {"not_found", "method_not_allowed", "uri_too_long", "headers_too_large", "invalid_host"}
     beyond_routes |= {"open_address", "host_not_allowed", "origin_not_allowed"}
     assert {code for code in CODES if f"`{code}`" not in told} == beyond_routes
+
+
+def test_without_keys_the_document_asks_for_none() -> None:
+    assert all("security" in operation for _, path, operation in OPERATIONS if path.startswith("/v1"))
+    app = create_app(SETTINGS)
+    app.state.door = Door.of(SETTINGS)
+    open_document = app.openapi()
+    assert "securitySchemes" not in open_document["components"]
+    assert "security" not in json.dumps(open_document["paths"])
+
+
+@pytest.mark.parametrize("path", ["/v1/runs/{run_id}/events", "/v1/conversations/{conversation_id}/messages"])
+def test_places_have_their_bounds_in_the_document(path: str) -> None:
+    parameters = {each["name"]: each["schema"] for each in DOCUMENT["paths"][path]["get"]["parameters"]}
+    assert (parameters["after"]["minimum"], parameters["after"]["maximum"]) == (0, 10**15 - 1)
+
+
+def test_the_statuses_of_a_filter_are_those_that_there_are() -> None:
+    parameters = {each["name"]: each["schema"] for each in DOCUMENT["paths"]["/v1/runs"]["get"]["parameters"]}
+    assert set(parameters["status"]["items"]["enum"]) == set(RunStatus)
+    assert parameters["status"]["minItems"] == 1
+
+
+def test_an_answer_for_an_autoscaler_is_in_the_document() -> None:
+    schema = DOCUMENT["paths"]["/v1/queues"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert [each["$ref"].rpartition("/")[2] for each in schema["anyOf"]] == ["QueueList", "ScalerValue"]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_what_is_done_to_many_runs_is_no_run(method: str) -> None:
+    async with world() as api:
+        answer = await api.client.request(method, "/v1/runs/actions")
+        assert_problem(answer, 405, "method_not_allowed")
+        assert answer.headers["allow"] == "POST"
 
 
 def _references(part: object) -> Iterator[str]:
