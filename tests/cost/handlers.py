@@ -237,6 +237,21 @@ async def _pending(api: World, n: int) -> Ask:
     return Ask(f"/v1/runs/{(await _asked(api, n))['id']}")
 
 
+async def _cancel_calls(api: World, n: int) -> Ask:
+    return Ask(f"/v1/runs/{(await _asked(api, n))['id']}/cancel", {"reason": "x" * most("reason")})
+
+
+async def _answers(api: World, n: int) -> Ask:
+    run = await _asked(api, n)
+    items = [
+        {"type": "tool_output", "call_id": each["call_id"], "output": "x" * 1000}
+        if each["type"] == "client_tool"
+        else {"type": "approval", "action_id": each["id"], "decision": "edit", "arguments": {"expression": "1"}}
+        for each in run["pending_actions"]
+    ]
+    return Ask(f"/v1/runs/{run['id']}/input", {"items": items})
+
+
 async def _failed(api: World, n: int) -> dict[str, Any]:
     run = await _submitted(api, n)
     verdict = GiveUp(Failure.of(ErrorClass.AUTHENTICATION), StopReason.ERROR)
@@ -319,8 +334,10 @@ CASES: Final = (
     Case("DELETE /v1/runs/{run_id}", "messages of the run", most("input_messages"), _delete),
     Case("POST /v1/runs/actions", "runs", most("bulk_runs"), _bulk, counted_at=200),
     Case("POST /v1/runs/actions", "unknown fields", _VALUES, _body("/v1/runs/actions", _fields)),
+    Case("POST /v1/runs/{run_id}/cancel", "open calls", CALLS, _cancel_calls),
     Case("POST /v1/runs/{run_id}/cancel", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/cancel"), body=_fields)),
+    Case(_INPUT, "calls that are answered", CALLS, _answers),
     Case(_INPUT, "words", most("run_items"), _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/input"), body=lambda n: {
         "items": [{"type": "message", "content": "In metres, please."}] * n})),
     Case(_INPUT, "unknown fields", _VALUES - 200, _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/input"),
