@@ -62,6 +62,7 @@ def create_app(
                 yield
         finally:
             here.closing.set()
+            await here.reads.close()
             if publisher is None:
                 here.publisher.close()
             if store is None:

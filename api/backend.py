@@ -11,17 +11,22 @@ from starlette.requests import Request
 
 from api.problems import unavailable
 from palaver.leases import Delivery, Settled
+from palaver.models import Run
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.due import Attention
+from palaver.store.sharing import Sharing
 from palaver.tools import Registry
 
 T = TypeVar("T")
 
 _PATIENCE: Final = 2.5
 """Seconds that the store may take: a client hears 503 within three."""
+
+_READS: Final = 24
+"""Shared reads under way at once."""
 
 
 class Publishing(Protocol):
@@ -42,8 +47,19 @@ class Backend:
     providers: Mapping[str, Provider]
     tools: Registry
     policies: Mapping[str, RetryPolicy]
+    reads: Sharing = field(default_factory=lambda: Sharing(_READS))
+    """Reads of runs that many may want at the same moment."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
+
+    async def run(self, run_id: str) -> Run:
+        """The run as it is now.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+            Problem: ``unavailable``, the store took too long.
+        """
+        return await prompt(self.reads.read(run_id, lambda: self.store.runs.get(run_id)))
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""

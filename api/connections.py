@@ -96,7 +96,8 @@ def gate() -> Gate:
         ConfigurationError: a setting does not fit.
     """
     chosen = settings()
-    return Gate(room(chosen.max_connections), chosen.max_half_open)
+    most_open = room(chosen.max_connections)
+    return Gate(most_open, min(chosen.max_half_open, most_open // 2))
 
 
 class Bounded(_Base):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
@@ -14,15 +16,41 @@ from starlette.types import Receive, Scope, Send
 
 from api.closing import end
 from palaver.errors import ErrorClass, UnknownRun, classify
-from palaver.events import LAST, REWOUND
+from palaver.events import REWOUND
+from palaver.limits import MIB
 from palaver.models import Event
 from palaver.store.feeds import Feeds
 
 _log = logging.getLogger("palaver.api")
-_PAGE: Final = 500
-_RETRY: Final = b"retry: 2000\n\n"
-"""Milliseconds after which a browser connects again."""
+_RETRY: Final = (1000, 3000)
+"""Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
+_FRAMES: Final = 1024
+_FRAME_BYTES: Final = 4 * MIB
+
+
+class Frames:
+    """Events on the wire. Those of late are kept: all watchers of a run get the same, encoded once."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[int, tuple[Event, bytes]] = OrderedDict()
+        """By identity; what is here keeps its own."""
+        self._size = 0
+
+    def of(self, event: Event) -> bytes:
+        """The frame of an event."""
+        found = self._made.get(id(event))
+        if found is not None:
+            return found[1]
+        made = frame(event)
+        self._made[id(event)] = event, made
+        self._size += len(made)
+        while len(self._made) > _FRAMES or self._size > _FRAME_BYTES:
+            self._size -= len(self._made.popitem(last=False)[1][1])
+        return made
+
+
+_shared: Final = Frames()
 
 
 def frame(event: Event) -> bytes:
@@ -44,29 +72,20 @@ def _about(kind: str, run_id: str, first: int, last: int) -> bytes:
 async def frames(feeds: Feeds, run_id: str, after: int) -> AsyncIterator[bytes]:
     """The events behind ``after`` on the wire, until ``run.finished``; a comment when nothing comes.
 
-    Raises what reading them raises.
+    Raises what reading them raises, but for trouble with the store, which passes.
     """
-    last, seen = after, None
-
-    def lines(event: Event) -> bytes:
-        nonlocal last, seen
-        missing = _about("stream.gap", run_id, last + 1, event.seq - 1) if event.seq > last + 1 else b""
-        last, seen = event.seq, event.at
-        return missing + frame(event)
-
-    yield _RETRY
-    while True:
-        # What is there already goes out in large pieces.
-        page = await feeds.page(run_id, after=last, limit=_PAGE)
-        if page:
-            yield b"".join(map(lines, page))
-            if page[-1].type == LAST:
-                return
-        if len(page) < _PAGE:
-            break
-    async with aclosing(feeds.watch(run_id, after=last, seen=seen)) as events:  # type: ignore[type-var]
-        async for event in events:
-            yield _KEEP_ALIVE if event is None else lines(event)
+    last = after
+    yield b"retry: %d\n\n" % random.randint(*_RETRY)
+    async with aclosing(feeds.follow(run_id, after=after)) as batches:  # type: ignore[type-var]
+        async for events in batches:
+            lines = []
+            for event in events:
+                if event.seq > last + 1:
+                    lines.append(_about("stream.gap", run_id, last + 1, event.seq - 1))
+                last = event.seq
+                lines.append(_shared.of(event))
+            # What is there together goes out together.
+            yield b"".join(lines) or _KEEP_ALIVE
 
 
 class EventStream(Response):

@@ -6,10 +6,12 @@ import asyncio
 from contextlib import aclosing
 from enum import StrEnum
 
-from api.backend import Backend, prompt
+from api.backend import Backend
 from api.closing import end
+from api.problems import ROOM_AFTER, Problem
 from palaver.errors import UnknownRun
 from palaver.lifecycle import RunStatus
+from palaver.limits import beyond
 from palaver.models import Run
 
 
@@ -40,6 +42,25 @@ def _place(run: Run) -> tuple[object, ...]:
     return run.status, run.step, run.attempt, run.waiting, run.pausing, run.pending_actions
 
 
+def admit_watcher(backend: Backend) -> None:
+    """See that there is room for one more who waits for news of a run.
+
+    Raises:
+        Problem: ``too_many_watchers``.
+    """
+    if not may_watch(backend):
+        why = f"This process serves {backend.settings.max_watchers} of them."
+        raise Problem("too_many_watchers", why, headers={"Retry-After": str(ROOM_AFTER)})
+
+
+def may_watch(backend: Backend) -> bool:
+    """Whether there is room for one more who waits for news of a run."""
+    if backend.store.feeds.watching < backend.settings.max_watchers:
+        return True
+    beyond("watchers")
+    return False
+
+
 async def await_run(backend: Backend, run: Run, until: Until, seconds: float) -> Run:
     """``run`` once it is far enough, or as it is after ``seconds`` or when the process is told to end."""
     if seconds <= 0 or until.reached(run, run):
@@ -52,7 +73,7 @@ async def await_run(backend: Backend, run: Run, until: Until, seconds: float) ->
             return reached.result()
     finally:
         await end(reached, closing)
-    return await prompt(backend.store.runs.get(run.id))
+    return await backend.run(run.id)
 
 
 async def _follow(backend: Backend, run: Run, until: Until) -> Run:
@@ -60,7 +81,7 @@ async def _follow(backend: Backend, run: Run, until: Until) -> Run:
         async for event in events:
             # Deltas change nothing about the run; None means that a message may have been lost.
             if event is None or not event.type.endswith(".delta"):
-                now = await backend.store.runs.get(run.id)
+                now = await backend.run(run.id)
                 if until.reached(run, now):
                     return now
     raise UnknownRun

@@ -100,8 +100,11 @@ class Settings(BaseSettings):
     """Bytes of a request body."""
     max_connections: int = Field(default=10_000, ge=1)
     """Connections of an API process; fewer if it has not so many file descriptors and some to spare."""
-    max_half_open: int = Field(default=64, ge=1)
-    """Connections of one address without a whole head; beyond that each has a second for it, not ten."""
+    max_watchers: int = Field(default=5_000, ge=1)
+    """Streams and long polls of an API process."""
+    max_half_open: int = Field(default=1_024, ge=1)
+    """Connections of one address without a whole head, half of all at most; beyond that each has a second for it, not
+    ten."""
     drain_grace: float = Field(default=10.0, ge=0)
     """On SIGTERM, steps may finish for this long; then their leases are handed back."""
     outage: float = Field(default=60.0, ge=0)

@@ -15,6 +15,7 @@ from api.openapi import operation
 from api.problems import Problem
 from api.queries import FARTHEST, Number, Query, read_query
 from api.sse import EventStream, frames
+from api.waiting import admit_watcher
 from palaver.limits import MIB, most
 from palaver.models import Event
 
@@ -54,7 +55,7 @@ class EventPage(BaseModel):
             200: ("The events as they come, one `run.finished`, then the end; or a page of JSON.", EventPage),
             204: ("The stream is over and the client has all of it: a browser stops connecting again.", None),
         },
-        problems=("run_not_found", "invalid_cursor"),
+        problems=("run_not_found", "invalid_cursor", "too_many_watchers"),
         streams=True,
     ),
 )
@@ -66,12 +67,13 @@ async def events(request: Request) -> Response:
     seen = last_event_id(request)
     after = query.after if seen is None else seen
     here = backend(request)
-    run = await prompt(here.store.runs.get(request.path_params["run_id"]))
+    run = await here.run(request.path_params["run_id"])
     if after > run.last_event_id:
         raise Problem("invalid_cursor", f"The run has {run.last_event_id} events so far.", run_id=run.id)
     if kind == EVENT_STREAM:
         if run.status.terminal and after == run.last_event_id:
             return Response(status_code=204)
+        admit_watcher(here)
         return EventStream(frames(here.store.feeds, run.id, after), here.closing)
     page = await _page(here, run.id, after, query.limit)
     reached = page[-1].seq if page else after

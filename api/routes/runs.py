@@ -22,7 +22,7 @@ from api.openapi import operation
 from api.problems import Fault, Problem
 from api.queries import Number, Query, read_query
 from api.sse import EventStream, frames
-from api.waiting import Until, await_run
+from api.waiting import Until, admit_watcher, await_run, may_watch
 from palaver.errors import Conflict, UnknownConversation
 from palaver.failpoints import failpoint
 from palaver.models import Run, Submission
@@ -112,7 +112,7 @@ class RunList(BaseModel):
             "invalid_idempotency_key", "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action",
             "conversation_full", "queue_full", "steering_full",
             "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "invalid_history",
-            "invalid_time", "too_many_runs", "store_nearly_full", "not_durable",
+            "invalid_time", "too_many_runs", "store_nearly_full", "not_durable", "too_many_watchers",
         ),
         streams=True,
     ),
@@ -123,6 +123,8 @@ async def submit(request: Request) -> Response:
     read_query(request, Query)
     key = idempotency_key(request)
     here = backend(request)
+    if kind == EVENT_STREAM:
+        admit_watcher(here)
     submission = admit_submission(await read_body(request, Submission), here)
     submitted = await _submitted(submission, key, asked_by(request), here)
     failpoint("run.submitted")
@@ -136,7 +138,7 @@ async def submit(request: Request) -> Response:
     run = await run_of(submitted, here)
     if kind == EVENT_STREAM:
         return EventStream(frames(here.store.feeds, run.id, 0), here.closing, headers)
-    if wait := preferred_wait(request):
+    if (wait := preferred_wait(request)) and may_watch(here):
         headers["Preference-Applied"] = f"wait={wait}"
         run = await await_run(here, run, Until.ACTION, wait)
         if Until.ACTION.reached(run, run):
@@ -202,7 +204,7 @@ def _next_page(query: RunsQuery, cursor: str) -> str:
         path=_RUN,
         query=RunQuery,
         answers={200: ("The run as it is now: far enough, or the time is up.", Run)},
-        problems=("run_not_found",),
+        problems=("run_not_found", "too_many_watchers"),
     ),
 )
 async def read_run(request: Request) -> Response:
@@ -210,7 +212,9 @@ async def read_run(request: Request) -> Response:
     accepted(request, JSON)
     query = read_query(request, RunQuery)
     here = backend(request)
-    run = await prompt(here.store.runs.get(request.path_params["run_id"]))
+    run = await here.run(request.path_params["run_id"])
+    if query.wait and not query.until.reached(run, run):
+        admit_watcher(here)
     return answer(await await_run(here, run, query.until, query.wait))
 
 

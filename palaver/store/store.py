@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Self, cast
 
 from redis import DriverInfo
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError, TimeoutError
@@ -18,6 +18,7 @@ from palaver.store.control import Control
 from palaver.store.due import Due
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
+from palaver.store.pool import Pool
 from palaver.store.providers import Providers
 from palaver.store.room import Room
 from palaver.store.runs import Runs
@@ -61,10 +62,10 @@ class Store:
 
         Every wait has an end: 2 s to connect, 5 s for an answer, 5 s for a free connection.
         """
-        pool = BlockingConnectionPool.from_url(
+        pool = Pool.from_url(
             settings.store_url,
             max_connections=64,
-            timeout=5,
+            patience=5,
             socket_timeout=5,
             socket_connect_timeout=2,
             **({} if settings.store_url.startswith("unix:") else {"socket_keepalive": True}),

@@ -164,8 +164,8 @@ MUTANTS: Final = {
             "ordinary_day",
             "watchers_saw_everything",
             "api/sse.py",
-            '            yield b"".join(map(lines, page))\n',
-            '            yield b"".join(map(lines, page[1:] or page))\n',
+            '            yield b"".join(lines) or _KEEP_ALIVE\n',
+            '            yield b"".join(lines[1:]) or _KEEP_ALIVE\n',
         ),
         _mutant(
             "an idempotency key that is not kept",

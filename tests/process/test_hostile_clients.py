@@ -27,9 +27,9 @@ ROOM: Final = FILES - 160
 FLOOD: Final = 300
 GROWTH: Final = 64 << 20
 """Bytes by which the process may have grown when all of it is over."""
-POST = b"POST /v1/runs HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+POST = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
-GET = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(200))
 
 
@@ -80,18 +80,18 @@ def said(client: socket.socket) -> bytes:
         pytest.param(b"GET /healthz HTTP/1.1\r\n\r\n", 400, b"malformed_request", id="no Host"),
         pytest.param(GET + b"Host: b\r\n\r\n", 400, b"malformed_request", id="two Hosts"),
         pytest.param(b"GET /healthz HTTP/1.0\r\n\r\n", 400, b"invalid_host", id="HTTP/1.0 without Host"),
-        pytest.param(b"GET /healthz HTTP/1.0\r\nHost: a\r\n\r\n", 200, b"ok", id="HTTP/1.0"),
+        pytest.param(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n", 200, b"ok", id="HTTP/1.0"),
         pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, b"invalid_host", id="HTTP/2"),
         pytest.param(GET + b"Connection: upgrade, close\r\nUpgrade: websocket\r\n\r\n", 200, b"ok", id="websocket"),
         pytest.param(GET + b"Connection: upgrade, close\r\nUpgrade: h2c\r\n\r\n", 200, b"ok", id="h2c"),
-        pytest.param(b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 404, b"not_found", id="CONNECT"),
+        pytest.param(b"CONNECT a:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, b"not_found", id="CONNECT"),
         pytest.param(GET + b"a: b\x00c\r\n\r\n", 400, b"malformed_request", id="NUL in a header"),
         pytest.param(GET + b"a : b\r\n\r\n", 400, b"malformed_request", id="space behind a name"),
         pytest.param(GET + b"a:b\r\n" * 9_000 + b"\r\n", 431, b"headers_too_large", id="9,000 headers"),
         pytest.param(GET + b"a:b\r\n" * 30_000, 431, b"headers_too_large", id="30,000 headers"),
         pytest.param(GET + b"a: " + b"b" * (1 << 20), 431, b"headers_too_large", id="a header of 1 MiB"),
         pytest.param(GET + b"Cookie: " + b"b" * 20_000 + b"\r\nConnection: close\r\n\r\n", 200, b"ok", id="20 KB"),
-        pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414, b"uri_too_long", id="URL 20 KB"),
+        pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414, b"uri_too_long", id="URL 20 KB"),
         pytest.param(b"GET /" + b"a" * (1 << 20), 431, b"headers_too_large", id="URL 1 MiB"),
         pytest.param(POST + b"Content-Length: -1\r\n\r\n", 400, b"malformed_request", id="negative length"),
         pytest.param(POST + b"Content-Length: 9\r\nContent-Length: 8\r\n\r\n", 400, b"malformed_request", id="lengths"),
@@ -204,7 +204,7 @@ def test_a_thousand_requests_at_once_on_one_connection(api: ApiAlone, good: Besi
 def test_clients_that_never_read(api: ApiAlone, good: Beside) -> None:
     """Their answers stop being made when nobody takes them."""
     before = api.memory
-    asked = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 200
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
     with ExitStack() as stack:
         for _ in range(20):
             client = stack.enter_context(connected(api))

@@ -1,0 +1,161 @@
+"""Reading a run's events: from its feed, and from the log what the feed has no more. Every read is bounded in bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from palaver.errors import UnknownRun
+from palaver.events import LAST
+from palaver.ids import is_id
+from palaver.limits import most
+from palaver.models import Event
+from palaver.store import keys, records
+from palaver.store.connection import Connection, Fields, StreamEntry
+
+PAGE: Final = most("page_events")
+_BYTES: Final = most("page_bytes")
+_FIRST: Final = 32
+_MOST: Final = 256
+"""Entries in the first read of a page and in a later one, which has twice as many as the one before: nobody knows how
+large an entry is before it is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a watcher needs to know of a run whose events it has seen up to some number."""
+
+    events: Sequence[Event]
+    """The next page."""
+    kept: int
+    """The newest that was seen and is still there; less than what was seen if the store lost something."""
+    kept_at: datetime | None
+    over: bool
+    """There is nothing behind what was seen, nor will be."""
+
+
+class Pages:
+    """Reads events of one store."""
+
+    def __init__(self, redis: Connection) -> None:
+        self._redis = redis
+
+    async def glance(self, run_id: str, last: int, seen: datetime | None) -> Glance:
+        """How a run whose events up to ``last`` were seen goes on; ``seen`` is the time of that one, if it is known.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        events = await self.page(run_id, last, PAGE)
+        # Afterwards: what was read may be from before a loss, but not unnoticed from behind it.
+        kept, kept_at = await self._kept(run_id, last, seen)
+        over = not events and kept == last and await self._is_over(run_id, last)
+        return Glance(events, kept, kept_at, over)
+
+    async def page(self, run_id: str, after: int, limit: int) -> Sequence[Event]:
+        """Events behind ``after``, in order, as many as are allowed on a page, and at least one if there is one.
+
+        The log has the durable ones only, so the numbers of a page that reaches behind the feed have gaps.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        feed = feed_of(run_id)
+        found, size = list[Event](), 0
+        async with aclosing(self._entries(feed, f"{after + 1}-0", limit)) as entries:  # type: ignore[type-var]
+            async for entry_id, fields in entries:
+                found.append(records.event(run_id, entry_id, fields))
+                size += _size(fields)
+                if len(found) == limit or size >= _BYTES:
+                    break
+        if found and found[0].seq == after + 1:
+            return found
+        if not found and await self._redis.exists(feed):
+            # Nothing new. The log must not be asked: what was written since then is in it only in part.
+            return []
+        before = found[0].seq if found else None
+        durable, whole = await self._durable(run_id, after, before, limit)
+        return [*durable, *found][:limit] if whole else durable
+
+    async def _entries(self, stream: str, position: str, limit: int = sys.maxsize) -> AsyncIterator[StreamEntry]:
+        """At most ``limit`` entries of a stream from ``position`` on."""
+        count, left = _FIRST, limit
+        while chunk := await self._redis.xrange(stream, position, "+", min(count, left)):
+            for entry in chunk:
+                yield entry
+            left -= len(chunk)
+            if len(chunk) < count or left == 0:
+                return
+            position = f"({chunk[-1][0].decode()}"
+            count = min(2 * count, _MOST)
+
+    async def _durable(self, run_id: str, after: int, before: int | None, limit: int) -> tuple[Sequence[Event], bool]:
+        """What the log has of the run's events between two numbers, and whether that is all of it."""
+        conversation_id, newest, begin = await self._redis.hmget(keys.run(run_id), ("conversation", "events", "logged"))
+        if conversation_id is None:
+            raise UnknownRun(f"there is no run {run_id}")
+        events, size = list[Event](), 0
+        if newest is None or after >= int(newest):
+            return events, True
+        log, position = keys.log(conversation_id.decode()), begin.decode() if begin else "-"
+        async with aclosing(self._entries(log, position)) as entries:  # type: ignore[type-var]
+            async for entry_id, fields in entries:
+                if fields[b"run"].decode() != run_id or int(fields[b"seq"]) <= after:
+                    continue
+                entry = records.entry(entry_id, fields)
+                if before is not None and entry.seq >= before:
+                    break
+                events.append(records.event_of(entry))
+                size += _size(fields)
+                if entry.type == LAST:
+                    break
+                if len(events) == limit or size >= _BYTES:
+                    return events, False
+        return events, True
+
+    async def _kept(self, run_id: str, last: int, seen: datetime | None) -> tuple[int, datetime | None]:
+        """The newest event up to ``last`` that is still the one that was seen, and the time of that one.
+
+        Redis's clock goes on: what took the place of lost events is younger than all of them. Where the feed does not
+        reach back so far (any more), or nobody knows when the last event was seen, nothing is known to be lost.
+        """
+        if last == 0:
+            return 0, seen
+        newest = await self._redis.xrevrange(feed_of(run_id), f"{last}-0", "-", 1)
+        if not newest:
+            return last, seen
+        found = records.event(run_id, *newest[0])
+        if seen is None or (found.seq == last and found.at == seen):
+            return last, found.at if found.seq == last else None
+        before = f"({last}-0"
+        while chunk := await self._redis.xrevrange(feed_of(run_id), before, "-", _FIRST):
+            for event in (records.event(run_id, *entry) for entry in chunk):
+                if event.at <= seen:
+                    return event.seq, event.at
+            before = f"({chunk[-1][0].decode()}"
+        return 0, None
+
+    async def _is_over(self, run_id: str, last: int) -> bool:
+        newest, ended = await self._redis.hmget(keys.run(run_id), ("events", "ended_at"))
+        if newest is None:
+            raise UnknownRun(f"there is no run {run_id}")
+        return ended is not None and last >= int(newest)
+
+
+def feed_of(run_id: str) -> str:
+    """The key of a run's feed, and the channel of that name.
+
+    Raises:
+        UnknownRun: no run has such an id.
+    """
+    if not is_id("run", run_id):
+        raise UnknownRun(f"there is no run {run_id[:80]!r}")
+    return keys.feed(run_id)
+
+
+def _size(fields: Fields) -> int:
+    return sum(map(len, fields.values()))

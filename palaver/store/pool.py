@@ -1,0 +1,56 @@
+"""The connections of a process to Redis, given out in the order in which they were asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import ConnectionError
+
+
+class Pool(ConnectionPool):
+    """A pool in which whoever finds no connection free waits in line for ``patience`` seconds.
+
+    redis-py's own blocking pool has everybody who takes or gives back a connection pass one lock, and behind all others
+    again when woken. With a thousand users at once the line hardly moved, and half of them heard after 2.5 s that there
+    was no connection, while Redis had nothing to do.
+    """
+
+    def __init__(self, *, patience: float, **options: Any) -> None:
+        super().__init__(**options)
+        self._patience = patience
+        self._free = asyncio.Semaphore(self.max_connections)
+
+    async def get_connection(self, command_name: object = None, *keys: object, **options: object) -> AbstractConnection:
+        """A connection that answers.
+
+        Raises:
+            ConnectionError: there is none to Redis, or none was free in time.
+        """
+        if self._free.locked():
+            try:
+                async with asyncio.timeout(self._patience):
+                    await self._free.acquire()
+            except TimeoutError:
+                raise ConnectionError("no connection was free in time") from None
+        else:
+            await self._free.acquire()
+        try:
+            connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call]
+        except BaseException:
+            self._free.release()
+            raise
+        try:
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: AbstractConnection) -> None:
+        """Give a connection back, for the next in line."""
+        try:
+            await super().release(connection)
+        finally:
+            self._free.release()

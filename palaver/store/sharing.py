@@ -1,0 +1,85 @@
+"""One read for all who want the same at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_TURN: Final = 16
+"""Tasks that are woken at once. Each has something to do then, and others want the loop, too."""
+
+
+async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
+    """Each of ``many``, with a turn of the loop for others now and then."""
+    for number, each in enumerate(many, 1):
+        yield each
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
+
+
+class Sharing:
+    """Reads of which no more than ``at_once`` are under way, and of the same thing one.
+
+    Who asks while one is under way shares the next with all that ask meanwhile: what is told was read after it was
+    asked for.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._asked: dict[Hashable, list[asyncio.Future[Any]]] = {}
+        """Who waits for a read that has not begun."""
+        self._under_way: dict[Hashable, asyncio.Event] = {}
+        """Set when it is over."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def read(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """What ``make`` answers, or the ``make`` of somebody else with the same ``key``. Raises what that raises."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = []
+            task = asyncio.create_task(self._read(key, make))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        asked.append(answer)
+        return await answer
+
+    async def _read(self, key: Hashable, make: Callable[[], Awaitable[object]]) -> None:
+        asked = self._asked[key]
+        try:
+            try:
+                found, error = await self._in_turn(key, make), None
+            except Exception as raised:
+                found, error = None, raised
+            async for answer in in_turns(asked):
+                if answer.done():
+                    continue
+                if error is not None:
+                    answer.set_exception(error)
+                else:
+                    answer.set_result(found)
+        finally:
+            for answer in asked:
+                answer.cancel()
+
+    async def _in_turn(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        if key in self._under_way:
+            await self._under_way[key].wait()
+        async with self._slots:
+            # Whoever asks from here on may know of something that this read does not see.
+            del self._asked[key]
+            over = self._under_way[key] = asyncio.Event()
+            try:
+                return await make()
+            finally:
+                del self._under_way[key]
+                over.set()
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,106 @@
+"""Reads that are shared: by whom, how many at once, and what those hear whose read failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from palaver.store.sharing import Sharing, in_turns
+from palaver.testing import aeventually
+
+
+class Source:
+    """Answers how often it was read, when it is let."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.at_once = 0
+        self.go = asyncio.Semaphore(0)
+
+    async def read(self) -> int:
+        self.begun += 1
+        number = self.begun
+        self.at_once += 1
+        await self.go.acquire()
+        self.at_once -= 1
+        return number
+
+
+@pytest.fixture
+async def sharing() -> AsyncIterator[Sharing]:
+    sharing = Sharing(3)
+    yield sharing
+    await sharing.close()
+
+
+async def test_who_asks_meanwhile_shares_the_next_read(sharing: Sharing) -> None:
+    source = Source()
+    first = asyncio.create_task(sharing.read("key", source.read))
+    await aeventually(lambda: source.begun == 1)
+    others = [asyncio.create_task(sharing.read("key", source.read)) for _ in range(100)]
+    source.go.release()
+    assert await first == 1
+    source.go.release()
+    # The second began after they had asked.
+    assert set(await asyncio.gather(*others)) == {2}
+    assert source.begun == 2
+
+
+async def test_so_many_are_under_way_and_of_one_thing_only_one(sharing: Sharing) -> None:
+    sources = [Source() for _ in range(10)]
+    asking = [asyncio.create_task(sharing.read(n % 10, sources[n % 10].read)) for n in range(50)]
+    for left in range(10, 0, -1):
+        await aeventually(lambda left=left: sum(each.at_once for each in sources) == min(3, left))
+        assert max(each.at_once for each in sources) == 1
+        next(each for each in sources if each.at_once).go.release()
+        await aeventually(lambda left=left: sum(each.begun - each.at_once for each in sources) == 11 - left)
+    assert await asyncio.gather(*asking) == [1] * 50
+
+
+async def test_all_hear_of_a_failure_and_the_next_read_is_made_anew(sharing: Sharing) -> None:
+    async def fail() -> int:
+        raise ConnectionError("away")
+
+    failed = await asyncio.gather(*(sharing.read("key", fail) for _ in range(40)), return_exceptions=True)
+    assert [type(each) for each in failed] == [ConnectionError] * 40
+    source = Source()
+    source.go.release()
+    assert await sharing.read("key", source.read) == 1
+
+
+async def test_a_read_goes_on_for_the_others_when_one_who_asked_has_gone(sharing: Sharing) -> None:
+    source = Source()
+    gone, there = (asyncio.create_task(sharing.read("key", source.read)) for _ in range(2))
+    await aeventually(lambda: source.begun == 1)
+    gone.cancel()
+    source.go.release()
+    assert await there == 1
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+
+
+async def test_whoever_waits_at_the_end_is_cancelled() -> None:
+    sharing, source = Sharing(1), Source()
+    asking = [asyncio.create_task(sharing.read(n, source.read)) for n in range(3)]
+    await aeventually(lambda: source.begun == 1)
+    await sharing.close()
+    heard = await asyncio.gather(*asking, return_exceptions=True)
+    assert [type(each) for each in heard] == [asyncio.CancelledError] * 3
+
+
+async def test_others_have_the_loop_in_between() -> None:
+    between: list[int] = []
+    done = 0
+
+    async def other() -> None:
+        while done < 100:
+            between.append(done)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    async for _ in in_turns(range(100)):
+        done += 1
+    await task
+    assert len(between) >= 100 // 16
