@@ -36,8 +36,10 @@ from palaver.tools import Registry
 from workers.breakpoints import marked, system_message
 from workers.completion import Completion, Reply
 
-_BREATH = 64 * 1024
-"""Bytes of an answer that are read before the loop's other work gets a turn: a few milliseconds, whatever they say."""
+_BREATH = 16 * 1024
+_PAUSE = 0.005
+"""After so many bytes that came at once, reading rests for so many seconds: they cost a millisecond or two, whatever they
+say, and others are to have most of the loop, however many such answers come at a time."""
 _END_WAIT = 1.0
 """Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
 _ERROR_WAIT = 2.0
@@ -172,7 +174,7 @@ class ModelPort:
                         break
                     if received >= breath_at:
                         breath_at = received + _BREATH
-                        await asyncio.sleep(0)
+                        await asyncio.sleep(_PAUSE)
                 if not streamed and (text := completion.read(bytes(whole))):
                     on_text(text)
                 reply = completion.reply()
