@@ -35,11 +35,12 @@ from palaver.providers import Price, Provider
 from palaver.tools import Registry
 from workers.breakpoints import marked, system_message
 from workers.completion import Completion, Reply
+from workers.heads import Answer
 
 _BREATH = 16 * 1024
 _PAUSE = 0.005
-"""After so many bytes that came at once, reading rests for so many seconds: they cost a millisecond or two, whatever they
-say, and others are to have most of the loop, however many such answers come at a time."""
+"""After so many bytes, reading rests for so many seconds: the bytes cost a millisecond or two, whatever they say, and
+others are to have most of the loop, however many such answers come at a time."""
 _END_WAIT = 1.0
 """Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
 _ERROR_WAIT = 2.0
@@ -63,6 +64,7 @@ class ModelPort:
                     # What one conversation is sent must not reach another.
                     cookie_jar=aiohttp.DummyCookieJar(),
                     trust_env=False,
+                    response_class=Answer,
                 )
             )
         return self._transport

@@ -1,0 +1,40 @@
+"""The heads of an answer, of which a provider may send a few before the one that counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import BadHttpMessage
+
+from palaver.limits import beyond, most
+
+
+class Answer(aiohttp.ClientResponse):
+    """An answer whose informational heads (``100 Continue``, ``103 Early Hints``) are counted: aiohttp reads as many as
+    there are, and gives nobody else a turn as long as it has some."""
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        """Read heads up to the one that counts.
+
+        Raises:
+            aiohttp.ClientResponseError: there are too many before it, or they are none.
+        """
+        protocol: ResponseHandler = connection.protocol
+        heads = 0
+
+        async def read() -> Any:
+            nonlocal heads
+            heads += 1
+            if heads > most("answer_heads"):
+                beyond("answer_heads")
+                raise BadHttpMessage("too many heads before the answer")
+            return await ResponseHandler.read(protocol)
+
+        # In place of its own, for as long as heads are read.
+        protocol.read = read  # type: ignore[method-assign]
+        try:
+            return await super().start(connection)
+        finally:
+            del protocol.read
