@@ -21,6 +21,10 @@ from workers.toolbox import failure_of, timed_out
 
 log = logging.getLogger(__name__)
 
+_SHORT: Final = 0.25
+"""Seconds of a step that is too short to be measured."""
+_LOOKS: Final = 20
+"""Looks for orphans after a child has gone."""
 _AROUND: Final = 120.0
 """Seconds that a step may take besides its tool: to be claimed, and to be settled through an outage of Redis."""
 
@@ -46,6 +50,9 @@ class Guard:
         self._begun: dict[int, tuple[float, float]] = {}
         """For each child when its step began, and the seconds of CPU that it had used by then."""
         self._endings: dict[int, Ending] = {}
+        self._children: frozenset[int] = frozenset()
+        self._orphans = 0
+        """So many looks for orphans are still to be made."""
         self._own: frozenset[int] = frozenset(processes.children_of(os.getpid()))
         processes.adopt_orphans()
 
@@ -59,6 +66,9 @@ class Guard:
         ``children`` are the places by process id, ``busy`` says since when (monotonic) a child has its step.
         """
         self._greatest = {pid: most for pid, most in self._greatest.items() if pid in children}
+        if self._children != children.keys():
+            # Each ended what was below it, unless it was ended itself.
+            self._children, self._orphans = frozenset(children), _LOOKS
         self._begun = {pid: begun for pid, begun in self._begun.items() if busy.get(pid) == begun[0]}
         for pid, place in children.items():
             seen = self._slots.seen(place, pid)
@@ -70,16 +80,21 @@ class Guard:
             failure: ToolFailure | None = None
             if overdue(seen) or time.monotonic() - busy[pid] > greatest + _AROUND:
                 failure = timed_out(seen.call.tool, seen.call.timeout)
-            else:
+            elif time.monotonic() - busy[pid] > _SHORT:
                 failure = self._used_too_much(pid, busy[pid], seen.call.tool)
             if failure is not None:
                 self._end(pid, Ending(seen.call, failure_of(failure)))
-        self._end_orphans(children)
+        if self._orphans > 0:
+            self._orphans -= 1
+            self._end_orphans(children)
+        else:
+            # Nobody asked: the child had settled its step.
+            self._endings.clear()
 
     def _used_too_much(self, pid: int, since: float, tool: str) -> ToolFailure | None:
         use = processes.use_of(pid)
         _, before = self._begun.setdefault(pid, (since, use.cpu))
-        if self._memory and use.memory > self._memory:
+        if self._memory and use.memory > self._memory and processes.memory_of(pid) > self._memory:
             beyond("tool_memory")
             return ToolError(f"{tool} used more than {self._memory // MIB:,} MiB of memory and was ended")
         if self._cpu and use.cpu - before > self._cpu:

@@ -26,7 +26,7 @@ class Use:
     cpu: float = 0.0
     """Seconds, since they began."""
     memory: int = 0
-    """Bytes, resident."""
+    """Bytes, resident; what processes share counts for each of them."""
 
 
 def adopt_orphans() -> None:
@@ -63,6 +63,17 @@ def use_of(pid: int) -> Use:
             cpu += int(fields[11]) + int(fields[12])
             memory += int(fields[21]) * _PAGE
     return Use(cpu / _TICK, memory)
+
+
+def memory_of(pid: int) -> int:
+    """Bytes that a process and all below it use, where pages that some share count once. Ten times the work of
+    `use_of`."""
+    memory = 0
+    for each in (pid, *below(pid)):
+        with contextlib.suppress(OSError):
+            rollup = Path(f"/proc/{each}/smaps_rollup").read_bytes()
+            memory += int(rollup.partition(b"\nPss:")[2].split(None, 1)[0]) << 10
+    return memory
 
 
 def kill(pids: list[int]) -> None:

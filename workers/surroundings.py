@@ -10,7 +10,11 @@ import sys
 from typing import Final
 
 _LIMITS: Final = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
-_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_SIGNALS: Final = tuple(
+    getattr(signal, f"SIG{name}")
+    for name in ("HUP", "INT", "QUIT", "PIPE", "ALRM", "VTALRM", "PROF", "TERM", "CHLD", "USR1", "USR2")
+)
+"""What programs do something about. To look at all sixty would cost a step a hundredth of its time."""
 
 
 class Surroundings:
@@ -20,6 +24,7 @@ class Surroundings:
     def __init__(self) -> None:
         self._directory = os.getcwd()
         self._environment = dict(os.environ)
+        self._encoded = dict(_encoded())
         self._umask = os.umask(0o022)
         os.umask(self._umask)
         self._limits = {kind: resource.getrlimit(kind) for kind in _LIMITS}
@@ -38,7 +43,7 @@ class Surroundings:
                 signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         os.umask(self._umask)
-        if os.environ != self._environment:
+        if _encoded() != self._encoded:
             os.environ.clear()
             os.environ.update(self._environment)
         with contextlib.suppress(OSError):
@@ -48,3 +53,9 @@ class Surroundings:
                 with contextlib.suppress(OSError, ValueError):
                     resource.setrlimit(kind, limit)
         sys.setrecursionlimit(self._recursion)
+
+
+def _encoded() -> dict[bytes, bytes]:
+    """What is behind `os.environ`: compared in a tenth of the time."""
+    found: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    return found

@@ -206,7 +206,6 @@ def test_a_tool_sees_no_keys(hostile: Cluster) -> None:
     with one_more(hostile, "tools", PALAVER_API_KEYS=KEY_OF_THE_API):
         run_id = submit(hostile, "looks_for_keys")
         ended(hostile, run_id)
-    hostile.heal()
     assert json.loads(answers(hostile, run_id)[0].data["message"]["content"]) == {
         "os.environ": False,
         "a process": False,
@@ -214,6 +213,17 @@ def test_a_tool_sees_no_keys(hostile: Cluster) -> None:
         "its worker's": False,
         "what it needs": True,
     }
+
+
+def test_an_address_space_has_its_end(hostile: Cluster) -> None:
+    """Without a look from outside."""
+    with one_more(hostile, "tools", name="narrow", PALAVER_TOOL_ADDRESS_SPACE="600", PALAVER_TOOL_MEMORY="0"):
+        run_id = submit(hostile, "eats_memory")
+        ended(hostile, run_id)
+        works(hostile)
+    hostile.heal()
+    assert told(hostile, run_id) == ["tool_error"]
+    assert "MemoryError" in answers(hostile, run_id)[0].data["message"]["content"]
 
 
 @pytest.mark.chaos

@@ -90,6 +90,7 @@ def test_what_is_below_a_process_is_found_and_measured() -> None:
         shell.stdout.readline()
         (below,) = processes.below(shell.pid)
         assert processes.use_of(shell.pid).memory > 80 << 20
+        assert 80 << 20 < processes.memory_of(shell.pid) <= processes.use_of(shell.pid).memory
         assert processes.children_of(below) == []
         processes.kill([shell.pid, below])
     eventually(lambda: gone(below))
