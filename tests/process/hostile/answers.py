@@ -18,7 +18,8 @@ FINE = "Fine."
 
 def head(status: object = 200, kind: str = "text/event-stream", *lines: str) -> bytes:
     """The head of an answer that ends with its connection."""
-    return "\r\n".join([f"HTTP/1.1 {status} Well", f"Content-Type: {kind}", "Connection: close", *lines, "", ""]).encode("latin-1")
+    named = (f"Content-Type: {kind}", "Connection: close", *lines)
+    return "\r\n".join((f"HTTP/1.1 {status} Well", *named, "", "")).encode("latin-1")
 
 
 def event(delta: Any, finish: Any = None, **more: Any) -> bytes:
