@@ -158,6 +158,7 @@ _ALL: Final = (
     *_group(
         "Tools",
         ("tool_result", "what a model is told of a result", 256 * KIB, "characters", "cut, and the model is told so"),
+        ("inline_results", "results of the inline tools of a turn", MIB, "characters", "`tool_error`, to the model"),
         ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),
         ("tool_error", "what is read of an exception's text", 2_000, "characters", "cut"),
         (
@@ -228,7 +229,14 @@ _ALL: Final = (
     *_group(
         "Store",
         ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
-        ("script_page_bytes", "data behind which it reads no further entry", MIB, "bytes", "the rest in the next page"),
+        ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),
+        (
+            "script_page_bytes",
+            "data behind which it reads or writes nothing more",
+            MIB,
+            "bytes",
+            "the rest in the next",
+        ),
     ),
 )
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Final
 
 import orjson
 
 from palaver.leases import Delta, Lease
+from palaver.limits import most
 from palaver.secrets import Passing
 from palaver.store import Store
 
 log = logging.getLogger(__name__)
 
+_LONGEST: Final = most("delta")
 _PER_STREAM: Final = 0.0003
 """Seconds of interval for each stream in a write; a delta costs about 50 us here and 20 us in Redis
 (bench/store_cost.py)."""
@@ -41,15 +44,15 @@ class Shown:
             self._feeder.wake(self)
         self.pending.append(text)
 
-    def take(self, *, last: bool = False) -> Delta | None:
-        """The gathered text as one delta, without secrets of this process; None if there is nothing to show. Until the
-        ``last`` one, what may be the beginning of a secret is kept back."""
+    def take(self, *, last: bool = False) -> Iterator[Delta]:
+        """The gathered text as deltas, without secrets of this process. Until the ``last`` time, what may be the
+        beginning of a secret is kept back."""
         text, self.pending = self._passing.add("".join(self.pending), last=last), []
-        if not text:
-            return None
-        self.written = True
-        data = orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": text})
-        return Delta(self.lease, "message.delta", data)
+        for start in range(0, len(text), _LONGEST):
+            self.written = True
+            part = text[start : start + _LONGEST]
+            data = orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": part})
+            yield Delta(self.lease, "message.delta", data)
 
     async def flush(self) -> None:
         """Write the rest, if a beginning was written; else the whole message will do."""
@@ -97,7 +100,7 @@ class Feeder:
         for shown in batch:
             shown.writing = written
         try:
-            deltas = [delta for shown in batch if (delta := shown.take(last=last))]
+            deltas = [delta for shown in batch for delta in shown.take(last=last)]
             if deltas:
                 await self._store.steps.feed(deltas)
         except Exception as error:

@@ -178,11 +178,11 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
         except StaleLease:
             raise
         except Exception as error:
-            failure = classify(error)
+            failure = classify(error, provider=lease.agent.provider, model=lease.agent.model_name)
             if failure.error_class is not ErrorClass.STORAGE and not isinstance(verdict, GiveUp):
-                # A verdict that cannot be written would come back for ever; the run ends, and says that it is our
-                # fault.
-                log.exception("cannot settle %s/%s", lease.run_id, lease.step)
+                # A verdict that cannot be written would come back for ever: the run ends, and says why.
+                if failure.error_class is ErrorClass.INTERNAL:
+                    log.exception("cannot settle %s/%s", lease.run_id, lease.step)
                 verdict = GiveUp(failure, StopReason.ERROR, verdict.usage)
                 continue
             if asyncio.get_running_loop().time() > deadline:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from palaver.errors import ToolFailure
+from palaver.errors import ToolError, ToolFailure
 from palaver.failpoints import failpoint
 from palaver.lifecycle import StopReason
+from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
 from palaver.retry import MODEL_CALL, TOOL_CALL
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
@@ -43,6 +44,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     """
     outcomes: list[ToolOutcome] = []
     open_calls: list[OpenCall] = []
+    room = most("inline_results")
     left = work.lease.calls_left
     if left is not None and len(calls) > left:
         return outcomes, [OpenCall(call, idempotent=False) for call in calls]
@@ -56,7 +58,12 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
             if approvals.ask(tool.name, risky=tool.risky):
                 open_calls.append(OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout))
             elif tool.inline:
-                outcomes.append(answer(call, await call_async(tool, arguments)))
+                told = answer(call, await call_async(tool, arguments))
+                room -= len(told.message.content)
+                if room < 0:
+                    beyond("inline_results")
+                    raise ToolError("the results of the calls made at once are too large together: make fewer at once")
+                outcomes.append(told)
             else:
                 open_calls.append(OpenCall(call, tool.idempotent))
         except ToolFailure as error:

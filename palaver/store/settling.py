@@ -9,10 +9,11 @@ from typing import Any, Final
 import orjson
 
 from palaver.actions import digest
-from palaver.errors import Failure
+from palaver.errors import Failure, ResponseTooLarge
 from palaver.ids import safe_call_id
 from palaver.leases import Lease
 from palaver.lifecycle import RunStatus
+from palaver.limits import beyond, most
 from palaver.models import Message, Usage
 from palaver.store.connection import Value
 from palaver.stuck import Nudge
@@ -24,7 +25,12 @@ NANODOLLARS: Final = 1_000_000_000
 
 
 def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
-    """ARGV of ``settle.lua``."""
+    """ARGV of ``settle.lua``.
+
+    Raises:
+        ValueError: the verdict would leave a call of its message without an answer.
+        ResponseTooLarge: it brings more than one script may be given: Redis does nothing else meanwhile.
+    """
     stop, status, failure, delay = "", "", b"", 0
     message: Message | None = None
     outcomes: tuple[ToolOutcome, ...] = ()
@@ -57,11 +63,15 @@ def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
         entries += ("message.created", "", orjson.dumps(data))
     for outcome in outcomes:
         entries += ("tool.finished", outcome.message.call_id or "", orjson.dumps(_finished(outcome, lease)))
+    opened = _opened(lease, message, outcomes, calls, finishes)
+    if sum(len(each) for each in (*entries, *opened) if isinstance(each, bytes | str)) > most("verdict"):
+        beyond("verdict")
+        raise ResponseTooLarge(f"the answer and what comes of it are larger than {most('verdict')} bytes")
     return [
         lease.step, lease.fence, kind, stop, status, failure, delay, int(streamed),
         *used(verdict.usage),
         message.content if finishes and message else "", len(outcomes),
-        len(entries) // 3, *entries, *_opened(lease, message, outcomes, calls, finishes),
+        len(entries) // 3, *entries, *opened,
     ]  # fmt: skip
 
 

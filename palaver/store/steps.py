@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from math import ceil
 from secrets import token_hex
@@ -13,6 +13,7 @@ import orjson
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.lifecycle import WaitReason
+from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.settings import Settings
 from palaver.store import keys, records
@@ -25,6 +26,8 @@ _MESSAGES: Final = (b"message.created", b"tool.finished", b"conversation.condens
 """The entries that a model's messages are derived from."""
 _BATCH: Final = 100
 """Leases or deltas in one script call: about a millisecond of Redis (bench/store_cost.py)."""
+_BATCH_BYTES: Final = most("script_page_bytes")
+"""Of deltas in one script call."""
 
 Args = list[Value]
 
@@ -138,6 +141,7 @@ class Steps:
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
+            ResponseTooLarge: it brings more than one script may be given.
         """
         reply = await self._scripts.run(
             "settle", keys.of_run(lease.run_id, lease.conversation_id), settle_args(lease, verdict, streamed)
@@ -210,15 +214,29 @@ class Steps:
         for delta in deltas:
             by_shard.setdefault(delta.lease.run_id[4:6], []).append(delta)
         for members in by_shard.values():
-            for start in range(0, len(members), _BATCH):
+            for batch in _batches(members):
                 names: list[str] = []
                 args: Args = [token_hex(8)]
-                for delta in members[start : start + _BATCH]:
+                for delta in batch:
                     run_id = delta.lease.run_id
                     names += (keys.run(run_id), keys.steps(run_id), keys.feed(run_id))
                     args += (delta.lease.step, delta.lease.fence, delta.type, delta.data)
                 calls.append(("feed", names, args))
         await self._scripts.run_all(calls)
+
+
+def _batches(deltas: Iterable[Delta]) -> Iterator[list[Delta]]:
+    """So many of them as one script may be given."""
+    batch: list[Delta] = []
+    size = 0
+    for delta in deltas:
+        if batch and (len(batch) == _BATCH or size + len(delta.data) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(delta)
+        size += len(delta.data)
+    if batch:
+        yield batch
 
 
 def _settled(reply: list[Any], run_id: str, conversation_id: str) -> Settled:
