@@ -112,6 +112,8 @@ class Child:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            # What it writes is conversations: for nobody but who started it.
+            umask=0o077,
         )
 
     def wait_until_ready(self, give_up_at: float) -> None:

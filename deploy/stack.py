@@ -240,6 +240,8 @@ class Stack:
 
     def _take_data_dir(self) -> None:
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
+        # Conversations and logs: for nobody but who started it, also where an older version made the folder.
+        self.data_dir.chmod(0o700)
         self._lock = (self.data_dir / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ from typing import Final
 import typer
 
 from palaver.cli.pending import lines
-from palaver.cli.words import one_line
+from palaver.cli.words import one_line, plain
 from palaver.client import (
     APIError,
     ClientError,
@@ -35,7 +35,7 @@ _LONGEST: Final = 1000
 
 def say(text: str) -> None:
     """A line on standard error."""
-    typer.echo(text, err=True)
+    typer.echo(plain(text), err=True)
 
 
 def _say_wait(error: ClientError, seconds: float) -> None:

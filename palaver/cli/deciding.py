@@ -12,7 +12,7 @@ from palaver.actions import ALL, PendingAction
 from palaver.cli.connection import connected
 from palaver.cli.options import ActionId, ApiKey, Json, Reason, RunId, Url, json_object, words
 from palaver.cli.pending import called, chosen, standing
-from palaver.cli.words import document, one_line
+from palaver.cli.words import document, one_line, plain
 from palaver.client import Palaver
 from palaver.models import Run
 
@@ -106,4 +106,4 @@ def _report(
         typer.echo(document(run.model_dump(mode="json")))
     else:
         calls = ", ".join(map(called, actions)) or one_line(action_id)
-        typer.echo(f"{what} {calls}{more}; {standing(run)}")
+        typer.echo(plain(f"{what} {calls}{more}; {standing(run)}"))

@@ -39,7 +39,7 @@ def runs_table(runs: Iterable[Run]) -> Table:
         waits = f"{waiting(run)}: {one_line(tools)}" if tools else waiting(run)
         what = advise(run).why or waits or one_line(run.output, 80)
         cells = (run.id, run.status.value, run.agent.model, moment(run.times.created_at), what)
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(*(Text(plain(cell)) for cell in cells))
     return table
 
 
@@ -72,7 +72,7 @@ def show_run(to: Console, run: Run) -> None:
         if text:
             to.print(Text(f"{name:13} {one_line(text, 2000)}"), soft_wrap=True)
     for line in lines(run.id, run.pending_actions):
-        to.print(Text(line), soft_wrap=True)
+        to.print(Text(plain(line)), soft_wrap=True)
     if run.output:
         to.print()
         to.out(plain(run.output), highlight=False)
@@ -94,7 +94,7 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             facts = ", ".join(
                 f"{key.replace('_', ' ')} {_cell(each)}" for key, each in value.items() if each is not None
             )
-            to.print(Text(f"{name}: {facts}"), soft_wrap=True)
+            to.print(Text(plain(f"{name}: {facts}")), soft_wrap=True)
         else:
             to.print(Text(f"{name}: {one_line(value)}"), soft_wrap=True)
 

@@ -240,7 +240,7 @@ class Transcript:
 
     def _line(self, text: str, style: str = "dim") -> None:
         self._break_line()
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        self._console.print(Text(plain(text), style=style), soft_wrap=True)
 
     def _break_line(self) -> None:
         if self.mid_line:

@@ -13,9 +13,24 @@ SNIPPET: Final = 200
 """Characters of a tool's arguments or result that a line shows."""
 
 
+_SHOWN: Final = frozenset("\n\t\u200c\u200d")
+"""Of the characters below, those that lay out a text, and those that join letters of many scripts and emoji."""
+_STEERING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of characters that steer a terminal, or show a text in another order than it is written in."""
+
+
 def plain(text: str) -> str:
-    """Without control characters but newlines and tabs: what a model writes must not steer the terminal."""
-    return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs"))
+    """As it is, but for what would steer a terminal or hide something: that is shown as an escape, as in Python.
+
+    All text of models, tools, users and servers comes through here or through `visible` before it is shown.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_as_it_is, text.replace("\r\n", "\n")))
+
+
+def _as_it_is(char: str) -> str:
+    return char if char in _SHOWN or unicodedata.category(char) not in _STEERING else repr(char)[1:-1]
 
 
 def visible(text: str) -> str:

@@ -163,7 +163,7 @@ class RedisServer:
             raise RedisServerError(f"port {self._port} on {HOST} is in use")
         if self._data_dir is None:
             self._data_dir = Path(tempfile.mkdtemp(prefix="palaver-redis-"))
-        self._data_dir.mkdir(parents=True, exist_ok=True)
+        self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         attempts = 1 if self._port is not None else _START_ATTEMPTS
         for attempt in range(1, attempts + 1):
             port = self._port if self._port is not None else free_port()
@@ -247,6 +247,7 @@ class RedisServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                umask=0o077,
             )
         try:
             self._wait_until_ready(self._process, port)

@@ -42,7 +42,7 @@ class TestRun:
             "I will ",
             "(step 1 broke off: the half-streamed text above is withdrawn)",
             "step 1 lost its worker; another one takes over",
-            "Let me [2Jsee.",
+            "Let me \\x1b[2Jsee.",
             '→ calculator {"expression": "2+2"}',
             "← calculator 4",
             "four",

@@ -182,3 +182,9 @@ def test_the_command_runs_until_it_is_told_to_stop(tmp_path: Path, ending: signa
         process.send_signal(ending)
         assert process.wait(10) == 0
     assert gone(pid)
+
+
+def test_what_a_server_keeps_is_for_its_owner_only(tmp_path: Path) -> None:
+    with RedisServer(data_dir=tmp_path / "kept") as kept:
+        assert kept.data_dir.stat().st_mode & 0o777 == 0o700
+        assert not [path for path in kept.data_dir.rglob("*") if path != kept.log_path and path.stat().st_mode & 0o077]
