@@ -72,6 +72,18 @@ Answer = type[BaseModel] | UnionType | None
 """The model of an answer, several of which it is one, or nothing."""
 
 
+_EVENT: Final[dict[str, Any]] = {
+    "description": "Each event of the stream.",
+    "type": "object",
+    "required": ["data"],
+    "properties": {
+        "id": {"type": "string", "description": "The event's `seq`; without one, nothing can be resumed from it."},
+        "event": {"type": "string", "description": "Its type."},
+        "data": {"type": "string", "description": "JSON: an object with `run_id`, `seq`, `at` and what its type has."},
+    },
+}
+
+
 class Schemas:
     """The schemas that the document's components hold, gathered as routes are declared."""
 
@@ -120,7 +132,7 @@ def operation(
     }
     if streams:
         found["responses"]["200"].setdefault("content", {})["text/event-stream"] = {
-            "schema": {"type": "string"},
+            "schema": _EVENT,
             "example": 'id: 1\nevent: run.created\ndata: {"run_id":"run_00…","seq":1,"at":"…"}\n\n',
         }
     if body is not None:

@@ -32,8 +32,8 @@ def _digits(text: object) -> object:
 Number = Annotated[int, BeforeValidator(_digits)]
 """Digits and nothing else: the signs, underscores and other scripts that ``int`` takes are typing errors."""
 
-FARTHEST: Final = 10**15 - 1
-"""The largest number of an event, or position in a log, that one may ask for."""
+FARTHEST: Final = 10**13
+"""The largest number of an event, or position in a log, that one may ask for: scripts write no longer one in full."""
 
 Q = TypeVar("Q", bound=Query)
 

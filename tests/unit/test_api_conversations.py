@@ -104,3 +104,13 @@ async def test_messages_have_strict_parameters(query: str) -> None:
 async def test_a_conversation_that_does_not_fit_is_refused(body: object) -> None:
     async with world() as api:
         assert_problem(await api.client.post("/v1/conversations", json=body), 422, "validation_error")
+
+
+@pytest.mark.parametrize("after", [10**6, 10**13])
+async def test_behind_the_end_there_is_nothing(after: int) -> None:
+    async with world() as api:
+        run = await api.submit()
+        await api.claim(run)
+        path = f"/v1/conversations/{run['conversation_id']}/messages"
+        assert (await api.client.get(f"{path}?after={after}")).json()["data"] == []
+        assert_problem(await api.client.get(f"{path}?after={after * 10**8}"), 422, "validation_error", "?after")
