@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from datetime import datetime
 from typing import Final
 
@@ -19,14 +20,14 @@ from api.queries import FARTHEST, Number, Query, read_query
 from palaver.fields import Strict
 from palaver.limits import most
 from palaver.models import AgentSpec, Conversation, Entry, Message
+from palaver.store.runs import Runs
 
 router = APIRouter(tags=["conversations"])
 
 _CONVERSATION: Final = {"conversation_id": "The conversation's id."}
 _MESSAGES: Final = frozenset({"message.created", "tool.finished"})
-_CHUNK: Final = 100
-_CHUNKS: Final = 20
-"""Chunks of log entries that one page looks through, at most: status changes lie between messages."""
+_LOOKED_THROUGH: Final = 2000
+"""Log entries that one page looks through, about: status changes lie between messages."""
 
 
 class NewConversation(Strict):
@@ -120,23 +121,26 @@ async def messages(request: Request) -> Response:
     """Messages and tool results, in the order in which the model sees them; what it is not told any more is marked."""
     accepted(request, JSON)
     query = read_query(request, MessagesQuery)
-    runs = backend(request).store.runs
     conversation_id = request.path_params["conversation_id"]
+    return answer(await prompt(_page(backend(request).store.runs, conversation_id, query)))
+
+
+async def _page(runs: Runs, conversation_id: str, query: MessagesQuery) -> MessagePage:
     found: list[ConversationMessage] = []
-    position, more, size = query.after, True, 0
-    for _ in range(_CHUNKS):
-        chunk = await prompt(runs.entries(conversation_id, after=position, limit=_CHUNK))
-        for entry in chunk:
-            if entry.type in _MESSAGES:
-                if len(found) == query.limit or size > most("answer_bytes"):
-                    return answer(MessagePage(data=found, next_after=position, has_more=True))
-                found.append(_message(entry))
-                size += _size(found[-1])
-            position = entry.position
-        if len(chunk) < _CHUNK:
-            more = False
-            break
-    return answer(MessagePage(data=found, next_after=position, has_more=more))
+    position, looked, size = query.after, 0, 0
+    async with aclosing(runs.pages(conversation_id, after=position)) as pages:
+        async for page in pages:
+            for entry in page:
+                if entry.type in _MESSAGES:
+                    if len(found) == query.limit or size > most("answer_bytes"):
+                        return MessagePage(data=found, next_after=position, has_more=True)
+                    found.append(_message(entry))
+                    size += _size(found[-1])
+                position = entry.position
+            looked += len(page)
+            if looked >= _LOOKED_THROUGH:
+                return MessagePage(data=found, next_after=position, has_more=True)
+    return MessagePage(data=found, next_after=position, has_more=False)
 
 
 def _size(message: Message) -> int:

@@ -20,7 +20,7 @@ from palaver.store.connection import Connection, Fields, StreamEntry
 PAGE: Final = most("page_events")
 _BYTES: Final = most("page_bytes")
 _FIRST: Final = 32
-_MOST: Final = 256
+_MOST: Final = 64
 """Entries in the first read of a page and in a later one, which has twice as many as the one before: nobody knows how
 large an entry is before it is here."""
 
@@ -95,8 +95,10 @@ class Pages:
 
     async def _durable(self, run_id: str, after: int, before: int | None, limit: int) -> tuple[Sequence[Event], bool]:
         """What the log has of the run's events between two numbers, and whether that is all of it."""
-        conversation_id, newest, begin = await self._redis.hmget(keys.run(run_id), ("conversation", "events", "logged"))
-        if conversation_id is None:
+        conversation_id, newest, begin, deleting = await self._redis.hmget(
+            keys.run(run_id), ("conversation", "events", "logged", "deleting")
+        )
+        if conversation_id is None or deleting is not None:
             raise UnknownRun(f"there is no run {run_id}")
         events, size = list[Event](), 0
         if newest is None or after >= int(newest):
