@@ -5,8 +5,8 @@ inflates to gigabytes, a tag that two messages share (so that none of them count
 fill its memory. So each message is taken apart before kombu sees it, and put together anew from the few parts that one
 of Celery's has. What cannot be is dropped: counted (`palaver.limits.exceeded`), and told of without its content.
 
-It leans on `Channel._get_client`, `_handle_message` and `get_table` of kombu 5.7, held by
-tests/process/test_hostile_broker.py.
+It leans on `Channel._get_client`, `_handle_message`, `get_table` and `_refresh_binding` of kombu 5.7, held by
+tests/process/test_hostile_broker.py and test_acl.py.
 """
 
 from __future__ import annotations
@@ -143,6 +143,15 @@ class Channel(deliveries.Channel):
         """Where messages to an exchange go. The table is in Redis: queues of others that it names are left out."""
         rows = super().get_table(exchange)  # type: ignore[no-untyped-call]
         return [row for row in rows if len(row) == 3 and _is_celerys(row[2])]
+
+    def _refresh_binding(self, keys: list[str], args: list[Any], client: Any) -> None:
+        """Say where answers go, in place of kombu's script: who may run scripts can stop a Redis with one, and Flower's
+        user is to look only. What a Flower that was killed leaves there is a line of a set."""
+        client.sadd(keys[0], args[0])
+
+    def sweep_bindings(self, limit: int = 100) -> int:
+        """Nothing to do: without the script there are no deadlines."""
+        return 0
 
 
 class Transport(redis.Transport):

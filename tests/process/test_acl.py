@@ -88,6 +88,7 @@ REFUSED: dict[str, tuple[str, Callable[[redis.Redis], object]]] = {
     "a worker does not configure": ("palaver-worker", lambda server: server.config_get("*")),
     "a worker changes no users": ("palaver-worker", lambda server: server.acl_list()),
     "Flower reads no run": ("palaver-flower", lambda server: server.eval(READ, 1, "{p00}:run:x")),
+    "Flower runs no script, which could take for ever": ("palaver-flower", lambda server: server.eval("return 1", 0)),
     "Flower sends no work": ("palaver-flower", lambda server: server.lpush("model", "{}")),
     "Flower sends no work to be done first": ("palaver-flower", lambda server: server.lpush("tools.recovered", "{}")),
     "Flower tells the store's processes nothing": (
@@ -178,7 +179,8 @@ def test_flower_commands_no_worker(guarded: Cluster) -> None:
     known = guarded.stack.pids("worker") + guarded.stack.pids("tools")
     url = roles.url_of("palaver-flower", guarded.stack.ports.redis)
     flower = Celery("flower", broker=url, set_as_current=False)
-    flower.conf.broker_transport_options = transport_options(url)
+    # As in `-A workers.app`, which Flower is started with.
+    flower.conf.update(broker_transport="workers.reading:Transport", broker_transport_options=transport_options(url))
     with flower, flower.connection_for_write() as asking:
         for name in sorted(set(Panel.data) - set(COMMANDS)):
             told = {"task_name": "palaver.model_step", "queue": "model", "n": 1, "task_id": "x", "rate_limit": "1/h"}
