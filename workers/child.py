@@ -76,12 +76,12 @@ class Child:
         self._ended: asyncio.Event | None = None
         self._doomed = False
         self._main = threading.get_ident()
+        processes.adopt_orphans()
         started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name="steps", daemon=True)
         self._thread.start()
         started.result(30)
         signal.signal(signal.SIGUSR2, self._interrupt)
-        processes.adopt_orphans()
         self._kept = frozenset(processes.children_of(os.getpid()))
         """What the modules of the tools started: it is theirs to end."""
         self._surroundings = Surroundings()
@@ -103,6 +103,7 @@ class Child:
                 self._runtime = runtime
                 self._greatest = max(tool.timeout for tool in runtime.registry.values())
                 self._slots.begin(self._place, CallInHand(0, 0, 0.0, self._greatest, ""), 0.0)
+                self._beat(self._settings.beat / 4)
                 if self._told is not None:
                     self._loop.add_reader(self._told, self._drain, self._told, runtime)
                 started.set_result(None)
@@ -111,6 +112,11 @@ class Child:
             if not started.done():
                 started.set_exception(error)
             raise
+
+    def _beat(self, every: float) -> None:
+        """Tell the parent that the loop goes round; while it does not, the parent renews the lease."""
+        self._slots.beat(self._place)
+        self._loop.call_later(every, self._beat, every)
 
     def _drain(self, told: int, runtime: Runtime) -> None:
         self._loop.remove_reader(told)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
 from typing import Final
 
-from palaver.errors import Failure, ToolError, ToolFailure
+from palaver.errors import ToolError, ToolFailure
 from palaver.limits import MIB, beyond
 from palaver.settings import Settings
 from workers import processes
-from workers.slots import CallInHand, Slots, overdue
+from workers.slots import Seen, Slots, overdue
+from workers.stand_in import Ending, renew
 from workers.toolbox import failure_of, timed_out
 
 log = logging.getLogger(__name__)
@@ -25,17 +25,10 @@ _SHORT: Final = 0.25
 """Seconds of a step that is too short to be measured."""
 _LOOKS: Final = 20
 """Looks for orphans after a child has gone."""
+_STALLED: Final = 1.0
+"""Seconds between two looks after which this process is to blame for what it has not heard."""
 _AROUND: Final = 120.0
 """Seconds that a step may take besides its tool: to be claimed, and to be settled through an outage of Redis."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Why a child was ended."""
-
-    call: CallInHand
-    failure: Failure
-    """What the model is to be told."""
 
 
 class Guard:
@@ -50,6 +43,10 @@ class Guard:
         self._begun: dict[int, tuple[float, float]] = {}
         """For each child when its step began, and the seconds of CPU that it had used by then."""
         self._endings: dict[int, Ending] = {}
+        self._patience = settings.beat
+        """Seconds of silence after which a child's lease is renewed in its place."""
+        self._renewed: dict[int, float] = {}
+        self._looked = time.monotonic()
         self._children: frozenset[int] = frozenset()
         self._orphans = 0
         """So many looks for orphans are still to be made."""
@@ -75,21 +72,44 @@ class Guard:
             if seen is None or pid in self._endings:
                 continue
             greatest = self._greatest.setdefault(pid, seen.call.greatest)
-            if pid not in busy:
-                continue
-            failure: ToolFailure | None = None
-            if overdue(seen) or time.monotonic() - busy[pid] > greatest + _AROUND:
-                failure = timed_out(seen.call.tool, seen.call.timeout)
-            elif time.monotonic() - busy[pid] > _SHORT:
-                failure = self._used_too_much(pid, busy[pid], seen.call.tool)
-            if failure is not None:
+            if pid in busy and (failure := self._judge(pid, seen, busy[pid], greatest)):
                 self._end(pid, Ending(seen.call, failure_of(failure)))
+        self._stand_in(children, busy.keys() & children.keys() - self._endings.keys())
         if self._orphans > 0:
             self._orphans -= 1
             self._end_orphans(children)
         else:
             # Nobody asked: the child had settled its step.
             self._endings.clear()
+
+    def _judge(self, pid: int, seen: Seen, since: float, greatest: float) -> ToolFailure | None:
+        """How the child went too far; None if it did not."""
+        lasts = time.monotonic() - since
+        if overdue(seen) or lasts > greatest + _AROUND:
+            return timed_out(seen.call.tool, seen.call.timeout)
+        return self._used_too_much(pid, since, seen.call.tool) if lasts > _SHORT else None
+
+    def _stand_in(self, children: Mapping[int, int], busy: Set[int]) -> None:
+        """Renew the leases of children whose loop stands still because their tool keeps the interpreter: it has its
+        time. End those that nobody waits for any more."""
+        now, before = time.monotonic(), self._looked
+        self._looked = now
+        if now - before > _STALLED:
+            # This process got no turn itself; the next look tells.
+            return
+        silent = {pid: seen for pid in busy if (seen := self._silent(children[pid], pid, now))}
+        if silent:
+            self._renewed = {pid: at for pid, at in self._renewed.items() if pid in busy} | dict.fromkeys(silent, now)
+            for pid in renew({pid: seen.call for pid, seen in silent.items()}):
+                if self._slots.seen(children[pid], pid) == silent[pid]:
+                    log.warning("child %d is ended: nobody waits for its call, and it does not answer", pid)
+                    processes.kill([pid, *processes.below(pid)])
+
+    def _silent(self, place: int, pid: int, now: float) -> Seen | None:
+        """What the child has in hand, if its loop stands still and its lease was not renewed lately."""
+        seen = self._slots.seen(place, pid)
+        heard = max(seen.beat, self._renewed.get(pid, 0.0)) if seen else now
+        return seen if seen and seen.until and now - heard > self._patience else None
 
     def _used_too_much(self, pid: int, since: float, tool: str) -> ToolFailure | None:
         use = processes.use_of(pid)

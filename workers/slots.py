@@ -17,8 +17,10 @@ _SLOTS: Final = 4096
 """Children that a worker may have; those beyond have no place here, and are watched by the greatest time only."""
 _CALL: Final = struct.Struct("<qqdd128s")
 _UNTIL: Final = struct.Struct("<d")
+_BEAT: Final = 16 + _CALL.size
 _SIZE: Final = 256
-"""Bytes of a slot: when the call must be over (monotonic, 0 = there is none), the process, and the call."""
+"""Bytes of a slot: when the call must be over (monotonic, 0 = there is none), the process, the call, and when the
+child's loop went round last (monotonic)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,9 @@ class Seen:
 
     call: CallInHand
     until: float
-    """Monotonic; 0 while no tool runs."""
+    """When the call must be over, monotonic; 0 while no tool runs."""
+    beat: float
+    """When the child's loop went round last, monotonic."""
 
 
 class Slots:
@@ -64,6 +68,11 @@ class Slots:
         if place < _SLOTS:
             _UNTIL.pack_into(self._memory, place * _SIZE, 0.0)
 
+    def beat(self, place: int) -> None:
+        """In a child: its loop goes round, and so its lease is renewed."""
+        if place < _SLOTS:
+            struct.pack_into("<d", self._memory, place * _SIZE + _BEAT, time.monotonic())
+
     def seen(self, place: int, pid: int) -> Seen | None:
         """In the parent: what the child said last; None if that was another child."""
         if place >= _SLOTS:
@@ -71,10 +80,11 @@ class Slots:
         at = place * _SIZE
         until, owner = struct.unpack_from("<dq", self._memory, at)
         fence, try_number, timeout, greatest, name = _CALL.unpack_from(self._memory, at + 16)
+        (beat,) = struct.unpack_from("<d", self._memory, at + _BEAT)
         if owner != pid:
             return None
         tool = name.rstrip(b"\0").decode("utf-8", "replace")
-        return Seen(CallInHand(fence, try_number, timeout, greatest, tool), until)
+        return Seen(CallInHand(fence, try_number, timeout, greatest, tool), until, beat)
 
 
 def overdue(seen: Seen) -> bool:

@@ -14,7 +14,7 @@ from palaver.models import Run
 from palaver.testing import eventually
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
-from tests.process.hostile import CANARY, KEY_OF_THE_API, LEFT_BEHIND
+from tests.process.hostile_tools import CANARY, KEY_OF_THE_API, LEFT_BEHIND
 from tests.process.one_more import one_more
 from tests.process.test_tools import answers, told
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 LEASE = 12.0
 """Seconds: whoever is told of an end before has been told by the worker."""
 ENVIRONMENT = {
-    "PALAVER_TOOLS": "tests.process.tools,tests.process.hostile",
+    "PALAVER_TOOLS": "tests.process.tools,tests.process.hostile_tools",
     "PALAVER_TOOL_MEMORY": "500",
     "PALAVER_TOOL_KEPT_MEMORY": "250",
     "PALAVER_TOOL_CPU_SECONDS": "4",

@@ -106,6 +106,14 @@ def frozen(seconds: int = 30) -> str:
     return "thawed"
 
 
+@tool(timeout=40)
+def frozen_in_time(seconds: int = 30) -> str:
+    """Keeps Python's lock, and does not overrun."""
+    _write("begin", "frozen_in_time")
+    ctypes.PyDLL(None).sleep(seconds)
+    return "thawed"
+
+
 @tool
 def crash() -> str:
     """Takes its process along."""

@@ -1,0 +1,95 @@
+"""What a tools worker's main process does in the name of a child that cannot: renew its lease, answer its call, and let
+the lease of a dead one end.
+
+Each is safe at any time: the fence, which the child has said before its tool began, is refused if it is not the
+newest. They are rare, so each connects anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from celery.worker.state import active_requests
+
+from palaver.deliveries import Publisher
+from palaver.errors import Failure, StaleLease
+from palaver.leases import Lease, Settled
+from palaver.models import AgentSpec, ToolCall
+from palaver.settings import settings
+from palaver.store import Store
+from palaver.store.due import Attention
+from palaver.store.steps import Renewal
+from palaver.verdicts import Continue, ToolOutcome
+from workers.slots import CallInHand
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 1.0
+"""Seconds for Redis to answer; everything else of the main process waits meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a child was ended."""
+
+    call: CallInHand
+    failure: Failure
+    """What the model is to be told."""
+
+
+def renew(calls: Mapping[int, CallInHand]) -> set[int]:
+    """Renew the leases of these children, by process id; those whose call nobody waits for any more."""
+    args = {request.worker_pid: request.args for request in tuple(active_requests)}
+    leases = {pid: _lease(args[pid][0], args[pid][1], args[pid][2], call) for pid, call in calls.items() if pid in args}
+    try:
+        answers = asyncio.run(_renew(list(leases.values())))
+    except Exception as away:
+        log.warning("leases of children that do not answer are not renewed: %s", type(away).__name__)
+        return set()
+    return {pid for pid, answer in zip(leases, answers, strict=True) if answer in (Renewal.GONE, Renewal.CANCELLING)}
+
+
+async def _renew(leases: list[Lease]) -> list[Renewal]:
+    async with asyncio.timeout(_PATIENCE), Store.connect(settings()) as store:
+        return await store.steps.renew(leases)
+
+
+async def end_lease(run_id: str, conversation_id: str, step: str, worker: str, ending: Ending | None) -> None:
+    """Say why the child was ended, if it was; else act on the step now, as a sweeper would when the lease had run
+    out."""
+    async with Store.connect(settings()) as store:
+        settled: list[Settled] = []
+        if ending is not None:
+            lease = _lease(run_id, conversation_id, step, ending.call)
+            assert lease.call is not None
+            outcome = ToolOutcome.failed(lease.call, ending.failure)
+            with contextlib.suppress(StaleLease):
+                settled = [await store.steps.settle(lease, Continue(outcomes=(outcome,)))]
+        due = [Attention(each.upcoming, "start") for each in settled if each.upcoming]
+        settled += await store.due.attend([Attention(run_id, step), *due], worker=worker)
+    publisher = Publisher(settings().deliveries_url)
+    publisher.publish([delivery for each in settled for delivery in each.deliveries])
+    publisher.close()
+
+
+def _lease(run_id: str, conversation_id: str, step: str, call: CallInHand) -> Lease:
+    """As much of the child's lease as is known here: enough to renew it, and to answer its call."""
+    return Lease(
+        run_id=run_id,
+        conversation_id=conversation_id,
+        step=step,
+        fence=call.fence,
+        attempt=call.try_number,
+        try_number=call.try_number,
+        elapsed=0.0,
+        time_left=0.0,
+        agent=AgentSpec.model_construct(model=""),
+        falls_back=False,
+        call=ToolCall(id=step.partition("/")[2], name=call.tool, arguments="{}"),
+        position=0,
+        entries=(),
+    )
