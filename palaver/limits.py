@@ -145,7 +145,8 @@ _ALL: Final = (
             "values",
             "`invalid_arguments`, to the model",
         ),
-        ("tool_arguments_together", "arguments of all calls", MIB, "characters", "`tool_call_too_large`"),
+        ("tool_arguments_together", "arguments of all calls", 512 * KIB, "characters", "`tool_call_too_large`"),
+        ("answer_stored", "text and arguments of an answer, as JSON", 2 * MIB, "bytes", "`response_too_large`"),
     ),
     *_group(
         "Broker",

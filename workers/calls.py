@@ -32,7 +32,7 @@ class Calls:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._calls: dict[int, _Gathered] = {}
-        self._together = 0
+        self.length = 0
         """Characters of all arguments."""
 
     def __len__(self) -> int:
@@ -76,11 +76,11 @@ class Calls:
 
     def _argue(self, call: _Gathered, text: str) -> None:
         call.argued += len(text)
-        self._together += len(text)
+        self.length += len(text)
         if call.argued > most("tool_arguments"):
             beyond("tool_arguments")
             raise ToolCallTooLarge(f"the arguments of a tool call have more than {most('tool_arguments')} characters")
-        if self._together > most("tool_arguments_together"):
+        if self.length > most("tool_arguments_together"):
             beyond("tool_arguments_together")
             raise ToolCallTooLarge(
                 f"the arguments of all tool calls have more than {most('tool_arguments_together')} characters"

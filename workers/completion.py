@@ -25,6 +25,8 @@ _SMALL: Final = 64 * 1024
 """Bytes of JSON that are too few to hold the loop, whatever they are."""
 _MOST_TOKENS: Final = 1_000_000_000
 """Of one call."""
+_ESCAPED: Final = 6
+"""Bytes that a character may take as JSON."""
 _DIGITS: Final = 32
 """Of a count that is told as text."""
 _FINISHES: Final = {
@@ -191,6 +193,7 @@ class Completion:
             TruncatedStream: the stream ended before the model did.
             EmptyCompletion: it has neither text nor calls.
             MalformedResponse: it is no answer, or contradicts itself.
+            ResponseTooLarge: it would be too large as JSON.
             ProviderError: the model broke off and says so.
         """
         if self._waiting:
@@ -209,6 +212,8 @@ class Completion:
             raise EmptyCompletion
         if finish == "tool_calls" and not calls:
             raise MalformedResponse("the answer announces tool calls and has none")
+        if (self._length + self._calls.length) * _ESCAPED > most("answer_stored"):
+            _check_stored(content, calls)
         self.uncounted = not self._counted
         return Reply(content, calls, finish or "stop", self.usage)
 
@@ -223,6 +228,12 @@ def _parsed(payload: bytes) -> Any:
     if len(payload) > _SMALL and payload.count(b"{") + payload.count(b"[") > most("answer_values"):
         raise _too_large("answer_values", "a piece of the answer has", "objects and arrays")
     return orjson.loads(payload)
+
+
+def _check_stored(content: str, calls: Sequence[ToolCall]) -> None:
+    """Raises ResponseTooLarge if the store would have to take more than may be in one piece."""
+    if sum(len(orjson.dumps(text)) for text in (content, *(call.arguments for call in calls))) > most("answer_stored"):
+        raise _too_large("answer_stored", "as JSON, the answer has", "bytes")
 
 
 def _few(choices: Sequence[Any]) -> Sequence[Any]:

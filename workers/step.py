@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 SETTLE_FOR: Final = 60.0
 """Seconds that a finished step keeps its verdict while Redis is away: another model call costs more than the memory."""
 
+OVERLONG: Final = 3
+"""Tries to settle that took too long while Redis was well: the verdict is to blame, which would come back for ever."""
+_NOT_TAKEN: Final = "The outcome of this step took the store too long, each time."
+
 Function = Callable[[Work], Awaitable[Verdict]]
 Step = Callable[[Runtime, str, str, str], Awaitable[str]]
 
@@ -168,10 +172,12 @@ def _judge(failure: Failure, lease: Lease, retry: RetryPolicy) -> Verdict:
 async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool) -> Settled:
     """Settle, through an outage of Redis if need be: the store takes the verdict as long as the fence still stands.
 
+    What cannot be settled while Redis is well would come back for ever: after a few tries the run ends with that.
+
     Raises:
         StaleLease: it does not; somebody else goes on.
     """
-    deadline = asyncio.get_running_loop().time() + SETTLE_FOR
+    deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0
     while True:
         try:
             return await runtime.store.steps.settle(lease, verdict, streamed=streamed)
@@ -179,8 +185,13 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
             raise
         except Exception as error:
             failure = classify(error, provider=lease.agent.provider, model=lease.agent.model_name)
-            if failure.error_class is not ErrorClass.STORAGE and not isinstance(verdict, GiveUp):
-                # A verdict that cannot be written would come back for ever: the run ends, and says why.
+            if failure.code == "store_timeout" and await _is_well(runtime):
+                overlong += 1
+            if overlong >= OVERLONG:
+                failure = Failure.of(ErrorClass.STORAGE, _NOT_TAKEN, code="not_settled", retryable=False)
+            hopeless = overlong >= OVERLONG or failure.error_class is not ErrorClass.STORAGE
+            if hopeless and not isinstance(verdict, GiveUp):
+                # It would come back for ever: the run ends, and says why.
                 if failure.error_class is ErrorClass.INTERNAL:
                     log.exception("cannot settle %s/%s", lease.run_id, lease.step)
                 verdict = GiveUp(failure, StopReason.ERROR, verdict.usage)
@@ -189,6 +200,17 @@ async def _settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed:
                 raise
             log.warning("cannot settle %s/%s yet: %s", lease.run_id, lease.step, type(error).__name__)
             await asyncio.sleep(0.5)
+
+
+async def _is_well(runtime: Runtime) -> bool:
+    """Whether Redis answers."""
+    try:
+        await runtime.store.ping()
+    except Exception as error:
+        if not away(error):
+            raise
+        return False
+    return True
 
 
 async def _let_go(runtime: Runtime, work: Work, held: Held) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from palaver.errors import ToolError, ToolFailure
 from palaver.failpoints import failpoint
 from palaver.lifecycle import StopReason
@@ -49,6 +51,8 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     if left is not None and len(calls) > left:
         return outcomes, [OpenCall(call, idempotent=False) for call in calls]
     for call in calls:
+        # Reading arguments takes its time, and so does an inline tool: others get a turn between two of them.
+        await asyncio.sleep(0)
         try:
             if (client_tool := work.client_tool(call)) is not None:
                 open_calls.append(OpenCall(call, False, awaits="client_tool", timeout=client_tool.timeout))

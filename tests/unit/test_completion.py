@@ -281,7 +281,7 @@ def test_what_is_beyond_a_limit_is_refused_while_it_is_read_and_counted(
 
 
 def test_what_is_at_the_limits_is_taken() -> None:
-    calls = [chunk({"tool_calls": [call(i, name="x" * 128, arguments="x" * 8192)]}) for i in range(128)]
+    calls = [chunk({"tool_calls": [call(i, name="x" * 128, arguments="x" * 4096)]}) for i in range(128)]
     text = chunk({"content": "x" * (most("answer_text") // 2)})
     reply, _ = read(*calls, text, text, chunk({}, "stop"))
     assert len(reply.tool_calls) == 128
@@ -305,6 +305,11 @@ def test_a_whole_answer_has_the_same_limits() -> None:
     ):
         with pytest.raises(error):
             Completion().read(body)
+
+
+def test_what_escapes_make_large_is_refused() -> None:
+    with pytest.raises(ResponseTooLarge, match="as JSON, the answer has more than"):
+        read(*[chunk({"content": "\x01" * 50_000})] * 8, chunk({}, "stop"))
 
 
 def test_a_provider_may_allow_fewer_calls() -> None:

@@ -1,0 +1,81 @@
+"""A verdict that the store cannot take ends its run in a few tries; an outage is waited out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis.exceptions
+
+from palaver.leases import Settled
+from palaver.lifecycle import StopReason
+from palaver.models import Message
+from palaver.verdicts import Finish, GiveUp, Verdict
+from workers import step
+
+FINISH = Finish(Message(role="assistant", content="x"), StopReason.END_TURN)
+LEASE: Any = SimpleNamespace(run_id="run_1", step="1")
+
+
+class Store:
+    """Takes what ends a run, and of other verdicts none before so many errors."""
+
+    def __init__(self, *errors: Exception, well: bool = True) -> None:
+        self.steps = self
+        self.tried: list[Verdict] = []
+        self._errors = list(errors)
+        self._well = well
+
+    async def settle(self, lease: Any, verdict: Verdict, *, streamed: bool) -> Settled:
+        self.tried.append(verdict)
+        if self._errors and not isinstance(verdict, GiveUp):
+            raise self._errors.pop(0)
+        return Settled("completed", (), None)
+
+    async def ping(self) -> None:
+        if not self._well:
+            raise redis.exceptions.ConnectionError("away")
+
+
+async def settle(store: Store) -> list[Verdict]:
+    await step._settle(SimpleNamespace(store=store), LEASE, FINISH, streamed=False)  # type: ignore[arg-type]
+    return store.tried
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_sleep(seconds: float) -> None:
+        pass
+
+    monkeypatch.setattr(step.asyncio, "sleep", no_sleep)
+
+
+async def test_a_verdict_that_takes_too_long_each_time_ends_its_run() -> None:
+    tried = await settle(Store(*[redis.exceptions.TimeoutError()] * 99))
+    assert len(tried) == step.OVERLONG + 1
+    last = tried[-1]
+    assert isinstance(last, GiveUp)
+    assert (last.failure.error_class, last.failure.code, last.stop_reason) == ("storage", "not_settled", "error")
+    assert not last.failure.retryable
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.exceptions.ConnectionError("away"),
+        redis.exceptions.OutOfMemoryError("OOM"),
+        redis.exceptions.ResponseError("BUSY Redis is busy"),
+    ],
+)
+async def test_what_passes_is_waited_for(error: Exception) -> None:
+    assert await settle(Store(*[error] * 20)) == [FINISH] * 21
+
+
+async def test_a_redis_that_does_not_answer_anything_is_waited_for() -> None:
+    assert await settle(Store(*[redis.exceptions.TimeoutError()] * 20, well=False)) == [FINISH] * 21
+
+
+async def test_a_verdict_that_cannot_be_written_ends_its_run_at_once() -> None:
+    tried = await settle(Store(ValueError("no")))
+    assert [type(each) for each in tried] == [Finish, GiveUp]
