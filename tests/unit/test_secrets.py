@@ -134,11 +134,11 @@ def test_settings_know_what_they_keep_secret(monkeypatch: pytest.MonkeyPatch, kn
     settings = Settings(
         redis_url="redis://user:p%40ssw0rd-1@127.0.0.1:6379/0",
         broker_url="amqp://user:rabbit-5@127.0.0.1//",
-        api_keys="alice=key-of-alice-1,key-of-bob-2",  # type: ignore[arg-type]
+        api_keys="alice=the-key-of-alice-1,the-key-of-bob-no-2",  # type: ignore[arg-type]
     )
-    assert settings.secrets == ("key-of-alice-1", "key-of-bob-2", "p@ssw0rd-1", "rabbit-5")
+    assert settings.secrets == ("the-key-of-alice-1", "the-key-of-bob-no-2", "p@ssw0rd-1", "rabbit-5")
     know(settings.secrets)
-    assert hide("p@ssw0rd-1 p%40ssw0rd-1 rabbit-5 key-of-bob-2") == " ".join(["[redacted]"] * 4)
+    assert hide("p@ssw0rd-1 p%40ssw0rd-1 rabbit-5 the-key-of-bob-no-2") == " ".join(["[redacted]"] * 4)
     assert password_of("http://[") is None
     assert password_of(None) is None
 

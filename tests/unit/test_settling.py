@@ -15,7 +15,7 @@ from palaver.verdicts import Finish, GiveUp, Verdict
 from workers import step
 
 FINISH = Finish(Message(role="assistant", content="x"), StopReason.END_TURN)
-LEASE: Any = SimpleNamespace(run_id="run_1", step="1")
+LEASE: Any = SimpleNamespace(run_id="run_1", step="1", agent=SimpleNamespace(provider="fake", model_name="echo"))
 
 
 class Store:
