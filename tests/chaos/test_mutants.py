@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from deploy.child import ROOT
 from tests.chaos.mutants import MUTANTS
-from tests.chaos.mutation import play
+from tests.chaos.mutation import Mutant, play
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
 
@@ -18,6 +19,11 @@ QUICK = ("a lease of a tool that is no record of intent",)
 
 def named(*, quick: bool) -> list[str]:
     return [name for name in MUTANTS if (name in QUICK) is quick]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
+def test_what_a_mutant_breaks_is_there(mutant: Mutant) -> None:
+    assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
 
 
 @pytest.mark.parametrize("name", named(quick=True))
