@@ -113,6 +113,7 @@ class Bounded(_Base):
         self._stalled: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
         self._unsent = 0.0
+        self._send_time = _SEND_TIME
 
     # What depends on the parser.
 
@@ -219,7 +220,7 @@ class Bounded(_Base):
     def _watch_sending(self) -> None:
         if self._stalled is None:
             self._unsent = self.transport.get_write_buffer_size()
-            self._stalled = self.loop.call_later(_SEND_TIME, self._look_at_sending)
+            self._stalled = self.loop.call_later(self._send_time, self._look_at_sending)
 
     def _look_at_sending(self) -> None:
         self._stalled = None
@@ -228,6 +229,16 @@ class Bounded(_Base):
             beyond("send_time")
             self.transport.abort()
         elif left:
+            self._watch_sending()
+
+    def shutdown(self) -> None:
+        """End once what is under way is done; whoever takes nothing of it now is not waited for."""
+        super().shutdown()
+        self._send_time = _HASTE
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        if self.transport.get_write_buffer_size():
             self._watch_sending()
 
     # Refusals.

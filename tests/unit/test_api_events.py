@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from api.sse import EventStream
+from api.sse import EventStream, frame, frames
+from palaver.models import Event
 from palaver.testing import aeventually
-from tests.unit.api_world import SETTINGS, LiveRequest, World, assert_problem, events_of, world
+from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
 
 SSE = {"Accept": "text/event-stream"}
 
@@ -196,6 +197,83 @@ async def test_a_stream_goes_on_when_redis_is_back(monkeypatch: pytest.MonkeyPat
         numbers = [int(number) for number, _, _ in events_of(live.body.decode())]
         assert numbers == list(range(1, numbers[-1] + 1))
         assert events_of(live.body.decode())[-1][1] == "run.finished"
+
+
+async def test_a_stream_outlives_a_store_that_is_away_when_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palaver.store.feeds._AWAY", 0.05)
+    async with world() as api:
+        run = await _finished(api)
+        feeds = api.store.feeds
+        api.server.connected = False
+        stream = frames(feeds, run["id"], 0)
+        pieces = [await anext(stream), await anext(stream)]
+        api.server.connected = True
+        pieces += [piece async for piece in stream]
+        assert pieces[1] == b": keep-alive\n\n"
+        assert events_of(b"".join(pieces).decode())[-1][1] == "run.finished"
+
+
+async def test_an_event_is_encoded_once_for_all_its_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+
+    def counted(event: Event) -> bytes:
+        encoded.append(event.seq)
+        return frame(event)
+
+    monkeypatch.setattr("api.sse.frame", counted)
+    async with world() as api:
+        run = await api.submit()
+        streams = [LiveRequest(api.app, "GET", run["links"]["events"]) for _ in range(50)]
+        for live in streams:
+            await live.until(lambda body: b"message.created" in body)
+        lease = await api.claim(run)
+        await api.say(lease, "Hel", "lo")
+        await api.finish(run, lease=lease)
+        for live in streams:
+            await asyncio.wait_for(live.task, 10)
+        assert len({live.body.partition(b"\n\n")[2] for live in streams}) == 1
+        last = (await api.read(run))["last_event_id"]
+        # Those that come live, and those of a page: each of them at most twice, not fifty times.
+        assert set(encoded) == set(range(1, last + 1))
+        assert len(encoded) <= 2 * last
+
+
+async def test_watchers_beyond_the_limit_are_refused_before_anything_begins() -> None:
+    async with world(SETTINGS.model_copy(update={"max_watchers": 2})) as api:
+        run = await api.submit()
+        streams = [LiveRequest(api.app, "GET", run["links"]["events"]) for _ in range(2)]
+        for live in streams:
+            await live.until(lambda body: b"message.created" in body)
+        for refused in (
+            await api.client.get(run["links"]["events"], headers=SSE),
+            await api.client.get(f"{run['links']['self']}?wait=30"),
+            await api.client.post("/v1/runs", json=BODY, headers=SSE),
+        ):
+            assert_problem(refused, 503, "too_many_watchers")
+            assert int(refused.headers["retry-after"]) > 0
+        assert len((await api.client.get("/v1/runs")).json()["data"]) == 1
+        # What needs no waiting is answered, and what was taken on is not refused.
+        assert (await api.client.get(run["links"]["self"])).status_code == 200
+        submitted = await api.client.post("/v1/runs", json=BODY, headers={"Prefer": "wait=30"})
+        assert (submitted.status_code, "preference-applied" in submitted.headers) == (202, False)
+        streams[0].disconnect()
+        await asyncio.wait_for(streams[0].task, 5)
+        await api.finish(run)
+        assert (await api.client.get(run["links"]["events"], headers=SSE)).status_code == 200
+
+
+async def test_pages_and_pieces_of_large_events_are_short() -> None:
+    async with world() as api:
+        run = await api.submit()
+        lease = await api.claim(run)
+        await api.say(lease, *("a" * 300_000 for _ in range(20)))
+        await api.finish(run, lease=lease)
+        answer = await api.client.get(f"{run['links']['events']}?limit=1000", headers={"Accept": "application/json"})
+        assert answer.json()["has_more"]
+        assert 0 < len(answer.json()["data"]) < 10
+        pieces = [piece async for piece in frames(api.store.feeds, run["id"], 0)]
+        assert max(map(len, pieces)) < 1_500_000
+        assert b"".join(pieces).count(b"event: message.delta") == 20
 
 
 async def test_a_long_history_comes_whole() -> None:
