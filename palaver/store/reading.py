@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +14,7 @@ import orjson
 from palaver.errors import UnknownConversation, UnknownRun
 from palaver.ids import all_shards, is_id, shard_of
 from palaver.lifecycle import RunStatus, WaitReason
-from palaver.limits import KIB
+from palaver.limits import KIB, most
 from palaver.models import Conversation, Entry, Message, Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
@@ -81,13 +81,13 @@ class Reading:
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        found = await self._read([run_id]) if is_id("run", run_id) else []
+        found = await self._weighed([run_id]) if is_id("run", run_id) else []
         if not found:
             raise UnknownRun(f"there is no run {run_id[:80]!r}")
-        return found[0]
+        return found[0][0]
 
     async def list(self, admitted: RunFilter, *, limit: int, cursor: str | None = None) -> RunPage:
-        """A page of runs, newest first.
+        """A page of runs, newest first: few where they are long.
 
         Raises:
             ValueError: the cursor is none of ours.
@@ -98,19 +98,21 @@ class Reading:
         only = admitted.conversation_id
         shards = self._shards if only is None else (shard_of(only),) if is_id("conv", only) else ()
         page = RunPage(runs=[])
-        looked = 0
+        looked = size = 0
         while looked < _SCAN_BUDGET:
             candidates = await self._newest(shards, before, admitted.created_after)
             if not candidates:
                 return page
-            found = {run.id: run for run in await self._read([run_id for _, run_id in candidates])}
-            for before in candidates:
-                looked += 1
-                run = found.get(before[1])
-                if run is not None and admitted.admits(run):
-                    page.runs.append(run)
-                    if len(page.runs) == limit:
-                        return RunPage(page.runs, records.cursor(before))
+            for some in _parts(candidates):
+                found = {run.id: (run, long) for run, long in await self._weighed([run_id for _, run_id in some])}
+                for before in some:
+                    looked += 1
+                    run, long = found.get(before[1], (None, 0))
+                    if run is not None and admitted.admits(run):
+                        page.runs.append(run)
+                        size += long
+                        if len(page.runs) == limit or size > most("answer_bytes"):
+                            return RunPage(page.runs, records.cursor(before))
         return RunPage(page.runs, records.cursor(before) if before else None)
 
     async def _newest(
@@ -129,17 +131,22 @@ class Reading:
         found = [(int(score), member.decode()) for pairs in replies for member, score in pairs]
         return sorted((pair for pair in found if before is None or pair < before), reverse=True)[:_SCAN]
 
-    async def _read(self, run_ids: Sequence[str]) -> Sequence[Run]:
-        runs: list[Run] = []
-        for start in range(0, len(run_ids), _TOGETHER):
-            pipeline = self._redis.pipeline(transaction=False)
-            for run_id in run_ids[start : start + _TOGETHER]:
-                pipeline.hmget(keys.run(run_id), records.RUN_FIELDS)
-            for values in await pipeline.execute():
-                if fields := records.run_fields(values):
-                    runs.append(records.run(fields))
-                    if sum(map(len, fields.values())) > _LARGE:
-                        await asyncio.sleep(0)
+    async def _weighed(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int]]:
+        """Runs, each with how many bytes it has."""
+        found: list[tuple[Run, int]] = []
+        pipeline = self._redis.pipeline(transaction=False)
+        for run_id in run_ids:
+            pipeline.hmget(keys.run(run_id), records.RUN_FIELDS)
+        for values in await pipeline.execute():
+            if fields := records.run_fields(values):
+                size = sum(map(len, fields.values()))
+                found.append((records.run(fields), size))
+                if size > _LARGE:
+                    await asyncio.sleep(0)
+        await self._say_who_is_ahead([run for run, _ in found])
+        return found
+
+    async def _say_who_is_ahead(self, runs: Sequence[Run]) -> None:
         behind = [run for run in runs if run.waiting and run.waiting.reason is WaitReason.CONVERSATION_BUSY]
         pipeline = self._redis.pipeline(transaction=False)
         for run in behind:
@@ -148,7 +155,6 @@ class Reading:
         ahead = await pipeline.execute() if behind else []
         for run, active in zip(behind, ahead, strict=True):
             run.waiting = Waiting(reason=WaitReason.CONVERSATION_BUSY, run_id=active and active.decode())
-        return runs
 
     async def conversation_of(self, run_id: str) -> str:
         """The id of the run's conversation.
@@ -232,6 +238,11 @@ class Reading:
             if page:
                 after = page[-1].position
                 yield page
+
+
+def _parts(candidates: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:
+    for start in range(0, len(candidates), _TOGETHER):
+        yield candidates[start : start + _TOGETHER]
 
 
 def _unknown(conversation_id: str) -> UnknownConversation:

@@ -228,6 +228,12 @@ async def _list(api: World, n: int) -> Ask:
     return Ask("/v1/runs?limit=200&tag=no-run-has-this")
 
 
+async def _list_long(api: World, n: int) -> Ask:
+    for _ in range(n):
+        await _submitted(api, agent={**AGENT, "instructions": "é" * most("instructions")})
+    return Ask("/v1/runs?limit=200")
+
+
 async def _bulk(api: World, n: int) -> Ask:
     await _many_runs(api, n)
     return Ask("/v1/runs/actions", {"action": "cancel", "all": True})
@@ -330,6 +336,7 @@ CASES: Final = (
     Case(_SUBMIT, "fields of a schema", 900, _body("/v1/runs", lambda n: {"agent": {**AGENT, "client_tools": [
         {"name": "tool", "parameters": _schema(n)}]}, "input": "x"})),
     Case("GET /v1/runs", "runs that a filter looks at", 5_000, _list, counted_at=400),
+    Case("GET /v1/runs", "runs with the longest instructions", 40, _list_long, counted_at=20),
     Case("GET /v1/runs/{run_id}", "pending actions", CALLS, _pending),
     Case("DELETE /v1/runs/{run_id}", "messages of the run", most("input_messages"), _delete),
     Case("POST /v1/runs/actions", "runs", most("bulk_runs"), _bulk, counted_at=200),

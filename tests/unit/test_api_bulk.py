@@ -181,7 +181,8 @@ async def test_age_is_a_filter() -> None:
     [
         ({"action": "cancel"}, None, "/filter", '"all": true'),
         ({"action": "delete", "filter": {}}, None, "/filter", "say which to delete"),
-        ({"action": "cancel", "filter": {"status": [], "tag": None}}, None, "/filter", '"all": true'),
+        ({"action": "cancel", "filter": {"tag": None}}, None, "/filter", '"all": true'),
+        ({"action": "cancel", "filter": {"status": []}}, None, "/filter/status", "must name a status"),
         ({"action": "cancel", "filter": {"tag": "a"}, "all": True}, None, "/all", "leave the filter out"),
         ({"action": "delete", "all": True, "mode": "now"}, None, "/mode", "cancel only"),
         ({"action": "retry", "all": True, "reason": "CANARY"}, None, "/reason", "cancel only"),

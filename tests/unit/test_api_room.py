@@ -153,6 +153,22 @@ async def test_a_conversation_without_a_run_is_kept_for_a_day_at_most(retention:
         assert await api.redis.ttl(name) == -1
 
 
+async def test_a_page_of_long_runs_is_short() -> None:
+    agent = {**AGENT, "instructions": "é" * most("instructions")}
+    async with world(SETTINGS.model_copy(update={"max_body": 1 << 20})) as api:
+        made = [(await api.submit(agent=agent))["id"] for _ in range(24)]
+        told, cursor, pages = [], "", 0
+        while True:
+            answer = await api.client.get(f"/v1/runs?limit=200{cursor}")
+            assert len(answer.content) < most("answer_bytes") + 500_000
+            page = answer.json()
+            told += [run["id"] for run in page["data"]]
+            pages, cursor = pages + 1, f"&cursor={page['next_cursor']}"
+            if not page["has_more"]:
+                break
+        assert (told, pages) == (made[::-1], 3)
+
+
 async def test_a_page_of_long_messages_is_short() -> None:
     long = "x" * 390_000
     async with world(SETTINGS.model_copy(update={"max_body": 1 << 20})) as api:
