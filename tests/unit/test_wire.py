@@ -1,0 +1,94 @@
+"""A delivery as it lies in the broker: what was sent is read, and nothing else is."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import orjson
+import pytest
+from amqp.basic_message import Message as Sent
+from hypothesis import given
+from hypothesis import strategies as st
+from kombu.transport.pyamqp import Message
+
+from palaver.deliveries import QUEUE_NAMES
+from palaver.leases import Delivery
+from palaver.limits import exceeded, most
+from palaver.wire import body_of, delivery_in, headers_of
+from workers.reading import let_in
+from workers.remote import COMMANDS, command_in
+
+IDS = st.text("0123456789abcdefghjkmnpqrstvwxyz", min_size=26, max_size=26)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+SENT = st.builds(
+    lambda queue, run, conversation, seq, call, number: Delivery(
+        queue, f"run_00{run}", f"conv_00{conversation}", f"{seq}/{call}" if "tools" in queue else f"{seq}", number
+    ),
+    st.sampled_from(QUEUE_NAMES),
+    IDS,
+    IDS,
+    st.integers(1, 999_999_999),
+    st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True),
+    st.integers(0, 2**53 - 1),
+)
+DELIVERY = Delivery("model", "run_00" + "1" * 26, "conv_00" + "2" * 26, "1", 1)
+
+
+@given(SENT)
+def test_what_is_sent_is_read(sent: Delivery) -> None:
+    headers = orjson.loads(orjson.dumps(headers_of(sent, "somebody")))
+    body = body_of(sent).encode()
+    assert delivery_in(sent.queue, headers, body) == sent
+    assert len(body) + len(orjson.dumps(headers)) < most("delivery") / 4
+
+
+@given(VALUES, VALUES)
+def test_anything_else_is_nothing_and_raises_nothing(headers: Any, body: Any) -> None:
+    for queue in QUEUE_NAMES:
+        assert delivery_in(queue, headers, orjson.dumps(body)) is None
+        assert delivery_in(queue, headers_of(DELIVERY), orjson.dumps(body)) is None
+
+
+@given(st.binary(max_size=200) | VALUES.map(orjson.dumps))
+def test_no_bytes_of_a_broker_raise(raw: bytes) -> None:
+    for queue in (*QUEUE_NAMES, "/0.celery.pidbox", "x.reply.celery.pidbox"):
+        assert let_in(raw, queue) is None
+    assert delivery_in("model", headers_of(DELIVERY), raw) is None
+    assert command_in({}, raw, "replies") is None
+
+
+@given(st.sampled_from(sorted(COMMANDS)), st.dictionaries(st.text(max_size=12), VALUES, min_size=1, max_size=3))
+def test_a_command_with_more_than_it_may_have_is_none(name: str, more: dict[str, Any]) -> None:
+    assert command_in({"clock": 1}, orjson.dumps({"method": name}), "replies") is not None
+    assert command_in({"clock": 1}, orjson.dumps({"method": name, "more": 1, **more}), "replies") is None
+
+
+@pytest.mark.parametrize("name", ["eta", "expires", "group", "retries", "timelimit"])
+def test_a_delivery_asks_for_nothing_else(name: str) -> None:
+    asking = headers_of(DELIVERY) | {name: 1}
+    assert delivery_in("model", asking, body_of(DELIVERY).encode()) is None
+
+
+def test_a_compressed_message_of_rabbitmq_is_not_inflated() -> None:
+    """kombu inflates before it asks anybody; there it finds nobody who can."""
+    bomb = zlib.compress(bytes(64 << 20))
+    for method in ("gzip", "zlib", "bzip2", "lzma", "application/x-gzip"):
+        sent = Sent(bomb, application_headers={"compression": method})
+        sent.delivery_info = {"delivery_tag": 1}
+        message = Message(sent)
+        assert message.errors
+        assert message.body == bomb
+
+
+def test_what_is_dropped_is_counted() -> None:
+    before = dict(exceeded)
+    assert let_in(b"x" * (most("delivery") + 1), "model") is None
+    assert let_in(b"not json", "model") is None
+    assert let_in(b"not json", "/0.celery.pidbox") is None
+    for name in ("delivery", "not_deliveries", "not_control_messages"):
+        assert exceeded[name] == before[name] + 1
