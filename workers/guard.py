@@ -79,8 +79,8 @@ class Guard:
             self._orphans -= 1
             self._end_orphans(children)
         else:
-            # Nobody asked: the child had settled its step.
-            self._endings.clear()
+            # Of children that are gone, and nobody asked: they had settled their steps.
+            self._endings = {pid: ending for pid, ending in self._endings.items() if pid in children}
 
     def _judge(self, pid: int, seen: Seen, since: float, greatest: float) -> ToolFailure | None:
         """How the child went too far; None if it did not."""
