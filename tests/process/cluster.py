@@ -18,7 +18,7 @@ import redis
 
 from deploy.child import Child
 from deploy.ports import Ports
-from deploy.stack import Stack
+from deploy.stack import PROCFILE, Stack
 from palaver.models import Event, Run
 from palaver.settings import Settings
 from palaver.store import Store
@@ -79,6 +79,7 @@ class Cluster(Inputs):
         rabbitmq: bool = ON_RABBITMQ,
         processes: Mapping[str, int] = MappingProxyType({"flower": 0}),
         environment: Mapping[str, str] = MappingProxyType({}),
+        procfile: Path = PROCFILE,
     ) -> None:
         """`users`: every process logs in as the user of its role; a given `redis_url` is for one user."""
         self.folder = folder
@@ -95,6 +96,7 @@ class Cluster(Inputs):
             folder / "stack",
             ports=ports,
             processes=processes,
+            procfile=procfile,
             redis_url=redis_url,
             redis_options={
                 # A kill must lose nothing, as far as a server can promise that; cutting its power is another test's.
