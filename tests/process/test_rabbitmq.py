@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kombu.connection import Connection
 
 from palaver.deliveries import Publisher
 from palaver.leases import Delivery
@@ -17,6 +20,17 @@ from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import LEASE, Cluster
 from tests.process.pool_bench import Bench
 from tests.process.rabbitmq import RabbitServer, find_server
+from tests.process.test_hostile_broker import (
+    COMMANDS,
+    HARMLESS,
+    HOSTILE,
+    SPARE,
+    raw,
+    resident,
+    said_little,
+    still_works,
+    workers,
+)
 from tests.process.test_tls import certificate  # noqa: F401  # a fixture
 
 BROKEN = (
@@ -131,6 +145,46 @@ def test_what_is_recovered_passes_the_backlog(cluster: Cluster) -> None:
         eventually(lambda: publisher.depth("spare") == 6)
     numbers = [message["id"].rpartition(":")[2] for message in cluster.broker.take("spare")]
     assert numbers == ["5", "0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("queue", ["model", "tools"])
+def test_no_message_ends_a_worker_or_stays_in_it(cluster: Cluster, queue: str) -> None:
+    still_works(cluster)
+    known = workers(cluster)
+    before = {pid: resident(pid) for pid in known}
+    with closing(Connection(cluster.broker.url)) as connection, closing(connection.channel()) as channel:
+        for what, make in {**HOSTILE, **HARMLESS}.items():
+            for _ in range(3):
+                channel.basic_publish(as_amqp(channel, make(queue)), exchange="", routing_key=queue)
+            eventually(lambda: not cluster.broker.depth(queue), within=30, why=f"{what} is taken")
+            assert workers(cluster) == known, what
+        for message in COMMANDS.values():
+            channel.basic_publish(as_amqp(channel, message), exchange="celery.pidbox")
+    still_works(cluster)
+    assert workers(cluster) == known
+    assert cluster.broker.empty()
+    for pid, bytes_before in before.items():
+        assert resident(pid) - bytes_before < SPARE
+    said_little(cluster, "worker" if queue == "model" else queue)
+
+
+def as_amqp(channel: Any, made: Any) -> Any:
+    """One of those messages as RabbitMQ takes it: where it has no body or headers that AMQP knows, other ones."""
+    told = made if isinstance(made, dict) else {}
+    try:
+        body = base64.b64decode(told["body"], validate=True)
+    except (KeyError, ValueError):
+        body = raw(made)
+    headers = told.get("headers")
+    if isinstance(headers, dict):
+        headers = {name: min(value, 2**62) if isinstance(value, int) else value for name, value in headers.items()}
+    return channel.prepare_message(
+        body,
+        content_type=told.get("content-type", "application/json"),
+        content_encoding=told.get("content-encoding", "utf-8"),
+        headers=headers if isinstance(headers, dict) else {"task": "palaver.model_step"},
+        properties={"reply_to": "model"},
+    )
 
 
 def delivery(queue: str, number: int) -> Delivery:
