@@ -59,6 +59,8 @@ class RabbitServer:
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
+            # A node that cannot start leaves it where it was started: in the repository.
+            "ERL_CRASH_DUMP": str(folder / "erl_crash.dump"),
             # The shell script becomes the node, so that our signals reach it; nobody types into it all the same.
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput -kernel inet_dist_use_interface {127,0,0,1}",
