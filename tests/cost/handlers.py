@@ -85,7 +85,7 @@ class Cost:
 async def ask(api: World, case: Case, wanted: Ask, cost: Cost) -> None:
     """Make the request, and note its status. The application is called as a server calls it."""
     path, _, query = wanted.path.partition("?")
-    raw = b"" if wanted.body is None else json.dumps(wanted.body).encode()
+    raw = wanted.body if isinstance(wanted.body, bytes) else b"" if wanted.body is None else _json(wanted.body)
     scope = {
         "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http",
         "method": case.route.split()[0], "path": path, "raw_path": path.encode(), "root_path": "",
@@ -186,6 +186,10 @@ async def _claimed(api: World, run: dict[str, Any]) -> Any:
 
 def _continue(*calls: Any) -> Any:
     return Continue(Message(role="assistant", tool_calls=tuple(each.call for each in calls)), calls=calls)
+
+
+def _json(body: Any) -> bytes:
+    return json.dumps(body).encode()
 
 
 def _body(route: str, make: Callable[[int], Any]) -> Callable[[World, int], Awaitable[Ask]]:
@@ -321,6 +325,8 @@ CASES: Final = (
     Case(_SUBMIT, "entries of metadata", _VALUES // 2,
          _body("/v1/runs", lambda n: {"agent": AGENT, "input": "x", "metadata": _fields(n)})),
     Case(_SUBMIT, "lists in lists", _VALUES, _body("/v1/runs", lambda n: {"agent": AGENT, "input": [[[]] * (n // 2)]})),
+    Case(_SUBMIT, "objects, refused unread", MIB // 3 - 1, _body("/v1/runs", lambda n: b"[%b{}]" % (b"{}," * (n - 1)))),
+    Case(_SUBMIT, "commas in a text", most("input_text"), _body("/v1/runs", lambda n: {"agent": AGENT, "input": "," * n})),
     Case(_SUBMIT, "characters", most("input_text"),
          _body("/v1/runs", lambda n: {"agent": {**AGENT, "instructions": "é" * (n // 4)}, "input": "x" * n})),
     Case(_SUBMIT, "messages", 2 * _PAIRS,
