@@ -158,6 +158,7 @@ _ALL: Final = (
     ),
     *_group(
         "Tools",
+        ("tool_timeout", "`timeout` of a tool", 86_400, "seconds", "the process does not start, and says why"),
         ("tool_result", "what a model is told of a result", 256 * KIB, "characters", "cut, and the model is told so"),
         ("inline_results", "results of the inline tools of a turn", MIB, "characters", "`tool_error`, to the model"),
         ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),

@@ -102,8 +102,8 @@ class Child:
             async with runtime.running(sweeps=False):
                 self._runtime = runtime
                 self._greatest = max(tool.timeout for tool in runtime.registry.values())
-                self._slots.begin(self._place, CallInHand(0, 0, 0.0, self._greatest, ""), 0.0)
                 self._beat(self._settings.beat / 4)
+                self._slots.begin(self._place, CallInHand(0, 0, 0.0, self._greatest, ""), 0.0)
                 if self._told is not None:
                     self._loop.add_reader(self._told, self._drain, self._told, runtime)
                 started.set_result(None)

@@ -26,7 +26,8 @@ _SHORT: Final = 0.25
 _LOOKS: Final = 20
 """Looks for orphans after a child has gone."""
 _STALLED: Final = 1.0
-"""Seconds between two looks after which this process is to blame for what it has not heard."""
+"""Seconds between two looks after which this process was stopped, or very busy."""
+_LEAST_LOST: Final = 5.0
 _AROUND: Final = 120.0
 """Seconds that a step may take besides its tool: to be claimed, and to be settled through an outage of Redis."""
 
@@ -45,6 +46,8 @@ class Guard:
         self._endings: dict[int, Ending] = {}
         self._patience = settings.beat
         """Seconds of silence after which a child's lease is renewed in its place."""
+        self._lost = max(_LEAST_LOST, settings.lease_seconds / 2)
+        """Seconds of silence after which a child without a step is of no use: a thread that a tool left has it."""
         self._renewed: dict[int, float] = {}
         self._looked = time.monotonic()
         self._children: frozenset[int] = frozenset()
@@ -62,6 +65,9 @@ class Guard:
 
         ``children`` are the places by process id, ``busy`` says since when (monotonic) a child has its step.
         """
+        now, before = time.monotonic(), self._looked
+        # If this process got no turn itself, it is to blame for what it has not heard; the next look tells.
+        self._looked, hears = now, now - before < _STALLED
         self._greatest = {pid: most for pid, most in self._greatest.items() if pid in children}
         if self._children != children.keys():
             # Each ended what was below it, unless it was ended itself.
@@ -74,7 +80,11 @@ class Guard:
             greatest = self._greatest.setdefault(pid, seen.call.greatest)
             if pid in busy and (failure := self._judge(pid, seen, busy[pid], greatest)):
                 self._end(pid, Ending(seen.call, failure_of(failure)))
-        self._stand_in(children, busy.keys() & children.keys() - self._endings.keys())
+            elif pid not in busy and hears and now - seen.beat > self._lost:
+                log.error("child %d is ended: it has nothing to do and does not answer", pid)
+                processes.kill([pid, *processes.below(pid)])
+        if hears:
+            self._stand_in(children, busy.keys() & children.keys() - self._endings.keys(), now)
         if self._orphans > 0:
             self._orphans -= 1
             self._end_orphans(children)
@@ -89,14 +99,9 @@ class Guard:
             return timed_out(seen.call.tool, seen.call.timeout)
         return self._used_too_much(pid, since, seen.call.tool) if lasts > _SHORT else None
 
-    def _stand_in(self, children: Mapping[int, int], busy: Set[int]) -> None:
+    def _stand_in(self, children: Mapping[int, int], busy: Set[int], now: float) -> None:
         """Renew the leases of children whose loop stands still because their tool keeps the interpreter: it has its
         time. End those that nobody waits for any more."""
-        now, before = time.monotonic(), self._looked
-        self._looked = now
-        if now - before > _STALLED:
-            # This process got no turn itself; the next look tells.
-            return
         silent = {pid: seen for pid in busy if (seen := self._silent(children[pid], pid, now))}
         if silent:
             self._renewed = {pid: at for pid, at in self._renewed.items() if pid in busy} | dict.fromkeys(silent, now)

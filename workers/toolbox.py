@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,6 +18,10 @@ from palaver.tools import Tool
 from palaver.tools.rendering import render
 from palaver.verdicts import ToolOutcome
 
+log = logging.getLogger(__name__)
+
+_BLOCKED: Final = 0.2
+"""Seconds on a loop that many steps share, after which the log names the tool."""
 _MAX_ERROR: Final = most("tool_error")
 
 
@@ -115,7 +121,10 @@ async def call_async(tool: Tool, arguments: dict[str, Any]) -> str:
     try:
         async with asyncio.timeout(tool.timeout):
             with failing(tool, asyncio.current_task()):
+                begun = time.monotonic()
                 result = tool.function(**arguments)
+                if (took := time.monotonic() - begun) > _BLOCKED:
+                    log.warning("tool %s held up every step of its process for %.1f s", tool.name, took)
                 if inspect.isawaitable(result):
                     result = await result
             return told(tool, result)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from palaver.arguments import read
 from palaver.errors import ConfigurationError, InvalidToolCall
+from palaver.limits import most
 
 _TOLD_FAULTS: Final = 8
 """Of the faults of a call, how many its model is told, with how many characters and levels of each."""
@@ -107,8 +108,10 @@ def tool(
     is told that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval.
 
     Raises:
-        ConfigurationError: when the signature cannot be a schema.
+        ConfigurationError: when the signature cannot be a schema, or the timeout is none.
     """
+    if not 0 < timeout <= most("tool_timeout"):
+        raise ConfigurationError(f"a tool's timeout is more than 0 and at most {most('tool_timeout'):,} s")
 
     def declare(function: Callable[..., Any]) -> Tool:
         arguments = _arguments_of(function)

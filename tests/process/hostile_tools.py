@@ -182,6 +182,18 @@ def starts_many_threads() -> str:
 
 
 @tool
+def leaves_a_thread_that_takes_all() -> str:
+    """It keeps the interpreter when the call is over; says which process it is."""
+
+    def take_all() -> None:
+        time.sleep(0.5)
+        ctypes.PyDLL(None).sleep(60)
+
+    threading.Thread(target=take_all).start()
+    return str(os.getpid())
+
+
+@tool
 def changes_its_surroundings() -> str:
     """What later calls of this process would find; says which process it is."""
     os.chdir("/")

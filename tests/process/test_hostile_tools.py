@@ -181,6 +181,14 @@ def test_a_process_that_has_eaten_much_is_replaced_after_its_call(hostile: Clust
     works(hostile)
 
 
+def test_a_process_that_is_taken_by_what_a_tool_left_is_replaced(hostile: Cluster) -> None:
+    run_id = submit(hostile, "leaves_a_thread_that_takes_all")
+    ended(hostile, run_id)
+    pid = int(answers(hostile, run_id)[0].data["message"]["content"])
+    eventually(lambda: pid not in hostile.children_of("tools"), within=20, why="it lives on")
+    works(hostile)
+
+
 def test_what_a_call_prints_is_logged_up_to_a_limit_with_its_step(hostile: Cluster) -> None:
     hostile.mark_logs()
     runs = [submit(hostile, name) for name in ("floods", "floods_with_lines", "looks_around")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +17,7 @@ from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, Stal
 from palaver.limits import exceeded, most
 from palaver.models import ToolCall
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
-from workers.toolbox import Interrupted, answer, failed, failing, failure_of, told
+from workers.toolbox import Interrupted, answer, call_async, failed, failing, failure_of, told
 
 CALL = ToolCall(id="call_1", name="look_up", arguments='{"city": "Ulm"}')
 
@@ -223,3 +224,14 @@ def test_what_a_tool_means_by_its_exception_is_kept() -> None:
     assert isinstance(failed(look_up, InvalidToolCall("no such city")), InvalidToolCall)
     with pytest.raises(Interrupted), failing(look_up):
         raise Interrupted
+
+
+async def test_a_tool_that_blocks_the_loop_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    @tool(inline=True)
+    def ponder() -> str:
+        """Takes its time."""
+        time.sleep(0.3)
+        return "42"
+
+    assert await call_async(ponder, {}) == "42"
+    assert "tool ponder held up every step of its process for 0.3 s" in caplog.text

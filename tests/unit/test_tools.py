@@ -66,6 +66,12 @@ def test_a_function_without_annotations_is_refused() -> None:
             """No type."""
 
 
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), 86_401])
+def test_a_tool_has_some_time_and_not_for_ever(timeout: float) -> None:
+    with pytest.raises(ConfigurationError, match="at most 86,400 s"):
+        tool(timeout=timeout)
+
+
 @pytest.mark.parametrize(
     ("expression", "value"), [("1 + 2 * 3", "7"), ("2 ** 10", "1024"), ("-(4 / 8)", "-0.5"), ("7 // 2 % 2", "1")]
 )
