@@ -2,7 +2,7 @@
 step in front.
 
 A pipe for each child stands in the place of its standard output and error. A thread of the child reads it; what is
-left in it when the child dies, its parent reads. It holds a mebibyte, so that even a tool that keeps the interpreter
+left in it when the child dies, its parent reads. It holds 256 KiB, so that even a tool that keeps the interpreter
 can print some without anybody who reads.
 """
 
@@ -21,7 +21,8 @@ from palaver.limits import beyond
 
 log = logging.getLogger(__name__)
 
-_PIPE: Final = 1 << 20
+_PIPE: Final = 1 << 18
+"""Linux lets all pipes of a user have 64 MiB together; a worker with a hundred children leaves some for others."""
 _CHUNK: Final = 1 << 16
 _SHORT: Final = 64
 """Bytes of a line, on the average, for as many as the limit of bytes allows: the log puts as much in front of each."""
@@ -60,9 +61,12 @@ class Pipes:
                 log.warning("a child that is gone: %s", _readable(line))
 
     def taken(self, place: int) -> tuple[int, int]:
-        """In a child: the ends of its own; those of others are closed."""
+        """In a child: the ends of its own; those of others are closed. One that was not forked has a pipe that nobody
+        reads when it is gone."""
+        if place not in self._ends:
+            self.open(place)
         reading, writing = self._ends.pop(place)
-        assert writing is not None  # the parent opens it before it forks
+        assert writing is not None  # the parent closes it once it has forked
         for others, _ in self._ends.values():
             os.close(others)
         self._ends.clear()
@@ -145,7 +149,7 @@ class Output:
             self._more += len(line) + 1
 
 
-def _read(reading: int, most: int = 2 * _PIPE) -> bytes:
+def _read(reading: int, most: int = 8 * _PIPE) -> bytes:
     """What is there, without waiting."""
     found = []
     with contextlib.suppress(BlockingIOError, InterruptedError):

@@ -85,6 +85,8 @@ def kill(pids: list[int]) -> None:
 
 def has_children() -> bool:
     """Whether this process has any child, dead or alive. Costs next to nothing."""
+    if sys.platform != "linux":
+        return False
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -201,6 +201,12 @@ def test_what_a_call_prints_is_logged_up_to_a_limit_with_its_step(hostile: Clust
     assert re.search(rf"{runs[2]}/1/\S+: a line of its own", log)
 
 
+def test_the_last_words_of_a_process_are_logged(hostile: Cluster) -> None:
+    hostile.mark_logs()
+    ended(hostile, submit(hostile, "aborts"))
+    eventually(lambda: ": the heap is broken\n" in hostile.new_logs()["tools-1"])
+
+
 def test_a_tool_sees_no_keys(hostile: Cluster) -> None:
     """Though its worker was started with them. Neither does it see where Redis is."""
     hostile.kill("tools")
