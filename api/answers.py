@@ -9,12 +9,21 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.headers import JSON
+from palaver.limits import beyond, most
 from palaver.models import Run
 
 POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}
 """Seconds after which looking again may show something new."""
 REPLAYED: Final[Mapping[str, str]] = {"Idempotency-Replayed": "true"}
 """An earlier request with the same key had the effect; this one had none."""
+
+
+def is_full(size: int) -> bool:
+    """Whether a page that has so many bytes already ends here."""
+    if size <= most("answer_bytes"):
+        return False
+    beyond("answer_bytes")
+    return True
 
 
 def answer(model: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

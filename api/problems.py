@@ -30,7 +30,7 @@ from palaver.errors import (
     UnknownRun,
     classify,
 )
-from palaver.limits import most
+from palaver.limits import beyond, most
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = 2
@@ -163,6 +163,8 @@ class Problem(Exception):
         self.code = code
         self.status, self.title = CODES[code]
         self.detail = detail or "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults[:3]) or None
+        if len(faults) > _MAX_FAULTS:
+            beyond("faults")
         self.faults = tuple(faults[:_MAX_FAULTS])
         self.run_id = run_id
         self.pending_actions = pending_actions

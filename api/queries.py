@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from api.problems import Fault, Problem
 from api.validation import did_you_mean
-from palaver.limits import most
+from palaver.limits import beyond, most
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -69,8 +69,10 @@ def read_query(request: Request, model: type[Q]) -> Q:
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
+    if query.count(b"&") >= most("parameters"):
+        beyond("parameters")
+        raise Problem("malformed_request", f"At most {most('parameters')} parameters.")
     try:
-        most_fields = most("parameters")
-        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=most_fields)
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
         raise Problem("malformed_request", "The query string cannot be read.") from None

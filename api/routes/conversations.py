@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from api.agents import AGENT_PROBLEMS
-from api.answers import answer
+from api.answers import answer, is_full
 from api.backend import backend, prompt
 from api.bodies import read_optional_body
 from api.door import admit_agent
@@ -18,7 +18,6 @@ from api.headers import JSON, accepted
 from api.openapi import operation
 from api.queries import FARTHEST, Number, Query, read_query
 from palaver.fields import Strict
-from palaver.limits import most
 from palaver.models import AgentSpec, Conversation, Entry, Message
 from palaver.store.runs import Runs
 
@@ -132,7 +131,7 @@ async def _page(runs: Runs, conversation_id: str, query: MessagesQuery) -> Messa
         async for page in pages:
             for entry in page:
                 if entry.type in _MESSAGES:
-                    if len(found) == query.limit or size > most("answer_bytes"):
+                    if len(found) == query.limit or is_full(size):
                         return MessagePage(data=found, next_after=position, has_more=True)
                     found.append(_message(entry))
                     size += _size(found[-1])

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from api.answers import answer
-from api.backend import Backend, backend, prompt
+from api.backend import backend, prompt
 from api.headers import EVENT_STREAM, JSON, accepted, last_event_id
 from api.openapi import operation
 from api.problems import Problem
 from api.queries import FARTHEST, Number, Query, read_query
 from api.sse import EventStream, frames
 from api.waiting import admit_watcher
-from palaver.limits import MIB, most
 from palaver.models import Event
 
 router = APIRouter(tags=["runs"])
 
 _MAX_PAGE: Final = 1000
-_FIRST: Final = 50
-"""Events that are read before it is known how long they are."""
-_TOGETHER: Final = 2 * MIB
-"""Bytes of events that are read at once, about: others have a turn on the loop in between."""
 
 
 class EventsQuery(Query):
@@ -75,20 +69,6 @@ async def events(request: Request) -> Response:
             return Response(status_code=204)
         admit_watcher(here)
         return EventStream(frames(here.store.feeds, run.id, after), here.closing)
-    page = await _page(here, run.id, after, query.limit)
+    page = await prompt(here.store.feeds.page(run.id, after=after, limit=query.limit))
     reached = page[-1].seq if page else after
     return answer(EventPage(data=page, next_after=reached, has_more=bool(page) and reached < run.last_event_id))
-
-
-async def _page(here: Backend, run_id: str, after: int, limit: int) -> list[Event]:
-    """Events behind ``after``, ``limit`` of them at most, and few where they are long."""
-    found: list[Event] = []
-    size, wanted = 0, min(_FIRST, limit)
-    while wanted and size < most("answer_bytes"):
-        some = await prompt(here.store.feeds.page(run_id, after=found[-1].seq if found else after, limit=wanted))
-        found += some
-        if len(some) < wanted:
-            break
-        size += sum(len(orjson.dumps(event.data)) for event in some)
-        wanted = min(limit - len(found), max(1, _TOGETHER * len(found) // max(1, size)))
-    return found

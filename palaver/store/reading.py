@@ -14,7 +14,7 @@ import orjson
 from palaver.errors import UnknownConversation, UnknownRun
 from palaver.ids import all_shards, is_id, shard_of
 from palaver.lifecycle import RunStatus, WaitReason
-from palaver.limits import KIB, most
+from palaver.limits import KIB, beyond, most
 from palaver.models import Conversation, Entry, Message, Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
@@ -111,7 +111,10 @@ class Reading:
                     if run is not None and admitted.admits(run):
                         page.runs.append(run)
                         size += long
-                        if len(page.runs) == limit or size > most("answer_bytes"):
+                        full = size > most("answer_bytes")
+                        if full:
+                            beyond("answer_bytes")
+                        if full or len(page.runs) == limit:
                             return RunPage(page.runs, records.cursor(before))
         return RunPage(page.runs, records.cursor(before) if before else None)
 

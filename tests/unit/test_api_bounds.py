@@ -16,7 +16,7 @@ from palaver.actions import RunInput
 from palaver.limits import exceeded, most
 from palaver.models import Submission
 from tests.cost.work import counted
-from tests.unit.api_world import BODY, assert_problem, world
+from tests.unit.api_world import BODY, SETTINGS, assert_problem, world
 
 AGENT: dict[str, Any] = {"model": "fake/echo"}
 MANY = 9_900
@@ -145,3 +145,31 @@ async def test_a_header_may_name_so_many_media_types() -> None:
         assert_problem(await api.client.get("/v1/runs", headers={"Accept": many}), 406, "not_acceptable")
         fine = ",".join(["text/plain"] * (most("accept") - 1) + ["application/json"])
         assert (await api.client.get("/v1/runs", headers={"Accept": fine})).status_code == 200
+
+
+async def test_a_query_may_have_so_many_parameters() -> None:
+    before = exceeded["parameters"]
+    async with world() as api:
+        problem = assert_problem(await api.client.get("/v1/runs?" + "&" * most("parameters")), 400, "malformed_request")
+        assert str(most("parameters")) in problem["detail"]
+    assert exceeded["parameters"] == before + 1
+
+
+async def test_a_page_of_long_events_is_short() -> None:
+    async with world(SETTINGS.model_copy(update={"max_body": 1 << 20})) as api:
+        run = await api.submit()
+        lease = await api.claim(run)
+        for _ in range(80):
+            await api.say(lease, "x" * 60_000)
+        seen = pages = after = 0
+        while True:
+            answer = await api.client.get(
+                f"/v1/runs/{run['id']}/events?limit=1000&after={after}", headers={"Accept": "application/json"}
+            )
+            assert len(answer.content) < most("answer_bytes")
+            page = answer.json()
+            seen, pages, after = seen + len(page["data"]), pages + 1, page["next_after"]
+            if not page["has_more"]:
+                break
+        assert seen == (await api.read(run))["last_event_id"]
+        assert pages > 1
