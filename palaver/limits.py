@@ -119,6 +119,8 @@ _ALL: Final = (
     *_group(
         "Answers of providers",
         ("answer", "an answer, streamed", 16 * MIB, "bytes", "`response_too_large`", "max_response_bytes"),
+        ("answer_rate", "bytes of an answer in a second, on average", 256 * KIB, "bytes", "read no faster"),
+        ("answer_burst", "bytes of an answer before that counts", 256 * KIB, "bytes", "read no faster"),
         ("answer_document", "an answer that is not streamed", 2 * MIB, "bytes", "`response_too_large`"),
         ("answer_line", "a line of a stream", MIB, "bytes", "`response_too_large`"),
         ("answer_values", "objects and arrays in a line or document", 100_000, "values", "`response_too_large`"),

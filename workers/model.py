@@ -39,8 +39,8 @@ from workers.heads import Answer
 
 _BREATH = 16 * 1024
 _PAUSE = 0.005
-"""After so many bytes, reading rests for so many seconds: the bytes cost a millisecond or two, whatever they say, and
-others are to have most of the loop, however many such answers come at a time."""
+"""After so many bytes, reading rests for so many seconds at least: the bytes cost a millisecond or two, whatever they
+say, and others are to have most of the loop, however many such answers come at a time."""
 _END_WAIT = 1.0
 """Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
 _ERROR_WAIT = 2.0
@@ -129,7 +129,8 @@ class ModelPort:
         completion: Completion,
     ) -> Reply:
         timeouts, loop = provider.timeouts, asyncio.get_running_loop()
-        end = loop.time() + min(timeouts.total, max(time_left, 0.001))
+        asked_at = loop.time()
+        end = asked_at + min(timeouts.total, max(time_left, 0.001))
         headers = {
             "content-type": "application/json",
             # A compressed stream would be held back until a block is full.
@@ -176,7 +177,7 @@ class ModelPort:
                         break
                     if received >= breath_at:
                         breath_at = received + _BREATH
-                        await asyncio.sleep(_PAUSE)
+                        await asyncio.sleep(max(_PAUSE, _ahead(received, now - asked_at)))
                 if not streamed and (text := completion.read(bytes(whole))):
                     on_text(text)
                 reply = completion.reply()
@@ -192,6 +193,16 @@ class ModelPort:
             elif not begun:
                 late = FirstTokenTimeout(f"the model did not begin to answer within {timeouts.first_token:g} s")
             raise _of(response, late) from None
+
+
+def _ahead(received: int, elapsed: float) -> float:
+    """How many seconds an answer of so many bytes came too early; a flood is read no faster than may be."""
+    rate = most("answer_rate")
+    ahead = received - most("answer_burst") - rate * elapsed
+    if ahead <= 0:
+        return 0.0
+    beyond("answer_rate")
+    return ahead / rate
 
 
 @contextlib.asynccontextmanager
