@@ -17,6 +17,11 @@ from palaver.limits import beyond, most
 MAX_RESULT_CHARS: Final = most("tool_result")
 """What a model is told of a result; the rest is cut and said to be."""
 _MAX_DEPTH: Final = most("tool_result_depth")
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
+_FEW, _BRIEF, _FLAT = 64, 4096, 8
+"""What has fewer parts, shorter texts and fewer levels is written in one go, ten times faster."""
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
+_CONTAINERS: Final = frozenset({dict, list, tuple})
 _ARRAYS: Final = (list, tuple, Set, deque)
 _UNREADABLE: Final = (
     (inspect.iscoroutine, "a coroutine, which nobody awaits: declare the tool with `async def`"),
@@ -67,10 +72,12 @@ def _json(value: object, room: int, depth: int) -> Iterator[str]:
     if depth > _MAX_DEPTH:
         beyond("tool_result_depth")
         raise ToolError(f"the result is nested deeper than {_MAX_DEPTH} levels, or in itself")
-    if isinstance(value, str | bytes | bytearray | memoryview):
+    if _left_of(value, _FEW, _FLAT) >= 0:
+        yield _ENCODER.encode(value)
+    elif isinstance(value, str | bytes | bytearray | memoryview):
         yield _string(value, room)
     elif value is None or isinstance(value, bool | int | float):
-        yield json.dumps(value)
+        yield _ENCODER.encode(value)
     elif isinstance(value, BaseModel):
         yield value.model_dump_json()
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -91,19 +98,41 @@ def _json(value: object, room: int, depth: int) -> Iterator[str]:
         yield _string(str(value), room)
 
 
+def _left_of(value: Any, parts: int, levels: int) -> int:
+    """What is left of so many ``parts`` if ``value`` is plain and takes no more; else less than 0."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return parts - 1
+    if kind is str:
+        return parts - 1 if len(value) <= _BRIEF else -1
+    if kind not in _CONTAINERS or len(value) > parts or not levels:
+        return -1
+    if kind is dict:
+        for name in value:
+            if type(name) is not str or len(name) > _BRIEF:
+                return -1
+        value = value.values()
+    parts -= 1
+    for each in value:
+        parts = _left_of(each, parts, levels - 1)
+        if parts < 0:
+            return -1
+    return parts
+
+
 def _object(items: Iterator[tuple[Any, Any]], room: int, depth: int) -> Iterator[str]:
     yield "{"
     for number, (name, each) in enumerate(items):
         yield ", " if number else ""
         if not isinstance(name, str):
-            name = json.dumps(name) if name is None or isinstance(name, int | float) else str(name)
+            name = _ENCODER.encode(name) if name is None or isinstance(name, int | float) else str(name)
         yield _string(name, room) + ": "
         yield from _json(each, room, depth + 1)
     yield "}"
 
 
 def _string(text: str | bytes | bytearray | memoryview, room: int) -> str:
-    return json.dumps(_text_of(text, room)[1], ensure_ascii=False)
+    return _ENCODER.encode(_text_of(text, room)[1])
 
 
 def _close(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import tracemalloc
 from collections import deque
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from palaver import tool
@@ -133,6 +136,18 @@ def test_a_coroutine_that_nobody_awaits_is_an_error_of_the_tool() -> None:
 )  # fmt: skip
 def test_results_of_many_kinds_are_json(result: object, text: str) -> None:
     assert render(result) == text
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+
+
+@given(
+    st.recursive(
+        PLAIN, lambda inner: st.lists(inner, max_size=80) | st.dictionaries(st.text(max_size=5), inner), max_leaves=200
+    ).filter(lambda value: not isinstance(value, str))
+)
+def test_plain_results_are_what_json_makes_of_them(result: object) -> None:
+    assert render(result) == json.dumps(result, ensure_ascii=False)
 
 
 def numbers() -> Iterator[int]:
