@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from amqp.basic_message import Message as Sent
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kombu.transport.pyamqp import Message
 
@@ -39,6 +39,7 @@ SENT = st.builds(
 DELIVERY = Delivery("model", "run_00" + "1" * 26, "conv_00" + "2" * 26, "1", 1)
 
 
+@settings(deadline=None)
 @given(SENT)
 def test_what_is_sent_is_read(sent: Delivery) -> None:
     headers = orjson.loads(orjson.dumps(headers_of(sent, "somebody")))
@@ -47,6 +48,7 @@ def test_what_is_sent_is_read(sent: Delivery) -> None:
     assert len(body) + len(orjson.dumps(headers)) < most("delivery") / 4
 
 
+@settings(deadline=None)
 @given(VALUES, VALUES)
 def test_anything_else_is_nothing_and_raises_nothing(headers: Any, body: Any) -> None:
     for queue in QUEUE_NAMES:
@@ -54,6 +56,7 @@ def test_anything_else_is_nothing_and_raises_nothing(headers: Any, body: Any) ->
         assert delivery_in(queue, headers_of(DELIVERY), orjson.dumps(body)) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | VALUES.map(orjson.dumps))
 def test_no_bytes_of_a_broker_raise(raw: bytes) -> None:
     for queue in (*QUEUE_NAMES, "/0.celery.pidbox", "x.reply.celery.pidbox"):
@@ -62,6 +65,7 @@ def test_no_bytes_of_a_broker_raise(raw: bytes) -> None:
     assert command_in({}, raw, "replies") is None
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(COMMANDS)), st.dictionaries(st.text(max_size=12), VALUES, min_size=1, max_size=3))
 def test_a_command_with_more_than_it_may_have_is_none(name: str, more: dict[str, Any]) -> None:
     assert command_in({"clock": 1}, orjson.dumps({"method": name}), "replies") is not None
