@@ -25,7 +25,9 @@ T = TypeVar("T")
 _PATIENCE: Final = 2.5
 """Seconds that the store may take: a client hears 503 within three."""
 
-_READS: Final = 24
+_CROWDED: Final = 10.0
+"""The same where a thousand ask at once, and some stand in line though the store answers."""
+_READS: Final = 48
 """Shared reads under way at once."""
 
 
@@ -59,7 +61,11 @@ class Backend:
             UnknownRun: there is no such run (any more).
             Problem: ``unavailable``, the store took too long.
         """
-        return await prompt(self.reads.read(run_id, lambda: self.store.runs.get(run_id)))
+        try:
+            async with asyncio.timeout(_CROWDED):
+                return await self.reads.read(run_id, lambda: prompt(self.store.runs.get(run_id)))
+        except TimeoutError:
+            raise unavailable() from None
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""
