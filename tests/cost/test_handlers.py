@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.cost.handlers import CASES, ROUTES, Case, count
+from tests.cost.handlers import count
+from tests.cost.requests import CASES, ROUTES, Case
 
 LINEAR = 2.3
 """Twice the calls for twice the size, and a little for what comes in steps, such as a page more."""

@@ -1,0 +1,264 @@
+"""The worst requests that each route admits: a case for every one, which can be made larger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi.routing import APIRoute
+
+from api.routes import ROUTERS
+from palaver.errors import ErrorClass, Failure
+from palaver.lifecycle import StopReason
+from palaver.limits import MIB, most
+from palaver.models import Message, Submission
+from palaver.store.fleet import WorkerReport
+from palaver.verdicts import Continue, GiveUp
+from tests.unit.api_world import World, call
+
+ROUTES: Final = frozenset(
+    f"{method} {route.path_format}"
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, APIRoute)
+    for method in route.methods
+)
+AGENT: Final[dict[str, Any]] = {"model": "fake/echo"}
+CALLS: Final = 128
+"""Tool calls of one answer of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request."""
+
+    path: str
+    body: Any = None
+    accept: str = "*/*"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A kind of request to a route, which can be made larger."""
+
+    route: str
+    """Method and path."""
+    what: str
+    """That there are ``n`` of."""
+    largest: int
+    """The ``n`` that is admitted at most, or that the table is measured at."""
+    prepare: Callable[[World, int], Awaitable[Ask]]
+    counted_at: int = 0
+    """The largest ``n`` that is counted; ``largest`` if 0."""
+
+
+async def _submitted(api: World, messages: int = 1, agent: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A run whose conversation has so many messages."""
+    said = [{"role": "user", "content": f"message {n}"} for n in range(messages)]
+    body = {"agent": agent or AGENT, "input": said, "tags": ["a", "b"], "metadata": {"k": "v"}}
+    made = await api.store.runs.submit(Submission.model_validate_json(json.dumps(body)))
+    run = await api.store.runs.get(made.run_id)
+    return run.model_dump(mode="json")
+
+
+async def _asked(api: World, calls: int) -> dict[str, Any]:
+    """A run that waits for so many outputs and as many decisions."""
+    run = await _submitted(api)
+    kinds = ("client_tool", "approval")
+    await api.store.steps.settle(
+        await _claimed(api, run),
+        _continue(*(call(f"call_{n}", kinds[n % 2]) for n in range(calls))),  # type: ignore[arg-type]
+    )
+    return (await api.store.runs.get(run["id"])).model_dump(mode="json")
+
+
+async def _claimed(api: World, run: dict[str, Any]) -> Any:
+    return await api.store.steps.claim(run["id"], run["conversation_id"], "1", worker="w-1", nonce="n", known=0)
+
+
+def _continue(*calls: Any) -> Any:
+    return Continue(Message(role="assistant", tool_calls=tuple(each.call for each in calls)), calls=calls)
+
+
+def _body(route: str, make: Callable[[int], Any]) -> Callable[[World, int], Awaitable[Ask]]:
+    async def prepare(api: World, n: int) -> Ask:
+        return Ask(route, make(n))
+
+    return prepare
+
+
+def _runs(made: Callable[[World, dict[str, Any]], Ask], *, body: Callable[[int], Any] | None = None) -> Any:
+    """A request about one run of a conversation with ``n`` messages, or with a body of size ``n``."""
+
+    async def prepare(api: World, n: int) -> Ask:
+        run = await _submitted(api, 1 if body else n)
+        wanted = made(api, run)
+        return Ask(wanted.path, body(n) if body else wanted.body, wanted.accept)
+
+    return prepare
+
+
+def _fields(n: int) -> dict[str, Any]:
+    return {f"field_{k}": k for k in range(n)}
+
+
+def _schema(n: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{k}": {"type": "string"} for k in range(n)}}
+
+
+def _glob(n: int) -> str:
+    return f"[c{chr(ord('A') + n % 26)}{chr(ord('0') + n // 26)}]*a*l*c*u*l*a*t*o*r*"
+
+
+async def _many_runs(api: World, n: int) -> None:
+    for _ in range(n):
+        await _submitted(api)
+
+
+async def _list(api: World, n: int) -> Ask:
+    await _many_runs(api, n)
+    return Ask("/v1/runs?limit=200&tag=no-run-has-this")
+
+
+async def _list_long(api: World, n: int) -> Ask:
+    for _ in range(n):
+        await _submitted(api, agent={**AGENT, "instructions": "é" * most("instructions")})
+    return Ask("/v1/runs?limit=200")
+
+
+async def _bulk(api: World, n: int) -> Ask:
+    await _many_runs(api, n)
+    return Ask("/v1/runs/actions", {"action": "cancel", "all": True})
+
+
+async def _pending(api: World, n: int) -> Ask:
+    return Ask(f"/v1/runs/{(await _asked(api, n))['id']}")
+
+
+async def _cancel_calls(api: World, n: int) -> Ask:
+    return Ask(f"/v1/runs/{(await _asked(api, n))['id']}/cancel", {"reason": "x" * most("reason")})
+
+
+async def _answers(api: World, n: int) -> Ask:
+    run = await _asked(api, n)
+    items = [
+        {"type": "tool_output", "call_id": each["call_id"], "output": "x" * 1000}
+        if each["type"] == "client_tool"
+        else {"type": "approval", "action_id": each["id"], "decision": "edit", "arguments": {"expression": "1"}}
+        for each in run["pending_actions"]
+    ]
+    return Ask(f"/v1/runs/{run['id']}/input", {"items": items})
+
+
+async def _failed(api: World, n: int) -> dict[str, Any]:
+    run = await _submitted(api, n)
+    verdict = GiveUp(Failure.of(ErrorClass.AUTHENTICATION), StopReason.ERROR)
+    await api.store.steps.settle(await _claimed(api, run), verdict)
+    return run
+
+
+async def _retry(api: World, n: int) -> Ask:
+    return Ask(f"/v1/runs/{(await _failed(api, n))['id']}/retry", {})
+
+
+async def _fork(api: World, n: int) -> Ask:
+    return Ask(f"/v1/runs/{(await _failed(api, n))['id']}/retry", {"from_step": 1, "input": "and"})
+
+
+async def _delete(api: World, n: int) -> Ask:
+    return Ask(f"/v1/runs/{(await _failed(api, n))['id']}")
+
+
+async def _delete_conversation(api: World, n: int) -> Ask:
+    return Ask(f"/v1/conversations/{(await _failed(api, n))['conversation_id']}")
+
+
+async def _workers(api: World, n: int) -> Ask:
+    for k in range(n):
+        await api.store.fleet.report(WorkerReport(f"w-{k}", "model", in_flight=1, capacity=50, draining=False))
+    return Ask("/v1/queues")
+
+
+async def _nothing(api: World, n: int) -> Ask:
+    return Ask("/healthz")
+
+
+async def _ready(api: World, n: int) -> Ask:
+    return Ask("/readyz")
+
+
+def _events(accept: str) -> Any:
+    async def prepare(api: World, n: int) -> Ask:
+        run = await _failed(api, n)
+        return Ask(f"/v1/runs/{run['id']}/events?limit=1000", accept=accept)
+
+    return prepare
+
+
+def _of_conversation(rest: str) -> Any:
+    return _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}{rest}"))
+
+
+_VALUES: Final = most("body_values") - 100
+_SUBMIT: Final = "POST /v1/runs"
+_INPUT: Final = "POST /v1/runs/{run_id}/input"
+_PAIRS: Final = most("input_messages") // 2
+
+CASES: Final = (
+    Case(_SUBMIT, "unknown fields", _VALUES, _body("/v1/runs", _fields)),
+    Case(_SUBMIT, "unknown fields of a message", _VALUES,
+         _body("/v1/runs", lambda n: {"agent": AGENT, "input": [{"role": "user", **_fields(n)}]})),
+    Case(_SUBMIT, "tool calls without anything", _VALUES,
+         _body("/v1/runs", lambda n: {"agent": AGENT, "input": [{"role": "assistant", "tool_calls": [{}] * n}]})),
+    Case(_SUBMIT, "entries of metadata", _VALUES // 2,
+         _body("/v1/runs", lambda n: {"agent": AGENT, "input": "x", "metadata": _fields(n)})),
+    Case(_SUBMIT, "lists in lists", _VALUES, _body("/v1/runs", lambda n: {"agent": AGENT, "input": [[[]] * (n // 2)]})),
+    Case(_SUBMIT, "objects, refused unread", MIB // 3 - 1, _body("/v1/runs", lambda n: b"[%b{}]" % (b"{}," * (n - 1)))),
+    Case(_SUBMIT, "commas in a text", most("input_text"),
+         _body("/v1/runs", lambda n: {"agent": AGENT, "input": "," * n})),
+    Case(_SUBMIT, "characters", most("input_text"),
+         _body("/v1/runs", lambda n: {"agent": {**AGENT, "instructions": "é" * (n // 4)}, "input": "x" * n})),
+    Case(_SUBMIT, "messages", 2 * _PAIRS,
+         _body("/v1/runs", lambda n: {"agent": AGENT, "input": [{"role": "user", "content": "hello"}] * n})),
+    Case(_SUBMIT, "messages without a result", 2 * _PAIRS, _body("/v1/runs", lambda n: {"agent": AGENT, "input": [
+        {"role": "assistant", "tool_calls": [{"id": "c", "name": "t"}]}, {"role": "user"}] * (n // 2)})),
+    Case(_SUBMIT, "tools that are none", most("agent_tools"),
+         _body("/v1/runs", lambda n: {"agent": {**AGENT, "tools": [f"nothing_{k}" for k in range(n)]}, "input": "x"})),
+    Case(_SUBMIT, "globs", most("approval_patterns"), _body("/v1/runs", lambda n: {"agent": {
+        **AGENT, "tools": ["calculator"], "approvals": {"require": [_glob(k) for k in range(n)]}}, "input": "x"})),
+    Case(_SUBMIT, "client tools", most("agent_tools"), _body("/v1/runs", lambda n: {"agent": {**AGENT, "client_tools": [
+        {"name": f"tool_{k}", "parameters": _schema(30)} for k in range(n)]}, "input": "x"})),
+    Case(_SUBMIT, "fields of a schema", 900, _body("/v1/runs", lambda n: {"agent": {**AGENT, "client_tools": [
+        {"name": "tool", "parameters": _schema(n)}]}, "input": "x"})),
+    Case("GET /v1/runs", "runs that a filter looks at", 5_000, _list, counted_at=400),
+    Case("GET /v1/runs", "runs with the longest instructions", 40, _list_long, counted_at=20),
+    Case("GET /v1/runs/{run_id}", "pending actions", CALLS, _pending),
+    Case("DELETE /v1/runs/{run_id}", "messages of the run", most("input_messages"), _delete),
+    Case("POST /v1/runs/actions", "runs", most("bulk_runs"), _bulk, counted_at=200),
+    Case("POST /v1/runs/actions", "unknown fields", _VALUES, _body("/v1/runs/actions", _fields)),
+    Case("POST /v1/runs/{run_id}/cancel", "open calls", CALLS, _cancel_calls),
+    Case("POST /v1/runs/{run_id}/cancel", "unknown fields", _VALUES,
+         _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/cancel"), body=_fields)),
+    Case(_INPUT, "calls that are answered", CALLS, _answers),
+    Case(_INPUT, "words", most("run_items"), _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/input"), body=lambda n: {
+        "items": [{"type": "message", "content": "In metres, please."}] * n})),
+    Case(_INPUT, "unknown fields", _VALUES - 200, _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/input"),
+         body=lambda n: {"items": [{"type": "pause", **_fields(n // 200)}] * 200})),
+    Case("POST /v1/runs/{run_id}/retry", "messages of the run", most("input_messages"), _retry),
+    Case("POST /v1/runs/{run_id}/retry", "messages to fork", most("input_messages"), _fork),
+    Case("POST /v1/runs/{run_id}/retry", "unknown fields", _VALUES,
+         _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/retry"), body=_fields)),
+    Case("GET /v1/runs/{run_id}/events", "events of a page", most("input_messages"), _events("application/json")),
+    Case("GET /v1/runs/{run_id}/events", "events of a stream", most("input_messages"), _events("text/event-stream")),
+    Case("POST /v1/conversations", "unknown fields", _VALUES, _body("/v1/conversations", _fields)),
+    Case("GET /v1/conversations/{conversation_id}", "entries", most("input_messages"), _of_conversation("")),
+    Case("GET /v1/conversations/{conversation_id}/messages", "entries", most("input_messages"),
+         _of_conversation("/messages?limit=500")),
+    Case("DELETE /v1/conversations/{conversation_id}", "entries", most("input_messages"), _delete_conversation),
+    Case("GET /v1/queues", "workers", 1_000, _workers, counted_at=200),
+    Case("GET /readyz", "nothing", 4, _ready),
+    Case("GET /healthz", "nothing", 4, _nothing),
+)  # fmt: skip
+"""The last one is the cheapest."""
