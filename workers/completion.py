@@ -21,6 +21,9 @@ from palaver.models import ToolCall, Usage
 from palaver.secrets import hide
 from workers.calls import Calls, text_of
 
+_LINE: Final = most("answer_line")
+_TEXT: Final = most("answer_text")
+_CHOICES: Final = most("answer_choices")
 _SMALL: Final = 64 * 1024
 """Bytes of JSON that are too few to hold the loop, whatever they are."""
 _MOST_TOKENS: Final = 1_000_000_000
@@ -86,25 +89,34 @@ class Completion:
             TooManyToolCalls, ToolCallTooLarge: so are its calls.
             ProviderHTTPError: the provider reported an error in the stream.
         """
-        first, newline, following = data.partition(b"\n")
-        self._rest.append(first)
-        self._waiting += len(first)
-        if self._waiting > most("answer_line"):
-            raise _too_large("answer_line", "a line of the stream has", "bytes")
-        if not newline:
-            return ""
-        lines = [b"".join(self._rest), *following.split(b"\n")]
-        self._rest = [lines.pop()]
-        self._waiting = len(self._rest[0])
+        if self._rest:
+            first, newline, data = data.partition(b"\n")
+            self._wait_for_more(first)
+            if not newline:
+                return ""
+            lines = [b"".join(self._rest), *data.split(b"\n")]
+            self._rest, self._waiting = [], 0
+        else:
+            lines = data.split(b"\n")
+        if last := lines.pop():
+            self._wait_for_more(last)
         texts = []
         for line in lines:
             if self.done:
                 break
             if line.startswith(b"data:"):
-                texts.append(self._chunk(line[5:].strip()))
+                if text := self._chunk(line[5:].strip()):
+                    texts.append(text)
             elif line.strip():
                 self._other(line)
         return "".join(texts)
+
+    def _wait_for_more(self, part: bytes) -> None:
+        """Keep the beginning of a line. Raises ResponseTooLarge if the line is longer than may be."""
+        self._rest.append(part)
+        self._waiting += len(part)
+        if self._waiting > _LINE:
+            raise _too_large("answer_line", "a line of the stream has", "bytes")
 
     def _other(self, line: bytes) -> None:
         """A line that is no data: of an event stream, or of something else."""
@@ -132,22 +144,22 @@ class Completion:
                 raise ProviderHTTPError(200, payload)
             if chunk.get("usage"):
                 self._count(chunk["usage"])
-            texts = []
+            text = ""
             for choice in _few(chunk.get("choices") or ()):
                 if choice.get("index", 0) == 0:
-                    texts.append(self._delta(choice.get("delta") or {}))
-                    self._finish = text_of(choice.get("finish_reason")) or self._finish
-            return "".join(texts)
+                    text += self._delta(choice.get("delta") or {})
+                    if finish := choice.get("finish_reason"):
+                        self._finish = text_of(finish)
+            return text
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"a chunk of the stream cannot be read: {type(error).__name__}") from error
 
     def _delta(self, delta: dict[str, Any], *, whole: bool = False) -> str:
         if parts := delta.get("tool_calls"):
             self._calls.add(parts, whole=whole)
-        text = text_of(delta.get("content") or delta.get("refusal"))
-        if text:
+        if text := text_of(delta.get("content") or delta.get("refusal")):
             self._length += len(text)
-            if self._length > most("answer_text"):
+            if self._length > _TEXT:
                 raise _too_large("answer_text", "the text of the answer has", "characters")
             self._content.append(text)
         return text
@@ -238,7 +250,7 @@ def _check_stored(content: str, calls: Sequence[ToolCall]) -> None:
 
 def _few(choices: Sequence[Any]) -> Sequence[Any]:
     """Raises ResponseTooLarge if they are more than anybody asks for."""
-    if len(choices) > most("answer_choices"):
+    if len(choices) > _CHOICES:
         raise _too_large("answer_choices", "the answer has", "choices")
     return choices
 
