@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import socket
 import sys
 from typing import Final
 
@@ -53,7 +54,8 @@ def main() -> None:
     gc.freeze()
     server = uvicorn.Server(config)
     bound = config.bind_socket()
-    listener = Listener(bound.family, bound.type, bound.proto, bound.detach())
+    # Named TCP: asyncio turns Nagle's algorithm off for such only, and with it a head waits 40 ms for its body.
+    listener = Listener(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
     server.run(sockets=[listener])
     if not server.started:
         sys.exit(3)
