@@ -339,9 +339,10 @@ async def _admit_late(desk: Desk, n: int) -> Act:
 
 async def _release(desk: Desk, n: int) -> Act:
     """All the places come free at once."""
-    await _crowd(desk, n)
-    wide = replace(LIMITS, max_in_flight=8 * n)
-    return lambda: desk.store.providers.release("fake", "call0", wide, tokens=1000, used=1000)
+    narrow, wide = Limits(max_in_flight=1), Limits(max_in_flight=8 * n)
+    for i in range(8 * n):
+        await desk.store.providers.admit("fake", f"call{i}", narrow, 0)
+    return lambda: desk.store.providers.release("fake", "call0", wide, tokens=0, used=0)
 
 
 async def _cool(desk: Desk, n: int) -> Act:
