@@ -206,7 +206,7 @@ def test_the_neighbours_runs_take_as_long_as_without_hostile_answers_about(tmp_p
             eventually(lambda: len(alone) >= 200, within=120)
         # A 429 cools its provider down, for the next round as well.
         kinds = [each for each in KINDS if not each.ends.startswith("rate_limited")]
-        for at_once in (4, 16):
+        for at_once in (1, 4, 16):
             with neighbour_of(cluster) as beside:
                 asyncio.run(submit_all(cluster, kinds, at_once=at_once))
             print(f"alone: {told(alone)}; beside {at_once} hostile answers at a time: {told(beside)}")
