@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPResponse
+from pathlib import Path
 from typing import Final
 
 import httpx
@@ -17,6 +18,8 @@ import pytest
 from palaver.testing import eventually
 from palaver.testing.ports import HOST
 from tests.process.api_alone import ApiAlone, Beside, api_alone
+from tests.process.cluster import Cluster
+from tests.process.neighbour import neighbour_of, spread
 from tests.unit.test_api_fuzz import SEEDS, TOKENS
 
 pytestmark = pytest.mark.process
@@ -247,21 +250,42 @@ def test_a_body_that_goes_wrong_after_its_answer(api: ApiAlone, good: Beside) ->
 @pytest.mark.chaos
 def test_a_hundred_thousand_broken_requests(api: ApiAlone, good: Beside) -> None:
     """Each is one of the seeds of the unit tests' fuzzing, with a few bytes changed, head and all."""
+    for sent in broken(api.port, 100_000):
+        if sent % 1000 < 20:
+            good.is_served(1)
+
+
+@pytest.mark.chaos
+def test_the_neighbours_runs_take_as_long_as_without_hostile_clients_about(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster, ExitStack() as held:
+        port = cluster.stack.ports.api
+        with neighbour_of(cluster) as alone:
+            eventually(lambda: len(alone) >= 400, within=120)
+        for _ in range(200):
+            held.enter_context(socket.create_connection((HOST, port), timeout=20)).sendall(GET)
+        with neighbour_of(cluster) as beside:
+            for _ in broken(port, 10_000):
+                pass
+    print(f"alone: {spread(alone)}; beside half heads and broken requests: {spread(beside)}")
+    assert len(beside) >= 100
+
+
+def broken(port: int, many: int) -> Iterator[int]:
+    """Send so many broken requests, some on a connection; how many it were so far."""
     chance = random.Random(20260601)
     seeds = [POST + b"Content-Length: %d\r\n\r\n%b" % (len(body), body) for body in SEEDS]
     seeds += [GET + b"\r\n", CHUNKED + b"2\r\n{}\r\n0\r\n\r\n", POST + b"Content-Length: 2\r\n\r\n{}"]
-    answered = 0
-    while answered < 100_000:
-        with connected(api) as client, suppress(ConnectionError):
+    sent = 0
+    while sent < many:
+        with socket.create_connection((HOST, port), timeout=20) as client, suppress(ConnectionError):
             client.settimeout(0.2)
             for _ in range(chance.randrange(1, 20)):
-                answered += 1
+                sent += 1
                 client.sendall(mutated(chance, chance.choice(seeds), TOKENS))
             with suppress(TimeoutError):
                 answer = client.recv(1 << 20)
                 assert not answer.startswith(b"HTTP/1.1 5"), answer
-        if answered % 1000 < 20:
-            good.is_served(1)
+        yield sent
 
 
 def mutated(chance: random.Random, raw: bytes, tokens: list[bytes]) -> bytes:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
 import httpx
@@ -27,6 +24,7 @@ from tests.process.cluster import Cluster
 from tests.process.hostile.kind import Kind
 from tests.process.hostile.kinds import KINDS
 from tests.process.hostile.server import HostileServer
+from tests.process.neighbour import neighbour_of, spread
 
 pytestmark = pytest.mark.process
 
@@ -41,26 +39,6 @@ INVARIANTS = ("I1", "I2", "I4", "I5", "I6", "I7", "I9", "I12")
 """Those that need no ledger of the model server."""
 GROWTH = 150 << 20
 """Bytes of RAM that a worker may have taken at most over what it had: some 150 answers at once, of up to 2 MiB each."""
-
-
-@dataclass
-class Neighbour:
-    """Somebody else, whose runs go on."""
-
-    cluster: Cluster
-    over: threading.Event = field(default_factory=threading.Event)
-    seconds: list[float] = field(default_factory=list)
-    """That each of its runs took, by the store."""
-
-    def talk(self) -> None:
-        """A run after the other, each of two model calls and a tool call between them."""
-        body = self.cluster.body("tool-1+use-clock", "hello", tools=["clock"])
-        with httpx.Client(base_url=self.cluster.stack.url, timeout=40, trust_env=False) as http:
-            while not self.over.is_set():
-                run = http.post("/v1/runs", json=body, headers={"Prefer": "wait=30"}).json()
-                assert (run.get("status"), run.get("attempt")) == ("completed", 1), run
-                created, ended = (datetime.fromisoformat(run["times"][name]) for name in ("created_at", "ended_at"))
-                self.seconds.append((ended - created).total_seconds())
 
 
 @dataclass(frozen=True)
@@ -89,19 +67,6 @@ def hostile(folder: Path) -> Iterator[tuple[Cluster, HostileServer]]:
         assert cluster.ended(cluster.submit("echo")).output == "echo: hello"
         cluster.mark_logs()
         yield cluster, server
-
-
-@contextmanager
-def neighbour_of(cluster: Cluster) -> Iterator[list[float]]:
-    """The seconds of each run of somebody else, whose runs go on meanwhile."""
-    neighbour = Neighbour(cluster)
-    talking = threading.Thread(target=neighbour.talk)
-    talking.start()
-    try:
-        yield neighbour.seconds
-    finally:
-        neighbour.over.set()
-        talking.join()
 
 
 @pytest.fixture(scope="module")
@@ -197,10 +162,6 @@ def test_the_worker_stays_small(seen: Seen) -> None:
 
 @pytest.mark.chaos
 def test_the_neighbours_runs_take_as_long_as_without_hostile_answers_about(tmp_path: Path) -> None:
-    def told(seconds: Sequence[float]) -> str:
-        cuts = quantiles(seconds, n=100)
-        return f"{len(seconds)} runs, p50 {cuts[49] * 1000:.0f} ms, p99 {cuts[98] * 1000:.0f} ms"
-
     with hostile(tmp_path) as (cluster, _):
         with neighbour_of(cluster) as alone:
             eventually(lambda: len(alone) >= 200, within=120)
@@ -209,5 +170,5 @@ def test_the_neighbours_runs_take_as_long_as_without_hostile_answers_about(tmp_p
         for at_once in (1, 4, 16):
             with neighbour_of(cluster) as beside:
                 asyncio.run(submit_all(cluster, kinds, at_once=at_once))
-            print(f"alone: {told(alone)}; beside {at_once} hostile answers at a time: {told(beside)}")
+            print(f"alone: {spread(alone)}; beside {at_once} hostile answers at a time: {spread(beside)}")
             assert len(beside) >= 10

@@ -14,6 +14,7 @@ from palaver.testing import eventually
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
 from tests.process.hostile_tools import CANARY, KEY_OF_THE_API, LEFT_BEHIND
+from tests.process.neighbour import neighbour_of, spread
 from tests.process.one_more import one_more
 from tests.process.test_tools import answers, told
 
@@ -241,3 +242,14 @@ def test_a_result_of_a_gigabyte_costs_no_lease(tmp_path: Path) -> None:
         assert run.status == "completed"
         assert "cut: the result has" in answers(cluster, run.id)[0].data["message"]["content"]
         assert len(cluster.events(run.id)) < 20
+
+
+@pytest.mark.chaos
+def test_the_neighbours_runs_take_as_long_as_without_hostile_tools_about(hostile: Cluster) -> None:
+    with neighbour_of(hostile) as alone:
+        eventually(lambda: len(alone) >= 400, within=120)
+    with neighbour_of(hostile) as beside:
+        for name in (*ENDS, *OVERRUNS, *LEAVES, *ANSWERS):
+            ended(hostile, submit(hostile, name))
+    print(f"alone: {spread(alone)}; beside hostile tools, one after the other: {spread(beside)}")
+    assert len(beside) >= 100
