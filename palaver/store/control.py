@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
-from palaver.errors import Conflict, IdempotencyMismatch, UnknownRun
+from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, TimePassed, UnknownRun
 from palaver.events import LAST
 from palaver.ids import new_id, shard_of
 from palaver.leases import Settled
@@ -124,13 +124,16 @@ class Control:
 
     async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey) -> Submitted:
         through = await self._position_before(run, step)
-        target, made = new_id("conv", shard_of(run.id)), None
+        target = new_id("conv", shard_of(run.id))
         copied = await self._runs.copy(run.conversation_id, target, through=through, made_anew=run.id)
         try:
             made = await self._runs.take_on(again, target, "fork", key, retried_from=run.id, fork=copied)
-        finally:
-            if made is None or made.replayed:
-                await self._runs.forget_copy(target)
+        except (Conflict, IdempotencyMismatch, NoRoom, TimePassed):
+            # Refused for certain. After any other error there may be a run that has it.
+            await self._runs.forget_copy(target)
+            raise
+        if made.replayed:
+            await self._runs.forget_copy(target)
         return made
 
     async def delete_run(self, run_id: str) -> None:

@@ -11,9 +11,10 @@ from redis.asyncio import Redis
 
 from palaver.errors import ErrorClass, NotDurable, classify
 from palaver.leases import Lease
-from palaver.models import AgentSpec, Submission
+from palaver.models import AgentSpec, Retry, Submission
 from palaver.settings import Settings
 from palaver.store import Store, keys
+from palaver.store.due import Attention
 from palaver.testing.redis_server import RedisServer
 from tests.contract.desk import Desk
 
@@ -88,6 +89,21 @@ async def test_nothing_is_promised_while_the_replica_lags(servers: Any, desk: De
     found = await desk.submit(idempotency_key="k")
     assert (found.run_id, found.replayed) == (run_id, True)
     await desk.store.runs.cancel(earlier)
+
+
+async def test_a_fork_that_is_not_safe_yet_keeps_its_log(servers: Any, desk: Desk) -> None:
+    old, lease = await desk.begin()
+    await desk.finish(lease)
+    servers[1].pause()
+    with pytest.raises(NotDurable) as error:
+        await desk.store.control.retry(old, Retry(from_step=1, input="again"))
+    servers[1].resume()
+    assert error.value.run_id is not None
+    run = await desk.get(error.value.run_id)
+    (settled,) = await desk.store.due.attend([Attention(run.id, "1")], unclaimed_after=0)
+    forked = await desk.claim(settled.deliveries[0])
+    assert desk.said(forked) == ["hello", "again"]
+    await desk.finish(forked)
 
 
 async def test_a_tool_does_not_begin_before_its_intent_is_safe(servers: Any, desk: Desk) -> None:
