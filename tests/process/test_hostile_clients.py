@@ -264,7 +264,7 @@ def test_the_neighbours_runs_take_as_long_as_without_hostile_clients_about(tmp_p
         for _ in range(200):
             held.enter_context(socket.create_connection((HOST, port), timeout=20)).sendall(GET)
         with neighbour_of(cluster) as beside:
-            for _ in broken(port, 10_000):
+            for _ in broken(port, 30_000):
                 pass
     print(f"alone: {spread(alone)}; beside half heads and broken requests: {spread(beside)}")
     assert len(beside) >= 100
