@@ -20,22 +20,35 @@ from palaver.lifecycle import RunStatus
 from palaver.models import Entry, Message, Retry, Run, Submission
 from palaver.store import keys
 from palaver.store.connection import Value
-from palaver.store.runs import IdempotencyKey, Runs, Submitted, idempotency, sha256
+from palaver.store.runs import (
+    CONVERSATION_FULL,
+    STEERING_FULL,
+    IdempotencyKey,
+    Refusal,
+    Runs,
+    Submitted,
+    idempotency,
+    sha256,
+)
 from palaver.store.scripts import Scripts
 from palaver.store.steps import settled
 from palaver.tools.rendering import render
 
-_REFUSED: Final = {
-    "unknown_action": "the run has no such pending action",
-    "action_already_resolved": "this was decided or answered before",
-    "action_expired": "nobody decided or answered in time, and the model was told so",
-    "wrong_action": "an approval takes a decision, a client tool's call an output",
-    "digest_mismatch": "the call is not the one that was looked at",
-    "no_pending_action": "no call of the run awaits an approval",
-    "not_paused": "the run is not paused",
-    "conversation_full": "the conversation has as many entries, or as much in them, as it may",
-    "steering_full": "as much waits for the run's next model call as may",
+_REFUSALS: Final = {
+    each.code: each
+    for each in (
+        Refusal("unknown_action", "the run has no such pending action"),
+        Refusal("action_already_resolved", "this was decided or answered before"),
+        Refusal("action_expired", "nobody decided or answered in time, and the model was told so"),
+        Refusal("wrong_action", "an approval takes a decision, a client tool's call an output"),
+        Refusal("digest_mismatch", "the call is not the one that was looked at"),
+        Refusal("no_pending_action", "no call of the run awaits an approval"),
+        Refusal("not_paused", "the run is not paused"),
+        CONVERSATION_FULL,
+        STEERING_FULL,
+    )
 }
+"""What ``act.lua`` says of items that cannot be put into a run."""
 _MOVED: Final = frozenset({RunStatus.FAILED, RunStatus.INCOMPLETE, RunStatus.EXPIRED})
 
 
@@ -86,7 +99,7 @@ class Control:
             case b"refused":
                 code = reply[2].decode()
                 where = f"item {reply[1]}: " if len(items) > 1 else ""
-                raise Conflict(code, run_id, where + _REFUSED[code])
+                raise _REFUSALS[code].about(run_id, where)
             case _:
                 return Acted(settled(reply, run_id, conversation_id), reply[0] == b"replayed")
 

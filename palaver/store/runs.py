@@ -67,29 +67,39 @@ class Copied:
     """What of the copy models are not told."""
 
 
-_REFUSED: Final[Mapping[bytes, str]] = {
-    b"pending": "the conversation waits for somebody's answer",
-    b"moved_on": "another run came after this one",
-    b"busy": "the conversation is busy with another run",
-    b"queue_full": "as many runs of the conversation are unfinished as there may be",
-    b"conversation_full": "the conversation has as many entries, or as much in them, as it may",
-    b"steering_full": "as much waits for the run's next model call as may",
-    b"no_agent": "the conversation has no agent yet; give one with this run",
-    b"changed": "something of it was deleted while it was copied",
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a script did not do what was asked, as callers are told."""
+
+    code: str
+    message: str
+    limit: str | None = None
+    """The limit behind it, by which it is counted."""
+
+    def about(self, run_id: str | None, where: str = "") -> Conflict:
+        """The conflict, with the run that is in the way; it is counted. ``where`` precedes its message."""
+        if self.limit is not None:
+            beyond(self.limit)
+        return Conflict(self.code, run_id, where + self.message)
+
+
+CONVERSATION_FULL: Final = Refusal(
+    "conversation_full", "the conversation has as many entries, or as much in them, as it may", "entries"
+)
+STEERING_FULL: Final = Refusal("steering_full", "as much waits for the run's next model call as may", "steering")
+_REFUSALS: Final[Mapping[bytes, Refusal]] = {
+    b"pending": Refusal("pending_action", "the conversation waits for somebody's answer"),
+    b"moved_on": Refusal("conversation_moved_on", "another run came after this one"),
+    b"busy": Refusal("conversation_busy", "the conversation is busy with another run"),
+    b"no_agent": Refusal("no_agent", "the conversation has no agent yet; give one with this run"),
+    b"changed": Refusal("conversation_changed", "something of it was deleted while it was copied"),
+    b"queue_full": Refusal(
+        "queue_full", "as many runs of the conversation are unfinished as there may be", "queued_runs"
+    ),
+    b"conversation_full": CONVERSATION_FULL,
+    b"steering_full": STEERING_FULL,
 }
-_CODES: Final[Mapping[bytes, str]] = {
-    b"pending": "pending_action",
-    b"moved_on": "conversation_moved_on",
-    b"busy": "conversation_busy",
-    b"changed": "conversation_changed",
-}
-"""Where the code of a conflict is not the script's word for it."""
-_COUNTED: Final[Mapping[bytes, str]] = {
-    b"queue_full": "queued_runs",
-    b"conversation_full": "entries",
-    b"steering_full": "steering",
-}
-"""The limits behind a refusal."""
+"""What ``submit.lua`` says of a run that is not taken on."""
 
 
 class Runs(Reading):
@@ -192,11 +202,9 @@ class Runs(Reading):
             case b"full":
                 beyond("runs")
                 raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
-            case code if code in _REFUSED:
-                if code in _COUNTED:
-                    beyond(_COUNTED[code])
+            case code if code in _REFUSALS:
                 other = reply[1].decode() if len(reply) > 1 else retried_from
-                raise Conflict(_CODES.get(code, code.decode()), other or None, _REFUSED[code])
+                raise _REFUSALS[code].about(other or None)
             case _:
                 raise UnknownConversation(f"there is no conversation {target}")
 

@@ -74,9 +74,10 @@ class TestFullConversations:
 
     async def test_words_into_a_run_there(self, narrow: Desk) -> None:
         run_id, lease = await narrow.begin(input=many(98))
+        before = exceeded["entries"]
         with pytest.raises(Conflict) as conflict:
             await narrow.act(run_id, say("more"))
-        assert conflict.value.code == "conversation_full"
+        assert (conflict.value.code, exceeded["entries"]) == ("conversation_full", before + 1)
         await narrow.finish(lease)
 
 
