@@ -1,7 +1,7 @@
-"""Every limit, said once: code takes its numbers from here, and docs/limits.md is made from it.
+"""Every limit, said once: code takes its numbers from here, and docs/reference/limits.md is made from it.
 
-``python -m palaver.limits`` prints the tables of docs/limits.md; a test compares them. A limit with a ``setting`` is
-the default of that field of ``palaver.settings.Settings``, or of a provider's table where it says so.
+``python -m palaver.limits`` prints the tables of docs/reference/limits.md; a test compares them. A limit with a
+``setting`` is the default of that field of ``palaver.settings.Settings``, or of a provider's table where it says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Limit:
     """The most that something may be."""
 
     group: str
-    """The table of docs/limits.md that it stands in."""
+    """The table of docs/reference/limits.md that it stands in."""
     name: str
     """Of its counter, and in ``LIMITS``."""
     what: str
@@ -267,7 +267,7 @@ def beyond(name: str) -> None:
 
 
 def tables() -> str:
-    """docs/limits.md from its first heading of a group on: a table for each group."""
+    """docs/reference/limits.md from its first heading of a group on: a table for each group."""
     lines: list[str] = []
     for group in dict.fromkeys(each.group for each in _ALL):
         lines += ["", f"## {group}", "", "| limit | at most | setting | counter | beyond it |", "|---|---|---|---|---|"]

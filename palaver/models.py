@@ -73,7 +73,7 @@ class AgentSpec(Strict):
     """Models to go on with, in this order, where a retry rule says ``fallback_model``."""
     retry: str | dict[str, Any] | None = None
     """How model calls are retried: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place whose rules
-    go before the default ones (docs/errors.md). A run keeps what its name meant when it was submitted."""
+    go before the default ones (docs/reference/errors.md). A run keeps what its name meant when it was submitted."""
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Named retry policies: the TOML file ``PALAVER_RETRY_POLICIES``, one table a policy (docs/settings.md)."""
+"""Named retry policies: the TOML file ``PALAVER_RETRY_POLICIES``, one table a policy (docs/reference/settings.md)."""
 
 from __future__ import annotations
 

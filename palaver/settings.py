@@ -1,4 +1,4 @@
-"""The environment, read once. Each setting is ``PALAVER_<NAME>``; docs/settings.md lists them all."""
+"""The environment, read once. Each setting is ``PALAVER_<NAME>``; docs/reference/settings.md lists them all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a tools worker hides from its tools: Palaver's own variables, and those that hold keys of providers.
 
 Tools run as the user of their worker and in its children, so this keeps keys out of sight, out of subprocesses and
-out of what a tool shows by mistake. It does not stop code that is out for them (docs/tools.md).
+out of what a tool shows by mistake. It does not stop code that is out for them (docs/reference/tools.md).
 """
 
 from __future__ import annotations

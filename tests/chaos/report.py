@@ -27,10 +27,11 @@ from palaver.testing.redis_server import find_server
 _INTRODUCTION = """# Chaos report
 
 What `make chaos` and `make soak` did to Palaver on one machine, and what the checkers of the invariants I1 to I14
-(`tests/checkers`) found. Both leave a file in `.palaver/chaos`. Those that this page adds up are in `docs/chaos.jsonl`;
-`python -m tests.chaos.report docs/chaos.jsonl` writes it again. "Mutants" are copies of Palaver in which one promise is
-broken: all must be caught (`tests/chaos/mutants.py`). "Runs forgotten" are what Redis itself loses with `appendfsync
-everysec`, in a power cut or, seldom, a crash (`docs/operations.md`, "Durability").
+(`tests/checkers`) found. Both leave a file in `.palaver/chaos`. Those that this page adds up are in
+`docs/why/chaos.jsonl`; `python -m tests.chaos.report docs/why/chaos.jsonl` writes it again. "Mutants" are copies of
+Palaver in which one promise is broken: all must be caught (`tests/chaos/mutants.py`). "Runs forgotten" are
+what Redis itself loses with `appendfsync everysec`, in a power cut or, seldom, a crash
+(`docs/how-to/operations.md`, "Durability").
 """
 
 

@@ -134,7 +134,7 @@ async def _exponent(case: Case) -> float:
 
 
 async def main() -> None:
-    """Print the table of docs/limits.md."""
+    """Print the table of docs/reference/limits.md."""
     print("| route | of what | at most | grows as | holds the loop |")
     print("|---|---|---|---|---|")
     with RedisServer() as server:

@@ -1,5 +1,5 @@
 """`python -m tests.cost.scripts`: how long each script keeps Redis busy with the largest thing that gets in, and how
-that grows. The table of docs/limits.md, on this machine."""
+that grows. The table of docs/reference/limits.md, on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/failures.md is what happens: its commands are run, and what they answer is compared with the page.
+"""docs/how-to/failures.md is what happens: its commands are run, and what they answer is compared with the page.
 
 With REWRITE_PAGES=1 in the environment the answers are written into the page instead.
 """
@@ -19,7 +19,7 @@ from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "failures.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "failures.md"
 BLOCK: Final = re.compile(r"(```console\n|```json\n)(.*?)(```)", re.DOTALL)
 ID: Final = re.compile(r"\b(run|conv)_00\w{26}")
 FIELDS: Final = ("status", "stop_reason", "error")

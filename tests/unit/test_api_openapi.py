@@ -125,7 +125,7 @@ def test_a_problem_may_list_pending_actions() -> None:
 
 
 def test_the_page_names_every_route_and_every_code() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text()
     for method, path, _ in OPERATIONS:
         told = path.replace("{run_id}", "{id}").replace("{conversation_id}", "{id}")
         assert f"`{method.upper()} {told}`" in page, (method, told)

@@ -1,4 +1,4 @@
-"""docs/errors.md says what the code does."""
+"""docs/reference/errors.md says what the code does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palaver.errors import FACTS, ConfigurationError, ErrorClass, Failure
 from palaver.errors.failure import MAX_MESSAGE, ErrorObject
 from palaver.retry import MODEL_CALL, TOOL_CALL, RetryPolicy, stop_reason
 
-PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text()
 
 
 def table(first_column: str) -> list[list[str]]:

@@ -12,7 +12,7 @@ from deploy.child import ROOT
 _TEST = re.compile(r"`(tests/[\w/.*]+)(?:::(\w+))?`")
 
 
-@pytest.mark.parametrize("page", ["docs/guarantees.md", "ARCHITECTURE.md", "SECURITY.md"])
+@pytest.mark.parametrize("page", ["docs/why/guarantees.md", "ARCHITECTURE.md", "SECURITY.md"])
 def test_what_the_page_names_exists(page: str) -> None:
     named = _TEST.findall((ROOT / page).read_text())
     assert len(named) >= 10
@@ -26,7 +26,7 @@ def there(path: str, test: str) -> bool:
 
 
 _HEADS = ("|---", "| what", "| kind", "| class")
-_PAGES = {"docs/guarantees.md": "# Guarantees", "SECURITY.md": "## What holds"}
+_PAGES = {"docs/why/guarantees.md": "# Guarantees", "SECURITY.md": "## What holds"}
 """Where the tables of promises begin."""
 _PROMISES = [
     row

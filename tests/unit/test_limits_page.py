@@ -9,13 +9,13 @@ import pytest
 from palaver.limits import LIMITS, Limit, beyond, exceeded, tables
 from palaver.settings import Settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 
 
 def test_the_page_has_the_tables() -> None:
     page = PAGE.read_text()
     assert page[page.index("## ") :].startswith(tables()), (
-        "python -m palaver.limits prints what docs/limits.md must have"
+        "python -m palaver.limits prints what docs/reference/limits.md must have"
     )
 
 

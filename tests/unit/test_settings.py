@@ -12,7 +12,7 @@ from palaver.policies import load_policies
 from palaver.providers import load_providers
 from palaver.settings import Settings, settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
 def test_the_page_lists_every_setting_with_its_default() -> None:

@@ -1,0 +1,64 @@
+"""Every link of every page resolves, every page stands on a shelf, and docs/index.md leads to all of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+INDEX: Final = ROOT / "docs" / "index.md"
+SHELVES: Final = ("tutorial", "how-to", "reference", "why", "adr")
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def pages() -> list[Path]:
+    """Every Markdown file of the repository, whether it has been added to git yet or not."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return sorted(ROOT / name for name in set(names) if (ROOT / name).exists())
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """The file and the anchor that each relative link of a page names."""
+    found = [link for link in _LINK.findall(_CODE.sub("", page.read_text())) if not re.match(r"[a-z]+:", link)]
+    parts = [link.partition("#") for link in found]
+    return [((page.parent / path).resolve() if path else page, anchor) for path, _, anchor in parts]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name behind `#`: the headings, spelled as GitHub spells them."""
+    headings = _HEADING.findall(re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_resolves(page: Path) -> None:
+    dead = [
+        f"{target}#{anchor}"
+        for target, anchor in links(page)
+        if not target.exists() or (anchor and anchor not in anchors(target))
+    ]
+    assert not dead, f"{page.relative_to(ROOT)} links to what is not there"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    reached, ahead = {INDEX}, [INDEX]
+    while ahead:
+        for target, _ in links(ahead.pop()):
+            if target.suffix == ".md" and target not in reached:
+                reached.add(target)
+                ahead.append(target)
+    alone = [str(page.relative_to(ROOT)) for page in pages() if page not in reached]
+    assert not alone, "link these pages from docs/index.md (an ADR from docs/adr/README.md)"
+
+
+def test_every_page_stands_on_a_shelf() -> None:
+    inside = [page.relative_to(ROOT / "docs") for page in pages() if page.is_relative_to(ROOT / "docs")]
+    homeless = [str(page) for page in inside if page != Path("index.md") and page.parts[0] not in SHELVES]
+    assert not homeless, f"move these pages of docs/ to one of {SHELVES}"
