@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.closing import end
 from palaver.errors import ErrorClass, UnknownRun, classify
-from palaver.events import REWOUND
+from palaver.events import EventKind
 from palaver.limits import MIB
 from palaver.models import Event
 from palaver.store.feeds import Feeds
@@ -55,7 +55,7 @@ _shared: Final = Frames()
 
 def frame(event: Event) -> bytes:
     """An event on the wire; its id is what ``Last-Event-ID`` repeats."""
-    if event.type == REWOUND:
+    if event.type == EventKind.STREAM_REWOUND:
         return _about(event.type, event.run_id, event.data["from"], event.data["to"])
     data = orjson.dumps(
         {**event.data, "run_id": event.run_id, "seq": event.seq, "at": event.at}, option=orjson.OPT_UTC_Z

@@ -11,7 +11,7 @@ from palaver.client.answers import event_of, run_of, unexpected
 from palaver.client.errors import APIError, ClientError
 from palaver.client.flow import Emit, Lost, Open, Read, Response, Send, Sleep, Stream
 from palaver.client.sse import SSEParser
-from palaver.events import LAST, REWOUND
+from palaver.events import EventKind
 from palaver.models import Event, Run
 
 SILENCE: Final = 45.0
@@ -40,7 +40,7 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
                 # The position is the server's own, and it does not know it any more: all of it is in doubt.
                 data = {"from": 1, "to": position}
                 position, after, error, progress = 0, 0, None, True
-                yield Emit(Event(run_id=run_id, seq=0, at=datetime.now(UTC), type=REWOUND, data=data))
+                yield Emit(Event(run_id=run_id, seq=0, at=datetime.now(UTC), type=EventKind.STREAM_REWOUND, data=data))
         elif answer.status == 204:
             return
         elif not answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -54,14 +54,14 @@ def follow(url: str, timeout: float, now: Callable[[], float], run_id: str, afte
                 failures, down_since = 0, None
                 for frame in parser.feed(chunk):
                     event = event_of(frame, answer, run_id, position)
-                    if event.type == REWOUND:
+                    if event.type == EventKind.STREAM_REWOUND:
                         position = min(position, event.data["from"] - 1)
                     elif frame.id:
                         if event.seq <= position:
                             continue
                         position, progress = event.seq, True
                     yield Emit(event)
-                    if event.type == LAST:
+                    if event.type == EventKind.RUN_FINISHED:
                         return
             reconnect = reconnect if parser.retry is None else parser.retry
             if error is None and not progress:

@@ -13,7 +13,7 @@ import orjson
 
 from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
 from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, TimePassed, UnknownRun
-from palaver.events import LAST
+from palaver.events import EventKind
 from palaver.ids import new_id, shard_of
 from palaver.leases import Settled
 from palaver.lifecycle import RunStatus
@@ -208,7 +208,7 @@ class Control:
         newest: dict[str, Any] | None = None
         async for entry in self._log(run, after):
             newest = entry.data.get("message", newest)
-            if entry.run_id == run.id and entry.type == LAST:
+            if entry.run_id == run.id and entry.type == EventKind.RUN_FINISHED:
                 break
         return newest
 
@@ -218,7 +218,7 @@ class Control:
             if entry.run_id == run.id:
                 said = entry.data.get("message", {})
                 answer = said.get("role") == "assistant" and entry.data.get("step") == str(step)
-                if answer or (entry.type == LAST and step == run.step):
+                if answer or (entry.type == EventKind.RUN_FINISHED and step == run.step):
                     return entry.position - 1
         raise Conflict("unknown_step", run.id, f"the run has made no model step {step}")
 

@@ -22,7 +22,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from palaver.errors import ErrorClass, classify
-from palaver.events import LAST, REWOUND
+from palaver.events import EventKind
 from palaver.limits import beyond, most
 from palaver.models import Event
 from palaver.store import records
@@ -157,10 +157,10 @@ class Feeds:
                 else:
                     events = watcher.take(last)
                 if events:
-                    if events[-1].type != REWOUND:
+                    if events[-1].type != EventKind.STREAM_REWOUND:
                         last, seen = events[-1].seq, events[-1].at
                     yield events
-                    if events[-1].type == LAST:
+                    if events[-1].type == EventKind.RUN_FINISHED:
                         return
                 elif not watcher.stale and not watcher.events:
                     if await self._silent(watcher, _AWAY if unread else _IDLE):
@@ -178,7 +178,13 @@ class Feeds:
         if found.kept == last:
             return found.events, last, found.kept_at, found.over
         now = records.instant(await now_ms(self._redis))
-        told = Event(run_id=run_id, seq=found.kept, at=now, type=REWOUND, data={"from": found.kept + 1, "to": last})
+        told = Event(
+            run_id=run_id,
+            seq=found.kept,
+            at=now,
+            type=EventKind.STREAM_REWOUND,
+            data={"from": found.kept + 1, "to": last},
+        )
         return [told], found.kept, found.kept_at, False
 
     @staticmethod

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from palaver.errors import UnknownRun
-from palaver.events import LAST
+from palaver.events import EventKind
 from palaver.ids import is_id
 from palaver.limits import most
 from palaver.models import Event
@@ -113,7 +113,7 @@ class Pages:
                     break
                 events.append(records.event_of(entry))
                 size += _size(fields)
-                if entry.type == LAST:
+                if entry.type == EventKind.RUN_FINISHED:
                     break
                 if len(events) == limit or size >= _BYTES:
                     return events, False

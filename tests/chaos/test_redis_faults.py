@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from palaver.client import NotFound, Palaver
-from palaver.events import REWOUND
+from palaver.events import EventKind
 from palaver.models import Event
 from palaver.testing import eventually
 from palaver.testing.redis_server import RedisServer
@@ -170,7 +170,7 @@ class Watcher:
         with Palaver(self._url) as client:
             try:
                 for event in client.events(self.run_id):
-                    if event.type == REWOUND:
+                    if event.type == EventKind.STREAM_REWOUND:
                         self.rewound += 1
                         self.events = [each for each in self.events if each.seq < event.data["from"]]
                     else:

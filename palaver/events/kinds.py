@@ -1,0 +1,59 @@
+"""The kinds of events that there are, and where each is kept."""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+
+class Kept(Enum):
+    """Where an event is kept."""
+
+    LOG = "log"
+    """In the conversation's log, as long as the conversation, and in the run's feed."""
+    FEED = "feed"
+    """In the run's feed alone: a watcher who comes late may miss it."""
+    NOWHERE = "nowhere"
+    """Told to one watcher about the stream itself. It has no number."""
+
+
+class EventKind(StrEnum):
+    """The ``type`` of an event. What each of them says and carries is in ``palaver.events.payloads``."""
+
+    kept: Kept
+
+    def __new__(cls, value: str, kept: Kept) -> EventKind:
+        """A kind by its name on the wire."""
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.kept = kept
+        return kind
+
+    RUN_CREATED = "run.created", Kept.LOG
+    RUN_QUEUED = "run.queued", Kept.FEED
+    RUN_STARTED = "run.started", Kept.LOG
+    RUN_WAITING = "run.waiting", Kept.FEED
+    RUN_RETRYING = "run.retrying", Kept.LOG
+    RUN_PAUSING = "run.pausing", Kept.LOG
+    RUN_PAUSED = "run.paused", Kept.LOG
+    RUN_RESUMED = "run.resumed", Kept.LOG
+    RUN_REQUIRES_ACTION = "run.requires_action", Kept.LOG
+    RUN_CANCELLING = "run.cancelling", Kept.LOG
+    RUN_FINISHED = "run.finished", Kept.LOG
+    STEP_STARTED = "step.started", Kept.FEED
+    STEP_LOST = "step.lost", Kept.LOG
+    MESSAGE_DELTA = "message.delta", Kept.FEED
+    MESSAGE_CREATED = "message.created", Kept.LOG
+    MESSAGE_DISCARDED = "message.discarded", Kept.FEED
+    MESSAGES_WITHDRAWN = "messages.withdrawn", Kept.LOG
+    TOOL_FINISHED = "tool.finished", Kept.LOG
+    ACTION_REQUIRED = "action.required", Kept.LOG
+    ACTION_RESOLVED = "action.resolved", Kept.LOG
+    BUDGET_WARNING = "budget.warning", Kept.LOG
+    CONVERSATION_CONDENSED = "conversation.condensed", Kept.LOG
+    STREAM_GAP = "stream.gap", Kept.NOWHERE
+    STREAM_REWOUND = "stream.rewound", Kept.NOWHERE
+
+    @property
+    def durable(self) -> bool:
+        """Whether the conversation's log has it, too."""
+        return self.kept is Kept.LOG
