@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from api.backend import Backend, prompt
 from api.problems import Problem
-from palaver.errors import Conflict, UnknownRun
+from palaver.errors import StateConflict, UnknownRun
 from palaver.models import Run
 from palaver.store.runs import Submitted
 
 
-async def conflict_problem(conflict: Conflict, here: Backend) -> Problem:
+async def conflict_problem(conflict: StateConflict, here: Backend) -> Problem:
     """The problem that a conflict is, with the pending actions of the run that stands in the way."""
     if conflict.run_id is None:
         return Problem.of_conflict(conflict)

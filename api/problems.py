@@ -19,12 +19,12 @@ from starlette.responses import Response
 
 from palaver.actions import PendingAction
 from palaver.errors import (
-    Conflict,
     ErrorClass,
     IdempotencyMismatch,
     NewerVersion,
     NoRoom,
     NotDurable,
+    StateConflict,
     TimePassed,
     UnknownConversation,
     UnknownRun,
@@ -171,7 +171,7 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
     @classmethod
-    def of_conflict(cls, conflict: Conflict, pending_actions: Sequence[PendingAction] | None = None) -> Problem:
+    def of_conflict(cls, conflict: StateConflict, pending_actions: Sequence[PendingAction] | None = None) -> Problem:
         """A conflict: what is in the way, and what to do about it. It may say what the run waits for."""
         what = str(conflict).rstrip(".")
         advice = _ADVICE.get(conflict.code, "").format(run_id=conflict.run_id)
@@ -217,7 +217,7 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("conversation_not_found", "It was never there, or its retention has passed.")
         case IdempotencyMismatch():
             return Problem("idempotency_key_reused", "Use a new key for another request.")
-        case Conflict():
+        case StateConflict():
             return Problem.of_conflict(error)
         case NewerVersion():
             return unavailable()

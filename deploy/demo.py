@@ -15,7 +15,7 @@ from pathlib import Path
 
 from deploy.errors import StackError
 from deploy.stack import Stack
-from palaver.client import Palaver
+from palaver import Palaver
 from palaver.models import Event, Run
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger

@@ -1,7 +1,106 @@
-"""Palaver: agent conversations on Celery. This package is the language and the SDK; it needs no Celery and no web."""
+"""Palaver: agent conversations on Celery.
+
+These names are all that most programs need: the two clients, what an agent and a run are, tools, and the errors.
+Each is loaded when it is first asked for, so that `import palaver` costs next to nothing.
+"""
 
 from __future__ import annotations
 
-from palaver.tools import RetryableToolError, ToolError, tool
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["RetryableToolError", "ToolError", "tool"]
+if TYPE_CHECKING:
+    from palaver.actions import Approvals, ClientTool, PendingAction
+    from palaver.client import (
+        APIError,
+        AsyncPalaver,
+        BulkResult,
+        ClientError,
+        Conflict,
+        ConnectionFailed,
+        Exported,
+        NotFound,
+        Palaver,
+        TooManyRequests,
+        Unauthorized,
+        Unavailable,
+        Unprocessable,
+        WaitTimeout,
+    )
+    from palaver.errors import ConfigurationError, PalaverError, RetryableToolError, RunFailed, ToolError
+    from palaver.lifecycle import RunStatus, StopReason
+    from palaver.models import AgentSpec, Budget, Conversation, Event, Message, Run, StuckLimits, Usage
+    from palaver.tools import tool
+
+_HOMES: Final = {
+    "palaver.actions": ("Approvals", "ClientTool", "PendingAction"),
+    "palaver.client": (
+        "APIError",
+        "AsyncPalaver",
+        "BulkResult",
+        "ClientError",
+        "Conflict",
+        "ConnectionFailed",
+        "Exported",
+        "NotFound",
+        "Palaver",
+        "TooManyRequests",
+        "Unauthorized",
+        "Unavailable",
+        "Unprocessable",
+        "WaitTimeout",
+    ),
+    "palaver.errors": ("ConfigurationError", "PalaverError", "RetryableToolError", "RunFailed", "ToolError"),
+    "palaver.lifecycle": ("RunStatus", "StopReason"),
+    "palaver.models": ("AgentSpec", "Budget", "Conversation", "Event", "Message", "Run", "StuckLimits", "Usage"),
+    "palaver.tools": ("tool",),
+}
+"""Where each public name is defined; the imports above say the same to editors and type checkers."""
+
+__all__ = [
+    "APIError",
+    "AgentSpec",
+    "Approvals",
+    "AsyncPalaver",
+    "Budget",
+    "BulkResult",
+    "ClientError",
+    "ClientTool",
+    "ConfigurationError",
+    "Conflict",
+    "ConnectionFailed",
+    "Conversation",
+    "Event",
+    "Exported",
+    "Message",
+    "NotFound",
+    "Palaver",
+    "PalaverError",
+    "PendingAction",
+    "RetryableToolError",
+    "Run",
+    "RunFailed",
+    "RunStatus",
+    "StopReason",
+    "StuckLimits",
+    "TooManyRequests",
+    "ToolError",
+    "Unauthorized",
+    "Unavailable",
+    "Unprocessable",
+    "Usage",
+    "WaitTimeout",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(home), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
 from typing import Any, Final
 
-import orjson
+from pydantic_core import from_json
 
 from palaver.errors import InvalidToolCall
 from palaver.limits import beyond, most
 
 _QUOTED: Final = 100
 """Characters of the parser's complaint that a model is told."""
+_HUGE: Final = re.compile(r"\d{200}|[eE]\+?\d{3}")
+"""What is in every number that is too large for a float."""
 
 
 def read(text: str) -> dict[str, Any]:
@@ -39,12 +44,23 @@ def readable(text: str) -> dict[str, Any] | None:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = orjson.loads(text.strip() or "{}")
-    except orjson.JSONDecodeError as error:
+        found = from_json(text.strip().encode() or b"{}", allow_inf_nan=False)
+    except ValueError as error:
         raise InvalidToolCall(f"the arguments are not JSON: {str(error)[:_QUOTED]}") from None
     if not isinstance(found, dict):
         raise InvalidToolCall("the arguments must be a JSON object")
+    if _HUGE.search(text) and any(isinstance(each, float) and math.isinf(each) for each in _values(found)):
+        raise InvalidToolCall("the arguments are not JSON: a number is too large")
     return found
+
+
+def _values(found: dict[str, Any]) -> Iterator[Any]:
+    """All of them, at every level."""
+    left: list[Any] = [found]
+    while left:
+        each = left.pop()
+        yield each
+        left.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
 
 
 def _exceeded(found: dict[str, Any], text: str) -> str | None:

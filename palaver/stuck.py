@@ -12,14 +12,13 @@ tool ends the run. What the user says begins everything anew, and so does anothe
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Final
-
-import orjson
 
 from palaver.arguments import readable
 from palaver.errors import ErrorClass, Failure
@@ -121,7 +120,7 @@ def _canonical(arguments: str) -> bytes:
     value = readable(arguments)
     if value is None:
         return arguments.encode(errors="surrogatepass")
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return json.dumps(value, sort_keys=True).encode()
 
 
 def _text(result: Message) -> bytes:

@@ -23,7 +23,7 @@ from api.listing import Filters, page_of_runs
 from api.openapi import operation
 from api.problems import Fault
 from api.queries import Query, read_query
-from palaver.errors import Conflict, NoRoom, UnknownRun
+from palaver.errors import NoRoom, StateConflict, UnknownRun
 from palaver.fields import AtMost, Strict
 from palaver.lifecycle import RunStatus
 from palaver.limits import most
@@ -200,7 +200,7 @@ class _Doing:
                     self.here.publisher.publish_soon(made.deliveries)
                 case "delete":
                     await prompt(store.control.delete_run(run_id))
-        except (Conflict, NoRoom) as refusal:
+        except (StateConflict, NoRoom) as refusal:
             return refusal.code
         except UnknownRun:
             return "run_not_found"

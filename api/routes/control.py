@@ -19,7 +19,7 @@ from api.openapi import operation
 from api.problems import Fault, Problem
 from api.queries import Query, read_query
 from palaver.actions import RunInput, Steering
-from palaver.errors import Conflict
+from palaver.errors import StateConflict
 from palaver.failpoints import failpoint
 from palaver.fields import AtMost, Strict
 from palaver.models import CancelMode, Retry, Run
@@ -127,7 +127,7 @@ async def send_input(request: Request) -> Response:
     await admit_items(run_id, wanted.items, here)
     try:
         acted = await prompt(here.store.control.act(run_id, wanted.items, by=asked_by(request), idempotency_key=key))
-    except Conflict as conflict:
+    except StateConflict as conflict:
         raise await conflict_problem(conflict, here) from None
     failpoint("run.acted")
     await here.follow_up(acted.settled)
@@ -169,7 +169,7 @@ async def retry(request: Request) -> Response:
         admit_cost((await prompt(runs.get(run_id))).agent, here, whose="run")
     try:
         made = await prompt(here.store.control.retry(run_id, wanted, idempotency_key=key, by=asked_by(request)))
-    except Conflict as conflict:
+    except StateConflict as conflict:
         if conflict.code != "unknown_step":
             raise
         why = f"is not a step that a model answered in; the run came to step {(await prompt(runs.get(run_id))).step}"

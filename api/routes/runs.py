@@ -23,7 +23,7 @@ from api.problems import Fault, Problem
 from api.queries import Number, Query, read_query
 from api.sse import EventStream, frames
 from api.waiting import Until, admit_watcher, await_run, may_watch
-from palaver.errors import Conflict, UnknownConversation
+from palaver.errors import StateConflict, UnknownConversation
 from palaver.failpoints import failpoint
 from palaver.models import Run, Submission
 from palaver.store.runs import Submitted
@@ -163,7 +163,7 @@ async def _submitted(submission: Submission, key: str | None, by: str | None, he
     except UnknownConversation:
         fault = Fault("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
         raise Problem.of_faults([fault]) from None
-    except Conflict as conflict:
+    except StateConflict as conflict:
         if conflict.code == "no_agent":
             raise Problem.of_faults([Fault("/agent", "no_agent", "the conversation has none yet")]) from None
         raise await conflict_problem(conflict, here) from None

@@ -30,7 +30,7 @@
      ├── IdempotencyMismatch
      ├── NoRoom
      ├── TimePassed
-     ├── Conflict
+     ├── StateConflict
      └── RunFailed                    raised by the SDK; carries the run's error object
 
 An exception raised without a message says its docstring.
@@ -249,7 +249,7 @@ class IdempotencyMismatch(PalaverError):
     """The idempotency key was used before, with another request."""
 
 
-class Conflict(PalaverError):
+class StateConflict(PalaverError):
     """The run's present status does not allow this.
 
     ``code`` says which rule, ``run_id`` which run.

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
-from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, TimePassed, UnknownRun
+from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
 from palaver.events import EventKind
 from palaver.ids import new_id, shard_of
 from palaver.leases import Settled
@@ -75,9 +75,10 @@ class Control:
         Raises:
             UnknownRun: there is no such run.
             IdempotencyMismatch: the key was used with another request.
-            Conflict: ``run_ended``, or what is wrong with an item (``unknown_action``, ``action_already_resolved``,
-                ``action_expired``, ``wrong_action``, ``digest_mismatch``, ``no_pending_action``, ``not_paused``), or
-                that there is no room for the user's words (``conversation_full``, ``steering_full``).
+            StateConflict: ``run_ended``, or what is wrong with an item (``unknown_action``,
+                ``action_already_resolved``, ``action_expired``, ``wrong_action``, ``digest_mismatch``,
+                ``no_pending_action``, ``not_paused``), or that there is no room for the user's words
+                (``conversation_full``, ``steering_full``).
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         conversation_id = await self._runs.conversation_of(run_id)
@@ -95,7 +96,9 @@ class Control:
             case b"mismatch":
                 raise IdempotencyMismatch("this Idempotency-Key was used with another request")
             case b"ended":
-                raise Conflict("run_ended", run_id, f"the run takes nothing in any more: it is {reply[1].decode()}")
+                raise StateConflict(
+                    "run_ended", run_id, f"the run takes nothing in any more: it is {reply[1].decode()}"
+                )
             case b"refused":
                 code = reply[2].decode()
                 where = f"item {reply[1]}: " if len(items) > 1 else ""
@@ -113,12 +116,12 @@ class Control:
         Raises:
             UnknownRun: there is no such run.
             IdempotencyMismatch: the key was used with another request.
-            Conflict: ``run_active``, ``nothing_to_retry``, ``conversation_moved_on``, ``unknown_step``.
+            StateConflict: ``run_active``, ``nothing_to_retry``, ``conversation_moved_on``, ``unknown_step``.
             NoRoom, TimePassed, NotDurable: as `Runs.submit`.
         """
         run = await self._runs.get(run_id)
         if not run.status.terminal:
-            raise Conflict("run_active", run_id, f"the run has not ended: it is {run.status}")
+            raise StateConflict("run_active", run_id, f"the run has not ended: it is {run.status}")
         key = idempotency(idempotency_key, f"{run_id} {wanted.model_dump_json(exclude_defaults=True)}", by)
         again = Submission(
             agent=wanted.agent or run.agent,
@@ -131,7 +134,7 @@ class Control:
         if wanted.from_step is not None:
             return await self._fork(run, wanted.from_step, again, key)
         if run.status not in _MOVED or run.withdrawn:
-            raise Conflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
+            raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
         again = again.model_copy(update={"input": await self._left_to_say(run)})
         return await self._runs.take_on(again, run.conversation_id, "retry", key, retried_from=run_id)
 
@@ -141,7 +144,7 @@ class Control:
         copied = await self._runs.copy(run.conversation_id, target, through=through, made_anew=run.id)
         try:
             made = await self._runs.take_on(again, target, "fork", key, retried_from=run.id, fork=copied)
-        except (Conflict, IdempotencyMismatch, NoRoom, TimePassed):
+        except (StateConflict, IdempotencyMismatch, NoRoom, TimePassed):
             # Refused for certain. After any other error there may be a run that has it.
             await self._runs.forget_copy(target)
             raise
@@ -155,13 +158,15 @@ class Control:
 
         Raises:
             UnknownRun: there is no such run.
-            Conflict: ``run_active``.
+            StateConflict: ``run_active``.
         """
         conversation_id = await self._runs.conversation_of(run_id)
         names = (*keys.of_run(run_id, conversation_id), keys.runs(shard_of(run_id)))
         reply = await self._deleted("delete_run", names, ())
         if reply[0] == b"active":
-            raise Conflict("run_active", run_id, f"the run has not ended: it is {reply[1].decode()}; cancel it first")
+            raise StateConflict(
+                "run_active", run_id, f"the run has not ended: it is {reply[1].decode()}; cancel it first"
+            )
 
     async def delete_conversation(self, conversation_id: str) -> None:
         """Delete a conversation with all its runs. From the beginning of that on nobody is shown it; what breaks off
@@ -169,14 +174,14 @@ class Control:
 
         Raises:
             UnknownConversation: there is none of that id.
-            Conflict: ``conversation_busy``.
+            StateConflict: ``conversation_busy``.
         """
         await self._runs.check_there(conversation_id)
         shard = shard_of(conversation_id)
         names = (keys.conversation(conversation_id), keys.log(conversation_id), keys.runs(shard))
         reply = await self._deleted("delete_conversation", names, (keys.prefix(shard),))
         if reply[0] == b"busy":
-            raise Conflict(
+            raise StateConflict(
                 "conversation_busy", None, "the conversation has runs that have not ended; cancel them first"
             )
 
@@ -200,7 +205,7 @@ class Control:
         # A run that went on with another one may have said nothing of its own.
         newest = await self._last_said(run, begins) or (await self._last_said(run, 0) if begins else None)
         if newest is None or (newest["role"] == "assistant" and not newest.get("tool_calls")):
-            raise Conflict("nothing_to_retry", run.id, "the model has answered; send a new message instead")
+            raise StateConflict("nothing_to_retry", run.id, "the model has answered; send a new message instead")
         return ()
 
     async def _last_said(self, run: Run, after: int) -> dict[str, Any] | None:
@@ -220,7 +225,7 @@ class Control:
                 answer = said.get("role") == "assistant" and entry.data.get("step") == str(step)
                 if answer or (entry.type == EventKind.RUN_FINISHED and step == run.step):
                     return entry.position - 1
-        raise Conflict("unknown_step", run.id, f"the run has made no model step {step}")
+        raise StateConflict("unknown_step", run.id, f"the run has made no model step {step}")
 
     async def _log(self, run: Run, after: int) -> AsyncIterator[Entry]:
         """The log of the run's conversation behind position ``after``."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import orjson
 
-from palaver.errors import Conflict, IdempotencyMismatch, NoRoom, TimePassed, UnknownConversation, UnknownRun
+from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownConversation, UnknownRun
 from palaver.ids import is_id, new_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.limits import beyond, most
@@ -76,11 +76,11 @@ class Refusal:
     limit: str | None = None
     """The limit behind it, by which it is counted."""
 
-    def about(self, run_id: str | None, where: str = "") -> Conflict:
+    def about(self, run_id: str | None, where: str = "") -> StateConflict:
         """The conflict, with the run that is in the way; it is counted. ``where`` precedes its message."""
         if self.limit is not None:
             beyond(self.limit)
-        return Conflict(self.code, run_id, where + self.message)
+        return StateConflict(self.code, run_id, where + self.message)
 
 
 CONVERSATION_FULL: Final = Refusal(
@@ -119,8 +119,8 @@ class Runs(Reading):
         Raises:
             UnknownConversation: the conversation is not there (any more).
             IdempotencyMismatch: the key was used with another body.
-            Conflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run waits
-                for somebody, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
+            StateConflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run
+                waits for somebody, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
                 ``conversation_full`` or ``steering_full``, there is no room for it.
             NoRoom: ``too_many_runs`` or ``store_nearly_full``, and this would be one more.
             TimePassed: ``start_by`` or ``deadline`` has.
@@ -150,7 +150,7 @@ class Runs(Reading):
         with ``fork`` to one that begins as another one did.
 
         Raises:
-            Conflict: also ``conversation_moved_on``, and ``conversation_changed`` since it was copied.
+            StateConflict: also ``conversation_moved_on``, and ``conversation_changed`` since it was copied.
             NoRoom, TimePassed: as ``submit``.
         """
         nearly_full = await self._room.nearly_full()
@@ -249,7 +249,7 @@ class Runs(Reading):
 
         Raises:
             UnknownRun: there is no such run.
-            Conflict: ``run_ended``, it had ended otherwise; the message names the status.
+            StateConflict: ``run_ended``, it had ended otherwise; the message names the status.
             NotDurable: acknowledged, but not as safely as PALAVER_DURABILITY asks; again, it may be.
         """
         conversation_id = await self.conversation_of(run_id)
@@ -260,7 +260,7 @@ class Runs(Reading):
         )
         match reply[0]:
             case b"ended":
-                raise Conflict("run_ended", run_id, f"the run has already ended: {reply[1].decode()}")
+                raise StateConflict("run_ended", run_id, f"the run has already ended: {reply[1].decode()}")
             case b"unknown":
                 raise UnknownRun(f"there is no run {run_id}")
             case _:

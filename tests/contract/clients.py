@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from palaver.actions import Item
-from palaver.errors import Conflict
+from palaver.errors import StateConflict
 from palaver.leases import Delivery, Settled
 from palaver.lifecycle import RunStatus
 from palaver.models import AgentSpec, Budget, Message, Retry, Run
@@ -55,10 +55,10 @@ class Clients:
         what = choose([*often * 3, *[self.submit] * 3, *[self.cancel] * 3, self.retry, self.retry, self.delete])
         try:
             await what(choose)
-        except Conflict as conflict:
+        except StateConflict as conflict:
             await self._refused(conflict)
 
-    async def _refused(self, conflict: Conflict) -> None:
+    async def _refused(self, conflict: StateConflict) -> None:
         """What can be told of the reason is right."""
         match conflict.code, conflict.run_id:
             case "run_ended", str(run_id):

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from palaver.actions import PendingAction, digest
-from palaver.errors import Conflict, IdempotencyMismatch, UnknownRun
+from palaver.errors import IdempotencyMismatch, StateConflict, UnknownRun
 from palaver.ids import new_id
 from palaver.leases import Stray
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
@@ -217,7 +217,7 @@ async def test_one_bad_item_and_none_takes_effect(desk: Desk, redis: Any) -> Non
     run_id, _ = await desk.turn("p1", approval=["p1"])
     before = await desk.everything()
 
-    with pytest.raises(Conflict, match="item 4") as refused:
+    with pytest.raises(StateConflict, match="item 4") as refused:
         await desk.act(run_id, approve(), say("hi"), PAUSE, output("o1"), idempotency_key="k")
     assert (refused.value.code, refused.value.run_id) == ("unknown_action", run_id)
     assert await desk.everything() == before
@@ -327,7 +327,7 @@ async def test_a_cancel_while_nothing_else_goes_on(desk: Desk, names: tuple[str,
     """R9 to R13: cancelled at once, nothing is left waiting, and the conversation goes on."""
     run_id, _ = await desk.turn(*names, approval=[n for n in names if n[0] == "p"], client=["o1"])
     conversation = (await desk.get(run_id)).conversation_id
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.submit(conversation_id=conversation)
     assert (refused.value.code, refused.value.run_id) == ("pending_action", run_id)
 
@@ -410,7 +410,7 @@ async def _subscribed(desk: Desk, run_id: str) -> bool:
 
 
 async def _refused(desk: Desk, run_id: str, *items: Any) -> str:
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.act(run_id, *items)
     assert refused.value.run_id == run_id
     return refused.value.code

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.errors import Conflict
+from palaver.errors import StateConflict
 from palaver.models import Retry
 from palaver.store.reading import RunFilter
 from tests.contract.desk import PAUSE, PAUSE_NOW, RESUME, Desk, approve, output, say
@@ -135,7 +135,7 @@ async def _came_of(desk: Desk, standing: Standing, request: str) -> str:
     before = await desk.get(standing.run_id)
     try:
         answer = await ACTS[request](desk, standing.run_id)
-    except Conflict as conflict:
+    except StateConflict as conflict:
         assert await desk.get(standing.run_id) == before
         return conflict.code
     if isinstance(answer, str):

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from palaver.actions import Item
-from palaver.errors import Conflict, ResponseTooLarge, UnknownConversation, UnknownRun
+from palaver.errors import ResponseTooLarge, StateConflict, UnknownConversation, UnknownRun
 from palaver.leases import Delta
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import exceeded, most
@@ -34,7 +34,7 @@ def many(count: int, text: str = "word") -> tuple[Message, ...]:
 
 
 async def refused(code: str, desk: Desk, conversation_id: str, **more: Any) -> None:
-    with pytest.raises(Conflict) as conflict:
+    with pytest.raises(StateConflict) as conflict:
         await desk.submit(conversation_id=conversation_id, **more)
     assert conflict.value.code == code
 
@@ -75,7 +75,7 @@ class TestFullConversations:
     async def test_words_into_a_run_there(self, narrow: Desk) -> None:
         run_id, lease = await narrow.begin(input=many(98))
         before = exceeded["entries"]
-        with pytest.raises(Conflict) as conflict:
+        with pytest.raises(StateConflict) as conflict:
             await narrow.act(run_id, say("more"))
         assert (conflict.value.code, exceeded["entries"]) == ("conversation_full", before + 1)
         await narrow.finish(lease)
@@ -105,7 +105,7 @@ class TestSteering:
         large: list[Item] = [say("x" * (most("steering") // 4)) for _ in range(3)]
         await desk.act(run_id, *large)
         for _ in range(2):
-            with pytest.raises(Conflict) as conflict:
+            with pytest.raises(StateConflict) as conflict:
                 await desk.act(run_id, *large)
             assert conflict.value.code == "steering_full"
         await refused("steering_full", desk, lease.conversation_id, input="x" * 400_000, on_conflict="steer")
@@ -120,7 +120,7 @@ class TestSteering:
         third = say("x" * (most("steering") // 3))
         await desk.act(run_id, PAUSE, third, third)
         await desk.store.steps.hand_back(lease)
-        with pytest.raises(Conflict):
+        with pytest.raises(StateConflict):
             await desk.act(run_id, third)
         await desk.act(run_id, RESUME)
         await desk.act(run_id, third)
@@ -269,7 +269,7 @@ class TestLongForks:
             return reply
 
         desk.store.scripts.run = delete_in_between  # type: ignore[method-assign]
-        with pytest.raises(Conflict) as conflict:
+        with pytest.raises(StateConflict) as conflict:
             await self.fork(desk, run_id)
         assert conflict.value.code == "conversation_changed"
         assert [key async for key in redis.scan_iter("*:log:*")] == [keys.log(conversation).encode()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.errors import Conflict, StaleLease, UnknownRun
+from palaver.errors import StaleLease, StateConflict, UnknownRun
 from palaver.ids import new_id
 from palaver.leases import Delta, Stray
 from palaver.lifecycle import RunStatus, StopReason
@@ -49,7 +49,7 @@ async def test_cancel_of_what_has_ended_says_so(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     await desk.finish(lease)
 
-    with pytest.raises(Conflict, match="completed") as refused:
+    with pytest.raises(StateConflict, match="completed") as refused:
         await desk.store.runs.cancel(run_id)
     assert refused.value.code == "run_ended"
     with pytest.raises(UnknownRun):

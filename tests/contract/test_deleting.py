@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.errors import Conflict, UnknownConversation, UnknownRun
+from palaver.errors import StateConflict, UnknownConversation, UnknownRun
 from palaver.ids import new_id
 from palaver.models import Message, Retry
 from palaver.store import keys
@@ -147,10 +147,10 @@ async def test_what_has_not_ended_is_not_deleted(desk: Desk, redis: Any, state: 
             if state == "paused":
                 await desk.act(run_id, PAUSE)
     before = await desk.everything()
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.store.control.delete_run(run_id)
     assert (refused.value.code, refused.value.run_id) == ("run_active", run_id)
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.store.control.delete_conversation((await desk.get(run_id)).conversation_id)
     assert refused.value.code == "conversation_busy"
     assert await desk.everything() == before
@@ -163,7 +163,7 @@ async def test_the_outcome_of_a_deleted_run_is_forgotten(desk: Desk) -> None:
     second, _ = await _run(desk, "two", conversation)
     await desk.store.control.delete_run(second)
     assert (await desk.store.runs.conversation(conversation)).last_outcome is None
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.store.control.retry(first, Retry())
     assert refused.value.code == "conversation_moved_on"
 

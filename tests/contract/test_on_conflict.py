@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.errors import Conflict, StaleLease
+from palaver.errors import StaleLease, StateConflict
 from palaver.leases import Stray
 from palaver.lifecycle import RunStatus
 from palaver.store.fleet import Interruption
@@ -23,7 +23,7 @@ async def test_enqueue_is_refused_while_somebody_must_act(desk: Desk) -> None:
     behind = await desk.submit("behind", conversation_id=conversation)
     await desk.answer(await desk.claim(delivery))
 
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.submit("later", conversation_id=conversation)
     assert (refused.value.code, refused.value.run_id) == ("pending_action", run_id)
     later = await desk.submit(conversation_id=conversation, start_after=datetime.now(UTC) + timedelta(hours=1))
@@ -46,7 +46,7 @@ async def test_what_is_refused_leaves_nothing_behind(desk: Desk, redis: Any) -> 
     before = await desk.everything()
     for how in ("enqueue", "reject"):
         for key in (None, "k"):
-            with pytest.raises(Conflict):
+            with pytest.raises(StateConflict):
                 await desk.submit(conversation_id=conversation, on_conflict=how, idempotency_key=key)
     assert await desk.everything() == before
 

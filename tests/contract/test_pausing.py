@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.errors import Conflict
+from palaver.errors import StateConflict
 from palaver.leases import Delivery, Lease, Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.models import AgentSpec, Budget, Usage
@@ -403,7 +403,7 @@ async def test_resume_before_the_pause_holds(desk: Desk) -> None:
 
 async def test_only_what_is_paused_can_be_resumed(desk: Desk) -> None:
     run_id, lease = await desk.begin()
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.act(run_id, RESUME)
     assert refused.value.code == "not_paused"
     await desk.act(run_id, PAUSE)
@@ -411,7 +411,7 @@ async def test_only_what_is_paused_can_be_resumed(desk: Desk) -> None:
     assert (await desk.kinds(run_id)).count("run.resumed") == 1
     await desk.finish(lease)
     for item in (PAUSE, RESUME):
-        with pytest.raises(Conflict) as refused:
+        with pytest.raises(StateConflict) as refused:
             await desk.act(run_id, item)
         assert refused.value.code == "run_ended"
 

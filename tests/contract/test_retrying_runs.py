@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.errors import Conflict, IdempotencyMismatch, UnknownRun
+from palaver.errors import IdempotencyMismatch, StateConflict, UnknownRun
 from palaver.ids import new_id
 from palaver.leases import Lease
 from palaver.lifecycle import RunStatus, StopReason
@@ -27,7 +27,7 @@ async def _retry(desk: Desk, run_id: str, key: str | None = None, **wanted: Any)
 
 
 async def _refused(desk: Desk, run_id: str, **wanted: Any) -> str:
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await _retry(desk, run_id, **wanted)
     return refused.value.code
 

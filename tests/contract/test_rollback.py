@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palaver.errors import Conflict
+from palaver.errors import StateConflict
 from palaver.leases import Lease
 from palaver.lifecycle import StopReason
 from palaver.models import Message
@@ -213,7 +213,7 @@ async def test_what_has_ended_is_not_rolled_back(desk: Desk, redis: Any) -> None
     assert await redis.dump(keys.run(run_id)) == before
     done, lease = await desk.begin()
     await desk.finish(lease)
-    with pytest.raises(Conflict):
+    with pytest.raises(StateConflict):
         await desk.store.runs.cancel(done, mode="rollback")
 
 

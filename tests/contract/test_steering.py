@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palaver.errors import Conflict
+from palaver.errors import StateConflict
 from palaver.leases import Lease
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.models import AgentSpec, Message
@@ -183,7 +183,7 @@ async def test_nothing_is_said_into_a_run_that_ends(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     await desk.store.runs.cancel(run_id)
     for _ in range(2):
-        with pytest.raises(Conflict) as refused:
+        with pytest.raises(StateConflict) as refused:
             await desk.act(run_id, say("hello?"))
         assert refused.value.code == "run_ended"
         if (await desk.get(run_id)).status is RunStatus.CANCELLING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.errors import Conflict, IdempotencyMismatch, TimePassed, UnknownConversation
+from palaver.errors import IdempotencyMismatch, StateConflict, TimePassed, UnknownConversation
 from palaver.ids import new_id
 from palaver.lifecycle import RunStatus, WaitReason
 from palaver.models import Message
@@ -114,7 +114,7 @@ async def test_refusals_leave_nothing_behind(desk: Desk, redis: Any) -> None:
         await desk.submit(conversation_id=new_id("conv", "00"))
     with pytest.raises(UnknownConversation):
         await desk.submit(conversation_id="../etc/passwd")
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.submit(agent=None)
 
     assert refused.value.code == "no_agent"
@@ -124,7 +124,7 @@ async def test_refusals_leave_nothing_behind(desk: Desk, redis: Any) -> None:
 async def test_a_busy_conversation_may_refuse(desk: Desk) -> None:
     run_id, lease = await desk.begin()
 
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(StateConflict) as refused:
         await desk.submit(conversation_id=lease.conversation_id, on_conflict="reject")
 
     assert (refused.value.code, refused.value.run_id) == ("conversation_busy", run_id)

@@ -48,6 +48,7 @@ BAD = (
     *('{"items": [' + "{}," * 5000 + "1]}", '{"items": [1], "note": "' + "a" * 5_000 + '!"}'),
     json.dumps({"items": [], **{f"key{i}" * 20: i for i in range(2_000)}}),
     '{"items": [1], "kind": "new"}',
+    *('{"items": [], "extra": {"x": [-1e999]}}', '{"items": [], "extra": {"x": ' + "9" * 220 + "e99}}"),
 )  # fmt: skip
 
 
@@ -101,6 +102,7 @@ def test_the_limits_are_counted_once_and_what_is_within_them_is_read() -> None:
     prose = "one, two [three] {four}, " * 5_000
     assert read(json.dumps({"x": prose}))["x"] == prose
     assert read("") == read("  \n") == {}
+    assert read(json.dumps({"digits": int("9" * 400), "text": "1e999"})) == {"digits": int("9" * 400), "text": "1e999"}
 
 
 @pytest.mark.parametrize("text", [*BAD, deep(64), "", "{}"], ids=lambda text: f"{text[:16]!r}-{len(text)}")

@@ -84,7 +84,7 @@ PIPELINE = "Command # 1 (SET x -BUSY) of pipeline caused error:"
         (errors.ConfigurationError("x"), "invalid_request", "configuration"),
         (errors.UnknownRun("x"), "internal", "state_lost"),
         (errors.UnknownConversation("x"), "internal", "state_lost"),
-        (errors.Conflict("run_ended"), "internal", "internal"),
+        (errors.StateConflict("run_ended"), "internal", "internal"),
         (errors.IdempotencyMismatch(), "internal", "internal"),
         (errors.NoRoom("too_many_runs"), "internal", "internal"),
     ],
@@ -199,7 +199,7 @@ def test_exceptions_survive_a_process_pool() -> None:
     for error in (
         errors.ProviderHTTPError(429, b"{}", {"retry-after": "1"}, "fake", "m", "req_1"),
         errors.RetryableToolError("x", retry_after=2.0),
-        errors.Conflict("run_ended", "run_1"),
+        errors.StateConflict("run_ended", "run_1"),
         errors.RunFailed({"message": "x"}, "run_1"),
         errors.ConfigurationError("x", pointer="/a"),
     ):

@@ -1,0 +1,83 @@
+"""What `import palaver` offers, and what it costs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import palaver
+
+PUBLIC = (
+    "APIError", "AgentSpec", "Approvals", "AsyncPalaver", "Budget", "BulkResult", "ClientError", "ClientTool",
+    "ConfigurationError", "Conflict", "ConnectionFailed", "Conversation", "Event", "Exported", "Message", "NotFound",
+    "Palaver", "PalaverError", "PendingAction", "RetryableToolError", "Run", "RunFailed", "RunStatus", "StopReason",
+    "StuckLimits", "TooManyRequests", "ToolError", "Unauthorized", "Unavailable", "Unprocessable", "Usage",
+    "WaitTimeout", "tool",
+)  # fmt: skip
+SERVER_ONLY = ("aiohttp", "celery", "fastapi", "flower", "kombu", "orjson", "pydantic_settings", "redis", "uvicorn")
+CLI_ONLY = ("rich", "typer")
+
+
+def in_a_fresh_process(program: str) -> str:
+    """What it prints. It fails when something is imported that the base install has not."""
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({[*SERVER_ONLY, *CLI_ONLY]!r}))"
+    command = [sys.executable, "-c", f"{blocked}\n{program}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_public_names_are_these() -> None:
+    assert palaver.__all__ == list(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_name_is_there_and_says_what_it_is(name: str) -> None:
+    assert name in dir(palaver)
+    assert inspect.getdoc(getattr(palaver, name)), f"{name} has no docstring"
+
+
+def test_no_other_name_is_there() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Celery'"):
+        _ = palaver.Celery
+
+
+def test_type_checkers_see_the_names_where_they_are_loaded_from() -> None:
+    tree = ast.parse(Path(palaver.__file__).read_text())
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert {node.module: tuple(each.name for each in node.names) for node in imports} == palaver._HOMES
+    assert sorted(name for names in palaver._HOMES.values() for name in names) == sorted(PUBLIC)
+
+
+def test_one_name_is_one_thing() -> None:
+    """An error of the store and one of the SDK are not both called Conflict, for instance."""
+    from palaver import client, errors
+
+    doubled = [name for name in client.__all__ if hasattr(errors, name)]
+    assert [name for name in doubled if getattr(client, name) is not getattr(errors, name)] == []
+
+
+def test_import_palaver_loads_nothing_else() -> None:
+    program = "before = set(sys.modules); import palaver; print(*sorted(set(sys.modules) - before))"
+    loaded = {name.partition(".")[0] for name in in_a_fresh_process(program).split()}
+    assert loaded <= {"palaver", *sys.stdlib_module_names}
+    assert "asyncio" not in loaded
+
+
+def test_every_public_name_works_with_httpx_and_pydantic_alone() -> None:
+    program = "import palaver; print(*(getattr(palaver, name).__name__ for name in palaver.__all__))"
+    assert in_a_fresh_process(program).split() == list(PUBLIC)
+
+
+def test_import_palaver_takes_a_fraction_of_the_clients_time() -> None:
+    program = (
+        "import time; a = time.process_time(); import palaver; b = time.process_time(); palaver.Palaver;"
+        "print((b - a) / (time.process_time() - b))"
+    )
+    assert min(float(in_a_fresh_process(program)) for _ in range(3)) < 0.2
