@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
+from typing import Final
 
 from palaver.cli.app import app
 
 __all__ = ["app", "main"]
+
+_LOOK: Final = 0.5
+"""Seconds that a Ctrl-C goes unseen at most, should it come between Python's last look for signals and a wait."""
 
 
 def main() -> None:
@@ -19,4 +24,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A model may write what the terminal's encoding has no letter for.
             stream.reconfigure(errors="replace")
+    if sys.platform != "win32":
+        # A signal ends any wait: Python looks which ones have come, and waits for the rest of the time.
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
     app()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -51,6 +52,12 @@ class Process:
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
+
+    def interrupt_unseen(self) -> None:
+        """SIGINT to a thread that is not the main one: the main one finds it only if something else ends its wait."""
+        pid = self.process.pid
+        other = next(int(thread) for thread in os.listdir(f"/proc/{pid}/task") if int(thread) != pid)
+        assert ctypes.CDLL(None).tgkill(pid, other, signal.SIGINT) == 0
 
     def end(self) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=20)
@@ -107,6 +114,16 @@ class TestProcess:
         assert code == 130
         assert "The run goes on" in err
         assert not api.asked("POST", f"{RUN}/cancel")
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="aims a signal at a thread, which only Linux has")
+    def test_ctrl_c_just_before_a_wait_is_seen_during_it(self, api: ScriptedAPI) -> None:
+        api.on("GET", EVENTS, stream(*TURN[:1], hang=True))
+        with Process(api, "watch", RUN_ID, "--json") as process:
+            process.read_line()
+            process.interrupt_unseen()
+            code, _, err = process.end()
+        assert code == 130
+        assert "The run goes on" in err
 
     def test_ctrl_c_while_submitting_leaves(self, api: ScriptedAPI) -> None:
         api.on("POST", RUNS, Reply(hang=True))
