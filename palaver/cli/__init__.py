@@ -24,8 +24,14 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A model may write what the terminal's encoding has no letter for.
             stream.reconfigure(errors="replace")
-    if sys.platform != "win32":
+    if sys.platform == "win32":
+        app()
+    else:
         # A signal ends any wait: Python looks which ones have come, and waits for the rest of the time.
         signal.signal(signal.SIGALRM, lambda *_: None)
         signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
-    app()
+        try:
+            app()
+        finally:
+            # Python takes its handlers back when it ends: the next alarm would kill what is left of the process.
+            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -132,3 +132,13 @@ class TestProcess:
             process.interrupt()
             code, out, err = process.end()
         assert (code, out, err) == (130, "", "Interrupted.\n")
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="has no timers")
+    def test_no_alarm_outlives_the_command(self) -> None:
+        program = (
+            "import signal, sys; from palaver.cli import main; sys.argv = ['palaver', '--help']\n"
+            "try: main()\n"
+            "finally: sys.exit(str(signal.getitimer(signal.ITIMER_REAL)))"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.stderr == "(0.0, 0.0)\n"
