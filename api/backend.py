@@ -70,8 +70,8 @@ class Backend:
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""
         self.publisher.publish_soon(settled.deliveries)
-        if settled.upcoming is not None:
-            for started in await prompt(self.store.due.attend([Attention(settled.upcoming, "start")])):
+        if settled.next_run is not None:
+            for started in await prompt(self.store.due.attend([Attention(settled.next_run, "start")])):
                 self.publisher.publish_soon(started.deliveries)
 
 

@@ -61,7 +61,7 @@ async def _idle(kills: int, runs: int, lease_seconds: float) -> list[float]:
             rig.asked.forget()
             submitted = [await rig.submit(_MODEL) for _ in range(runs)]
             await rig.asked.until(lambda calls: len(calls) == runs, within=_WITHIN, what=f"{runs} streams")
-            # Leases are renewed in beats: let a kill meet them at any age.
+            # Leases are renewed with heartbeats: let a kill meet them at any age.
             await asyncio.sleep(random.uniform(0.5, 0.5 + lease_seconds / 3))
             killed_at = time.time()
             workers.pop(0).kill(SIGKILL)

@@ -65,7 +65,7 @@ class Lease:
     """When the entry at ``position`` was written: ms since the epoch, by Redis's clock."""
     calls_left: int | None = None
     """Tool calls that the run's budget has left; None for any number."""
-    afresh: bool = False
+    rebuilt: bool = False
     """``entries`` begin where the log does: what the worker knew is not right any more."""
     edited: bool = False
     """Somebody changed the arguments of ``call``."""
@@ -99,7 +99,7 @@ class Settled:
 
     status: str
     deliveries: tuple[Delivery, ...]
-    upcoming: str | None
+    next_run: str | None
     """The conversation's next run: wake it now."""
 
 

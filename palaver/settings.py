@@ -110,7 +110,7 @@ class Settings(BaseSettings):
     outage: float = Field(default=60.0, ge=0)
     """A worker goes on with its steps for this long without word from Redis, never less than a lease; then it stops
     them."""
-    deaf_after: float = Field(default=30.0, ge=1)
+    stalled_after: float = Field(default=30.0, ge=1)
     """A worker with room that gets nothing for this long, while messages wait, connects to the broker anew."""
     delta_interval: float = Field(default=0.03, ge=0.005)
     """Token deltas are gathered for this long before they are written; more while a worker is busy."""
@@ -156,7 +156,7 @@ class Settings(BaseSettings):
         return (*(key.secret.get_secret_value() for key in self.api_keys), *filter(None, passwords))
 
     @property
-    def beat(self) -> float:
+    def heartbeat(self) -> float:
         """Leases are renewed this often: three tries before one is lost."""
         return self.lease_seconds / 3
 

@@ -45,7 +45,7 @@ class Condensed:
     through: int
 
 
-Aside = Nudge | Condensed
+LogNote = Nudge | Condensed
 """What an attempt did to the conversation before its outcome. It goes into the log with it, whatever the outcome is."""
 
 
@@ -61,7 +61,7 @@ class Continue:
     """Calls that become tool steps."""
     usage: Usage = field(default_factory=Usage)
     """Of all calls of the attempt, also of those that failed."""
-    asides: tuple[Aside, ...] = ()
+    notes: tuple[LogNote, ...] = ()
     prompt_tokens: int = 0
     """Input tokens of the one call that ``message`` answers, as its provider counts."""
 
@@ -73,7 +73,7 @@ class Finish:
     message: Message | None
     stop_reason: StopReason
     usage: Usage = field(default_factory=Usage)
-    asides: tuple[Aside, ...] = ()
+    notes: tuple[LogNote, ...] = ()
     prompt_tokens: int = 0
 
 
@@ -87,7 +87,7 @@ class RetryAfter:
     fallback: bool = False
     """With the agent's next model: attempts and time begin afresh, and the run stays with it."""
     usage: Usage = field(default_factory=Usage)
-    asides: tuple[Aside, ...] = ()
+    notes: tuple[LogNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class GiveUp:
     stop_reason: StopReason
     """Why the run ends, if it does."""
     usage: Usage = field(default_factory=Usage)
-    asides: tuple[Aside, ...] = ()
+    notes: tuple[LogNote, ...] = ()
 
 
 Verdict = Continue | Finish | RetryAfter | GiveUp

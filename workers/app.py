@@ -33,7 +33,7 @@ from palaver.limits import KIB
 from palaver.settings import settings
 from workers import child, environment
 from workers.consumer import Consumer
-from workers.hearing import Hearing
+from workers.consumer_watchdog import ConsumerWatchdog
 from workers.logs import hide_secrets
 from workers.output import Output
 from workers.pool import TaskPool
@@ -43,7 +43,7 @@ from workers.request import StepRequest
 from workers.runtime import Runtime
 from workers.step import StepFailed
 from workers.steps import call_model, call_tool
-from workers.transport import Amqp, LetGo, broker_settings, consume_recovered_first
+from workers.transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
 _POOL_EXTRA = 5.0
 """Seconds that the pool waits longer than the keeper's grace: by then every lease is settled or handed back."""
@@ -84,7 +84,7 @@ def _remember_node(sender: str, **_: Any) -> None:
         sys.path.insert(0, os.getcwd())
 
 
-app.steps["consumer"].update((Hearing, LetGo))
+app.steps["consumer"].update((ConsumerWatchdog, AckTimeout))
 celeryd_after_setup.connect(consume_recovered_first)
 after_setup_logger.connect(hide_secrets)
 after_setup_task_logger.connect(hide_secrets)

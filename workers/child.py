@@ -102,7 +102,7 @@ class Child:
             async with runtime.running(sweeps=False):
                 self._runtime = runtime
                 self._greatest = max(tool.timeout for tool in runtime.registry.values())
-                self._beat(self._settings.beat / 4)
+                self._heartbeat(self._settings.heartbeat / 4)
                 self._slots.begin(self._place, CallInHand(0, 0, 0.0, self._greatest, ""), 0.0)
                 if self._told is not None:
                     self._loop.add_reader(self._told, self._drain, self._told, runtime)
@@ -113,10 +113,10 @@ class Child:
                 started.set_exception(error)
             raise
 
-    def _beat(self, every: float) -> None:
+    def _heartbeat(self, every: float) -> None:
         """Tell the parent that the loop goes round; while it does not, the parent renews the lease."""
-        self._slots.beat(self._place)
-        self._loop.call_later(every, self._beat, every)
+        self._slots.heartbeat(self._place)
+        self._loop.call_later(every, self._heartbeat, every)
 
     def _drain(self, told: int, runtime: Runtime) -> None:
         self._loop.remove_reader(told)
@@ -202,7 +202,7 @@ class Child:
     def _in_hand(self, tool: Tool) -> CallInHand:
         """The call of the one step that this process works on."""
         assert self._runtime is not None
-        (lease,) = (held.lease for held in self._runtime.held if held.lease is not None)
+        (lease,) = (active.lease for active in self._runtime.active if active.lease is not None)
         return CallInHand(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
 
     async def _call(self, tool: Tool, arguments: dict[str, Any]) -> str:

@@ -44,7 +44,7 @@ class Guard:
         self._begun: dict[int, tuple[float, float]] = {}
         """For each child when its step began, and the seconds of CPU that it had used by then."""
         self._endings: dict[int, Ending] = {}
-        self._patience = settings.beat
+        self._patience = settings.heartbeat
         """Seconds of silence after which a child's lease is renewed in its place."""
         self._lost = max(_LEAST_LOST, settings.lease_seconds / 2)
         """Seconds of silence after which a child without a step is of no use: a thread that a tool left has it."""
@@ -80,7 +80,7 @@ class Guard:
             greatest = self._greatest.setdefault(pid, seen.call.greatest)
             if pid in busy and (failure := self._judge(pid, seen, busy[pid], greatest)):
                 self._end(pid, Ending(seen.call, failure_of(failure)))
-            elif pid not in busy and hears and now - seen.beat > self._lost:
+            elif pid not in busy and hears and now - seen.heartbeat > self._lost:
                 log.error("child %d is ended: it has nothing to do and does not answer", pid)
                 processes.kill([pid, *processes.below(pid)])
         if hears:
@@ -113,7 +113,7 @@ class Guard:
     def _silent(self, place: int, pid: int, now: float) -> Seen | None:
         """What the child has in hand, if its loop stands still and its lease was not renewed lately."""
         seen = self._slots.seen(place, pid)
-        heard = max(seen.beat, self._renewed.get(pid, 0.0)) if seen else now
+        heard = max(seen.heartbeat, self._renewed.get(pid, 0.0)) if seen else now
         return seen if seen and seen.until and now - heard > self._patience else None
 
     def _used_too_much(self, pid: int, since: float, tool: str) -> ToolFailure | None:

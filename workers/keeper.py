@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from palaver.failpoints import failpoint
 from palaver.store.fleet import WorkerReport
 from palaver.store.steps import Renewal
-from workers.held import Held, Why
+from workers.active_step import ActiveStep, InterruptReason
 
 if TYPE_CHECKING:
     from workers.runtime import Runtime
@@ -26,45 +26,49 @@ class Keeper:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def beat(self) -> None:
+    async def heartbeat(self) -> None:
         """Renew every lease and report, three times a lease."""
         runtime = self._runtime
         while True:
-            held = {each: each.lease for each in runtime.held if each.lease is not None}
+            leased = {each: each.lease for each in runtime.active if each.lease is not None}
             asked_at = time.monotonic()
-            for each, answer in zip(held, await runtime.store.steps.renew([*held.values()]), strict=True):
-                _heed(each, answer, asked_at)
+            for each, answer in zip(leased, await runtime.store.steps.renew([*leased.values()]), strict=True):
+                _apply(each, answer, asked_at)
             await runtime.store.fleet.report(
                 WorkerReport(
                     id=runtime.worker_id,
                     queue=runtime.queue,
-                    in_flight=len(held),
+                    in_flight=len(leased),
                     capacity=runtime.capacity,
                     draining=runtime.draining.is_set(),
                 )
             )
-            await asyncio.sleep(runtime.settings.beat)
+            await asyncio.sleep(runtime.settings.heartbeat)
 
     async def fence(self) -> None:
         """Stop steps whose lease could not be renewed for too long, at the latest: whatever they bring, somebody else
         goes on (ADR 0014)."""
         settings = self._runtime.settings
-        look = settings.beat / 4
+        look = settings.heartbeat / 4
         patience = max(settings.lease_seconds, settings.outage) - look
         while True:
-            for held in tuple(self._runtime.held):
-                if held.working and held.why is None and held.unheard > patience:
-                    log.warning("no word from Redis for %.1f s: stopping %s/%s", held.unheard, held.run_id, held.step)
-                    held.interrupt(Why.LOST)
+            for active in tuple(self._runtime.active):
+                if active.working and active.reason is None and active.unheard > patience:
+                    log.warning(
+                        "no word from Redis for %.1f s: stopping %s/%s", active.unheard, active.run_id, active.step
+                    )
+                    active.interrupt(InterruptReason.LOST)
             await asyncio.sleep(look)
 
     async def listen(self) -> None:
-        """Let runs go as they are cancelled: milliseconds, where ``beat`` would need seconds."""
+        """Let runs go as they are cancelled: milliseconds, where ``heartbeat`` would need seconds."""
         listener = self._runtime.store.fleet.cancels(self._runtime.worker_id)
         try:
             async for run in listener.listen():
                 failpoint("cancel.heard")
-                self._runtime.let_go(run.run_id, Why.PAUSED if run.pausing else Why.CANCELLED)
+                self._runtime.interrupt(
+                    run.run_id, InterruptReason.PAUSED if run.pausing else InterruptReason.CANCELLED
+                )
         finally:
             await listener.close()
 
@@ -73,8 +77,8 @@ class Keeper:
         await self._runtime.draining.wait()
         await asyncio.sleep(self._runtime.settings.drain_grace)
         while True:
-            for held in tuple(self._runtime.held):
-                held.interrupt(Why.DRAIN)
+            for active in tuple(self._runtime.active):
+                active.interrupt(InterruptReason.DRAIN)
             await asyncio.sleep(0.1)
 
     async def leave(self) -> None:
@@ -83,14 +87,14 @@ class Keeper:
             await self._runtime.store.fleet.leave(self._runtime.worker_id)
 
 
-def _heed(held: Held, answer: Renewal, asked_at: float) -> None:
+def _apply(active: ActiveStep, answer: Renewal, asked_at: float) -> None:
     if answer in (Renewal.PROLONGED, Renewal.PAUSING):
-        held.renewed(asked_at)
+        active.renewed(asked_at)
     match answer:
         case Renewal.CANCELLING:
-            held.interrupt(Why.CANCELLED)
+            active.interrupt(InterruptReason.CANCELLED)
         case Renewal.PAUSING:
-            held.interrupt(Why.PAUSED)
+            active.interrupt(InterruptReason.PAUSED)
         case Renewal.GONE:
             # Also the answer for a step that was settled a moment ago: then there is nothing to interrupt.
-            held.interrupt(Why.LOST)
+            active.interrupt(InterruptReason.LOST)

@@ -18,12 +18,12 @@ from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.due import Attention
 from palaver.tools import Tool, load_tools
+from workers.active_step import ActiveStep, InterruptReason
 from workers.conversations import Conversations
-from workers.feeder import Feeder
-from workers.gate import Gate
-from workers.held import Held, Why
+from workers.delta_writer import DeltaWriter
 from workers.keeper import Keeper
 from workers.model import ModelPort
+from workers.provider_limiter import ProviderLimiter
 from workers.sweeper import Sweeper
 from workers.toolbox import call_async
 
@@ -55,12 +55,12 @@ class Runtime:
         # A tools worker asks no model: it needs neither the table of providers nor their keys.
         providers = load_providers(settings.providers) if queue == "model" else {}
         self.model = ModelPort(providers)
-        self.gate = Gate(self.store, providers, self.publish, settings.beat)
+        self.limiter = ProviderLimiter(self.store, providers, self.publish, settings.heartbeat)
         self.conversations = Conversations()
-        self.feeder = Feeder(self.store, settings.delta_interval)
+        self.deltas = DeltaWriter(self.store, settings.delta_interval)
         self.publisher = Publisher(settings.deliveries_url)
         self.draining = asyncio.Event()
-        self.held: set[Held] = set()
+        self.active: set[ActiveStep] = set()
         """Several of one step if it was delivered several times: mostly one of them is leased, the others are
         strays."""
 
@@ -68,9 +68,9 @@ class Runtime:
     async def running(self, *, sweeps: bool) -> AsyncIterator[Self]:
         """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
         keeper = Keeper(self)
-        chores = [keeper.beat, keeper.fence, keeper.listen, keeper.drain, self.feeder.run]
+        chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, self.deltas.run]
         if self.queue == "model":
-            chores += [self.gate.listen, self.gate.hold]
+            chores += [self.limiter.listen, self.limiter.hold]
         if sweeps:
             # Says at once that Redis is not there; a child of a worker that runs already waits it out.
             await self.store.ping()
@@ -87,20 +87,20 @@ class Runtime:
             await self.store.close()
 
     @contextlib.contextmanager
-    def hold(self, run_id: str, step: str) -> Iterator[Held]:
+    def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:
         """Work on a step: from before its claim until it is settled, a cancel of its run finds it here."""
-        held = Held(run_id, step)
-        self.held.add(held)
+        active = ActiveStep(run_id, step)
+        self.active.add(active)
         try:
-            yield held
+            yield active
         finally:
-            self.held.remove(held)
+            self.active.remove(active)
 
-    def let_go(self, run_id: str, why: Why) -> None:
+    def interrupt(self, run_id: str, reason: InterruptReason) -> None:
         """Interrupt every step of a run that is in hand here; a pause only its model call."""
-        for held in tuple(self.held):
-            if held.run_id == run_id and not (why is Why.PAUSED and "/" in held.step):
-                held.interrupt(why)
+        for active in tuple(self.active):
+            if active.run_id == run_id and not (reason is InterruptReason.PAUSED and "/" in active.step):
+                active.interrupt(reason)
 
     def publish(self, deliveries: Sequence[Delivery]) -> None:
         """Send deliveries, soon and without waiting; the ready index repairs what is lost on the way."""
@@ -109,8 +109,8 @@ class Runtime:
     async def follow_up(self, settled: Settled) -> None:
         """Do what a change in the store brought: publish what is due now, wake the conversation's next run."""
         self.publish(settled.deliveries)
-        if settled.upcoming:
-            await self.wake(settled.upcoming)
+        if settled.next_run:
+            await self.wake(settled.next_run)
 
     async def wake(self, run_id: str) -> None:
         """Begin the conversation's next run now rather than with the next sweep."""

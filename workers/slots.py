@@ -17,7 +17,7 @@ _SLOTS: Final = 4096
 """Children that a worker may have; those beyond have no place here, and are watched by the greatest time only."""
 _CALL: Final = struct.Struct("<qqdd128s")
 _UNTIL: Final = struct.Struct("<d")
-_BEAT: Final = 16 + _CALL.size
+_HEARTBEAT: Final = 16 + _CALL.size
 _SIZE: Final = 256
 """Bytes of a slot: when the call must be over (monotonic, 0 = there is none), the process, the call, and when the
 child's loop went round last (monotonic)."""
@@ -43,7 +43,7 @@ class Seen:
     call: CallInHand
     until: float
     """When the call must be over, monotonic; 0 while no tool runs."""
-    beat: float
+    heartbeat: float
     """When the child's loop went round last, monotonic."""
 
 
@@ -68,10 +68,10 @@ class Slots:
         if place < _SLOTS:
             _UNTIL.pack_into(self._memory, place * _SIZE, 0.0)
 
-    def beat(self, place: int) -> None:
+    def heartbeat(self, place: int) -> None:
         """In a child: its loop goes round, and so its lease is renewed."""
         if place < _SLOTS:
-            struct.pack_into("<d", self._memory, place * _SIZE + _BEAT, time.monotonic())
+            struct.pack_into("<d", self._memory, place * _SIZE + _HEARTBEAT, time.monotonic())
 
     def seen(self, place: int, pid: int) -> Seen | None:
         """In the parent: what the child said last; None if that was another child."""
@@ -80,11 +80,11 @@ class Slots:
         at = place * _SIZE
         until, owner = struct.unpack_from("<dq", self._memory, at)
         fence, try_number, timeout, greatest, name = _CALL.unpack_from(self._memory, at + 16)
-        (beat,) = struct.unpack_from("<d", self._memory, at + _BEAT)
+        (heartbeat,) = struct.unpack_from("<d", self._memory, at + _HEARTBEAT)
         if owner != pid:
             return None
         tool = name.rstrip(b"\0").decode("utf-8", "replace")
-        return Seen(CallInHand(fence, try_number, timeout, greatest, tool), until, beat)
+        return Seen(CallInHand(fence, try_number, timeout, greatest, tool), until, heartbeat)
 
 
 def overdue(seen: Seen) -> bool:

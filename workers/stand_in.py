@@ -69,7 +69,7 @@ async def end_lease(run_id: str, conversation_id: str, step: str, worker: str, e
             outcome = ToolOutcome.failed(lease.call, ending.failure)
             with contextlib.suppress(StaleLease):
                 settled = [await store.steps.settle(lease, Continue(outcomes=(outcome,)))]
-        due = [Attention(each.upcoming, "start") for each in settled if each.upcoming]
+        due = [Attention(each.next_run, "start") for each in settled if each.next_run]
         settled += await store.due.attend([Attention(run_id, step), *due], worker=worker)
     publisher = Publisher(settings().deliveries_url)
     publisher.publish([delivery for each in settled for delivery in each.deliveries])

@@ -24,9 +24,9 @@ from palaver.lifecycle import StopReason, WaitReason
 from palaver.retry import RetryPolicy
 from palaver.store.providers import Wait
 from palaver.verdicts import Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
+from workers.active_step import ActiveStep, InterruptReason
 from workers.conversations import Conversation
-from workers.gate import NotAdmitted
-from workers.held import Held, Why
+from workers.provider_limiter import NotAdmitted
 from workers.runtime import Runtime, away
 from workers.work import Work
 
@@ -44,7 +44,7 @@ Step = Callable[[Runtime, str, str, str], Awaitable[str]]
 
 
 class StepFailed(Exception):
-    """Shown in Flower as a FAILURE: the error's class and code, never its content."""
+    """DeltaBuffer in Flower as a FAILURE: the error's class and code, never its content."""
 
 
 def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
@@ -58,7 +58,7 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
     def decorate(function: Function) -> Step:
         async def attempt(runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
             conversation = runtime.conversations.get(conversation_id)
-            with runtime.hold(run_id, name) as held:
+            with runtime.working_on(run_id, name) as active:
                 failpoint("step.delivered")
                 try:
                     lease = await _claim(runtime, run_id, conversation_id, name, conversation)
@@ -72,21 +72,21 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                     return f"stray: {lease.why}"
                 failpoint("step.claimed")
                 if lease.call is None:
-                    if lease.afresh:
+                    if lease.rebuilt:
                         conversation = Conversation()
                     conversation.extend(lease.entries, lease.position, lease.position_at)
                     runtime.conversations.keep(conversation_id, conversation)
-                work = Work(lease, runtime, conversation, held)
-                verdict = await _work(function, work, held, retry)
+                work = Work(lease, runtime, conversation, active)
+                verdict = await _work(function, work, active, retry)
                 failpoint("step.settling")
                 try:
                     if verdict is None:
-                        return await _let_go(runtime, work, held)
+                        return await _let_go(runtime, work, active)
                     if isinstance(verdict, Wait):
                         return await _postpone(runtime, lease, verdict)
                     verdict = work.accounted(verdict)
                     if isinstance(verdict, RetryAfter | GiveUp):
-                        verdict = await runtime.gate.heed(lease, verdict)
+                        verdict = await runtime.limiter.apply(lease, verdict)
                     settled = await _settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
                 except StaleLease:
                     return "stale: somebody else goes on"
@@ -124,25 +124,25 @@ async def _claim(
             await asyncio.sleep(0.1)
 
 
-async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) -> Verdict | Wait | None:
+async def _work(function: Function, work: Work, active: ActiveStep, retry: RetryPolicy) -> Verdict | Wait | None:
     """The function's verdict, or the judgement of what it raised; None when the lease is to be let go, and a wait when
     the provider has no room."""
     lease = work.lease
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
-        held.begin(lease)
+        active.begin(lease)
         verdict = await function(work)
         await work.flush()
         return verdict
     except asyncio.CancelledError:
-        if held.why is Why.CANCELLED:
+        if active.reason is InterruptReason.CANCELLED:
             await work.flush()
             return Finish(work.partial, StopReason.CANCELLED)
         return None
     except NotAdmitted as refused:
         return refused.wait
     except StaleLease:
-        held.why = Why.LOST
+        active.reason = InterruptReason.LOST
         return None
     except Exception as error:
         failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
@@ -150,7 +150,7 @@ async def _work(function: Function, work: Work, held: Held, retry: RetryPolicy) 
             log.exception("step %s/%s failed inside", lease.run_id, lease.step)
         return _judge(failure, lease, retry)
     finally:
-        held.end()
+        active.end()
 
 
 def _judge(failure: Failure, lease: Lease, retry: RetryPolicy) -> Verdict:
@@ -213,12 +213,12 @@ async def _is_well(runtime: Runtime) -> bool:
     return True
 
 
-async def _let_go(runtime: Runtime, work: Work, held: Held) -> str:
+async def _let_go(runtime: Runtime, work: Work, active: ActiveStep) -> str:
     """Draining or pausing: hand the lease back so that somebody else goes on. Lost: there is nothing to hand back."""
-    if held.why is Why.LOST:
+    if active.reason is InterruptReason.LOST:
         return "lost"
     try:
-        settled = await runtime.store.steps.hand_back(work.lease, begun=held.begun, usage=work.usage)
+        settled = await runtime.store.steps.hand_back(work.lease, begun=active.begun, usage=work.usage)
     except Exception as error:
         if not away(error):
             raise

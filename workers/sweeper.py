@@ -84,7 +84,7 @@ class Sweeper:
             acted = acted or bool(settled)
             failpoint("sweep.settled")
             self._publish([delivery for each in settled for delivery in each.deliveries])
-            things = [Attention(each.upcoming, "start") for each in settled if each.upcoming]
+            things = [Attention(each.next_run, "start") for each in settled if each.next_run]
         return acted
 
     async def _repair(self, queue: Queue) -> None:

@@ -66,7 +66,7 @@ def consume_recovered_first(instance: Any, **_: Any) -> None:
     queues.select(asked)
 
 
-class LetGo(StartStopStep):  # type: ignore[misc]  # Celery is untyped
+class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
     """Part of a consumer of RabbitMQ's: has it let go of deliveries in time, though their steps go on.
 
     RabbitMQ closes the channel of a consumer that keeps a delivery for longer than its `consumer_timeout`, 30 minutes

@@ -21,19 +21,19 @@ from palaver.store.providers import Wait
 from palaver.store.steps import Renewal
 from palaver.stuck import Nudge, Stuck, judge
 from palaver.tools import Tool
-from palaver.verdicts import Aside, Condensed, GiveUp, RetryAfter, Verdict
+from palaver.verdicts import Condensed, GiveUp, LogNote, RetryAfter, Verdict
+from workers.active_step import ActiveStep
 from workers.completion import Completion, Reply
 from workers.conversations import Conversation, OlderPart, wire
-from workers.gate import NotAdmitted
-from workers.held import Held
 from workers.model import request_body
+from workers.provider_limiter import NotAdmitted
 from workers.runtime import Runtime, away
 
 
 class Work:
     """One attempt of a step."""
 
-    def __init__(self, lease: Lease, runtime: Runtime, conversation: Conversation, held: Held) -> None:
+    def __init__(self, lease: Lease, runtime: Runtime, conversation: Conversation, held: ActiveStep) -> None:
         self.lease = lease
         self._held = held
         self.runtime = runtime
@@ -45,7 +45,7 @@ class Work:
         self._condensed: list[Condensed] = []
         self._nudge: Nudge | None = None
         self._text: list[str] = []
-        self._shown = runtime.feeder.shown(lease)
+        self._deltas = runtime.deltas.buffer(lease)
 
     def messages(self) -> list[bytes]:
         """The conversation up to here, each message as the provider wants it."""
@@ -124,7 +124,7 @@ class Work:
         """Around all model calls of this attempt: the provider's gate. Raises NotAdmitted on entering."""
         agent = self.lease.agent
         size = len(agent.instructions) + sum(map(len, self.messages()))
-        return self.runtime.gate.passing(self.lease, agent.provider, size, lambda: self.usage)
+        return self.runtime.limiter.passing(self.lease, agent.provider, size, lambda: self.usage)
 
     async def ask(
         self,
@@ -157,7 +157,7 @@ class Work:
 
     def _stop_if_cooling(self, provider: str) -> None:
         """The gate was passed before the first call: a cool-down that began since then stops a further one."""
-        until = self.runtime.gate.asks_until(provider)
+        until = self.runtime.limiter.asks_until(provider)
         if self._completions and until > self._asked_until:
             raise NotAdmitted(Wait("cooldown", until - asyncio.get_running_loop().time()))
         self._asked_until = until
@@ -166,7 +166,7 @@ class Work:
         """Let watchers see more of the answer."""
         failpoint("model.delta")
         self._text.append(text)
-        self._shown.add(text)
+        self._deltas.add(text)
 
     @property
     def usage(self) -> Usage:
@@ -197,14 +197,14 @@ class Work:
 
     async def flush(self) -> None:
         """If watchers saw a beginning, let them see the rest: the deltas of an answer add up to it."""
-        await self._shown.flush()
+        await self._deltas.flush()
 
     def accounted(self, verdict: Verdict) -> Verdict:
         """``verdict`` with what the attempt used and did besides."""
-        asides: tuple[Aside, ...] = (*self._condensed, *((self._nudge,) if self._nudge else ()))
-        return replace(verdict, usage=self.usage, asides=asides)
+        notes: tuple[LogNote, ...] = (*self._condensed, *((self._nudge,) if self._nudge else ()))
+        return replace(verdict, usage=self.usage, notes=notes)
 
     def withdraws(self, verdict: Verdict) -> bool:
         """Whether watchers saw text that ``verdict`` does not keep, or with a gap."""
-        self._shown.close()
-        return self._shown.written and (self._shown.lost or isinstance(verdict, RetryAfter | GiveUp))
+        self._deltas.close()
+        return self._deltas.written and (self._deltas.lost or isinstance(verdict, RetryAfter | GiveUp))

@@ -69,10 +69,10 @@ class Fleet:
 
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
-        self._ttl = max(3, round(settings.beat * 3))
+        self._ttl = max(3, round(settings.heartbeat * 3))
 
     async def report(self, worker: WorkerReport) -> None:
-        """Say that ``worker`` is there; forgotten after three beats."""
+        """Say that ``worker`` is there; forgotten after three heartbeats."""
         seconds, _ = await self._redis.time()
         pipeline = self._redis.pipeline(transaction=False)
         name = keys.worker(worker.id)

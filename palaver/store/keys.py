@@ -13,7 +13,7 @@
 {p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
                             sweepers take what is over out of this one and of the one above
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
-palaver:worker:<id> hash    what a worker reports        TTL: three beats
+palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 

@@ -17,7 +17,7 @@ from palaver.limits import beyond, most
 from palaver.models import Message, Usage
 from palaver.store.connection import Value
 from palaver.stuck import Nudge
-from palaver.verdicts import Aside, Condensed, Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
+from palaver.verdicts import Condensed, Continue, Finish, GiveUp, LogNote, OpenCall, RetryAfter, ToolOutcome, Verdict
 
 Args = list[Value]
 NANODOLLARS: Final = 1_000_000_000
@@ -54,8 +54,8 @@ def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
                 kind, (stop, status, failure) = "give_up", _end(verdict, lease)
     finishes = kind == "finish"
     entries: Args = []
-    for aside in verdict.asides:
-        entries += _aside(aside, lease)
+    for note in verdict.notes:
+        entries += _log_note(note, lease)
     if message is not None:
         data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
         if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
@@ -83,13 +83,13 @@ def used(usage: Usage) -> Args:
     return [usage.input_tokens, usage.cached_tokens, usage.output_tokens, usage.model_calls, cost]
 
 
-def _aside(aside: Aside, lease: Lease) -> Args:
-    match aside:
+def _log_note(note: LogNote, lease: Lease) -> Args:
+    match note:
         case Condensed():
-            data = {"step": lease.step, "summary": aside.summary, "through": aside.through}
+            data = {"step": lease.step, "summary": note.summary, "through": note.through}
             return ["conversation.condensed", "", orjson.dumps(data)]
         case Nudge():
-            data = {"message": _compact(Message(role="user", content=aside.text)), "nudge": True}
+            data = {"message": _compact(Message(role="user", content=note.text)), "nudge": True}
             return ["message.created", "", orjson.dumps(data)]
 
 

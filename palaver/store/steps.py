@@ -109,7 +109,7 @@ class Steps:
             position_at=int(tail[-1][1][3]) if tail else known_at,
             entries=entries,
             calls_left=None if calls_left < 0 else calls_left,
-            afresh=since != (known or 0),
+            rebuilt=since != (known or 0),
             edited=bool(edited),
         )
 
@@ -250,7 +250,7 @@ def settled(reply: list[Any], run_id: str, conversation_id: str) -> Settled:
     return Settled(
         status=reply[1].decode(),
         deliveries=deliveries(reply[2], run_id, conversation_id),
-        upcoming=reply[3].decode() or None,
+        next_run=reply[3].decode() or None,
     )
 
 

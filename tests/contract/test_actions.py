@@ -385,7 +385,7 @@ async def test_the_next_run_is_woken_by_a_decision_that_ends_this_one(desk: Desk
     second = await desk.submit(conversation_id=lease.conversation_id)
     await desk.ask(lease, "p1", approval=["p1"])
     acted = await desk.act(run_id, deny())
-    assert acted.settled.upcoming == second.run_id
+    assert acted.settled.next_run == second.run_id
 
 
 async def test_deliveries_from_before_are_strays(desk: Desk) -> None:

@@ -55,13 +55,13 @@ async def test_no_model_is_told_of_it(desk: Desk) -> None:
     await desk.store.control.delete_run(second)
 
     last = await desk.claim(delivery, known=lease.position)
-    assert (last.afresh, desk.said(last)) == (True, ["three", "hm"])
+    assert (last.rebuilt, desk.said(last)) == (True, ["three", "hm"])
     for word in ("hm again", "and again"):
         (delivery,) = (
             await desk.store.steps.settle(last, Continue(Message(role="assistant", content=word)))
         ).deliveries
         known, last = last.position, await desk.claim(delivery, known=last.position)
-    assert (last.position > known, last.afresh, desk.said(last)) == (True, False, ["and again"])
+    assert (last.position > known, last.rebuilt, desk.said(last)) == (True, False, ["and again"])
     await desk.finish(last)
 
 
@@ -72,14 +72,14 @@ async def test_a_worker_that_knew_it_to_the_last_entry_begins_anew(desk: Desk) -
     await desk.store.control.delete_run(first)
     (delivery,) = (await desk.store.steps.hand_back(lease)).deliveries
     again = await desk.claim(delivery, known=lease.position)
-    assert (again.afresh, desk.said(again)) == (True, ["two"])
+    assert (again.rebuilt, desk.said(again)) == (True, ["two"])
     await desk.finish(again)
 
 
 async def test_a_summary_of_it_is_deleted_too(desk: Desk) -> None:
     first, conversation = await _run(desk, "one")
     second, lease = await desk.begin(input="two", conversation_id=conversation)
-    verdict = Continue(Message(role="assistant", content="hm"), asides=(Condensed("one said one", lease.position - 3),))
+    verdict = Continue(Message(role="assistant", content="hm"), notes=(Condensed("one said one", lease.position - 3),))
     (delivery,) = (await desk.store.steps.settle(lease, verdict)).deliveries
     await desk.finish(await desk.claim(delivery), text="two!")
     await desk.store.control.delete_run(first)
@@ -93,7 +93,7 @@ async def test_a_summary_from_before_it_stays(desk: Desk) -> None:
     _, conversation = await _run(desk, "one")
     second, lease = await desk.begin(input="two", conversation_id=conversation)
     third = await desk.submit("three", conversation_id=conversation)
-    verdict = Continue(Message(role="assistant", content="hm"), asides=(Condensed("one said one", lease.position - 3),))
+    verdict = Continue(Message(role="assistant", content="hm"), notes=(Condensed("one said one", lease.position - 3),))
     (delivery,) = (await desk.store.steps.settle(lease, verdict)).deliveries
     await desk.finish(await desk.claim(delivery))
     (entered,) = await desk.attend(third.run_id, "start")
@@ -113,7 +113,7 @@ async def test_a_run_that_never_began_takes_nothing_with_it(desk: Desk) -> None:
     assert await desk.log(run_id) == before
     (delivery,) = (await desk.answer(await desk.claim(delivery))).deliveries
     again = await desk.claim(delivery, known=lease.position)
-    assert (again.afresh, desk.said(again)) == (False, ["let me see", "42"])
+    assert (again.rebuilt, desk.said(again)) == (False, ["let me see", "42"])
     await desk.finish(again)
 
 

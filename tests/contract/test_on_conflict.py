@@ -88,7 +88,7 @@ async def test_a_run_that_is_worked_on_lets_go_first(desk: Desk, how: Any) -> No
     await listener.close()
     assert (await desk.store.runs.conversation(conversation)).queued_runs == (second.run_id,)
     settled = await desk.finish(lease)
-    assert (settled.status, settled.upcoming) == ("cancelled", second.run_id)
+    assert (settled.status, settled.next_run) == ("cancelled", second.run_id)
     (entered,) = await desk.attend(second.run_id, "start")
     said = desk.said(await desk.claim(entered.deliveries[0]))
     assert said == (["instead"] if how == "rollback" else ["hello", "bye", "instead"])
@@ -111,7 +111,7 @@ async def test_the_last_one_to_interrupt_is_next(desk: Desk, how: Any) -> None:
     _, lease = await desk.begin()
     runs = [await desk.submit(conversation_id=lease.conversation_id, on_conflict=how) for _ in range(4)]
     assert [(await desk.get(run.run_id)).status for run in runs] == [*["cancelled"] * 3, "queued"]
-    assert (await desk.finish(lease)).upcoming == runs[-1].run_id
+    assert (await desk.finish(lease)).next_run == runs[-1].run_id
 
 
 async def test_a_graceful_cancel_is_overtaken(desk: Desk) -> None:
@@ -178,7 +178,7 @@ async def test_an_answer_that_got_lost_interrupts_once(desk: Desk, how: Any, key
     assert (await desk.get(second.run_id)).status is RunStatus.QUEUED
     assert (await desk.kinds(run_id)).count("run.cancelling") == 1
     if held:
-        assert (await desk.answer(lease)).upcoming == second.run_id
+        assert (await desk.answer(lease)).next_run == second.run_id
         with pytest.raises(StaleLease):
             await desk.store.steps.hand_back(lease)
 

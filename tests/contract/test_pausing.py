@@ -256,7 +256,7 @@ async def test_a_run_behind_another_keeps_its_place(desk: Desk) -> None:
     assert waiting is not None
     assert waiting.reason is WaitReason.CONVERSATION_BUSY
 
-    assert (await desk.finish(lease)).upcoming == second.run_id
+    assert (await desk.finish(lease)).next_run == second.run_id
     (entered,) = await desk.attend(second.run_id, "start")
     assert (entered.status, entered.deliveries) == ("paused", ())
     assert (await desk.get(second.run_id)).waiting is None
@@ -265,7 +265,7 @@ async def test_a_run_behind_another_keeps_its_place(desk: Desk) -> None:
     assert (await desk.get(second.run_id)).status is RunStatus.QUEUED
     lease = await desk.claim(delivery)
     assert (desk.said(lease))[-1] == "second"
-    assert (await desk.finish(lease)).upcoming == third.run_id
+    assert (await desk.finish(lease)).next_run == third.run_id
 
 
 async def test_a_run_behind_another_that_is_resumed_before_its_turn(desk: Desk) -> None:
@@ -274,7 +274,7 @@ async def test_a_run_behind_another_that_is_resumed_before_its_turn(desk: Desk) 
     await desk.act(second.run_id, PAUSE)
     assert await _resume(desk, second.run_id) == []
     assert (await desk.get(second.run_id)).status is RunStatus.QUEUED
-    assert (await desk.finish(lease)).upcoming == second.run_id
+    assert (await desk.finish(lease)).next_run == second.run_id
     (entered,) = await desk.attend(second.run_id, "start")
     assert [each.step for each in entered.deliveries] == ["1"]
 
@@ -463,7 +463,7 @@ async def test_limits_hold_when_it_goes_on(desk: Desk) -> None:
     await desk.act(run_id, PAUSE)
     assert (await desk.answer(tool)).status == "paused"
     acted = await desk.act(run_id, RESUME)
-    assert (acted.settled.status, acted.settled.upcoming) == ("incomplete", second.run_id)
+    assert (acted.settled.status, acted.settled.next_run) == ("incomplete", second.run_id)
 
 
 async def test_a_fallback_in_a_pause(desk: Desk) -> None:

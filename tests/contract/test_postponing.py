@@ -102,4 +102,4 @@ async def test_a_cancel_wins_over_postponing(desk: Desk) -> None:
     second = await desk.submit(conversation_id=lease.conversation_id)
     await desk.store.runs.cancel(run_id)
     settled = await _postpone(desk, lease)
-    assert (settled.status, settled.upcoming) == ("cancelled", second.run_id)
+    assert (settled.status, settled.next_run) == ("cancelled", second.run_id)

@@ -29,12 +29,12 @@ async def test_runs_take_turns_in_the_order_they_came(desk: Desk) -> None:
     texts = []
     for other in others:
         settled = await desk.finish(lease, text="ok")
-        assert settled.upcoming == other.run_id
+        assert settled.next_run == other.run_id
         (started,) = await desk.attend(other.run_id, "start")
         lease = await desk.claim(started.deliveries[0], known=lease.position)
         texts.append([entry.message.content for entry in lease.entries])
     assert texts == [["ok", "2"], ["ok", "3"], ["ok", "4"]]
-    assert (await desk.finish(lease)).upcoming is None
+    assert (await desk.finish(lease)).next_run is None
 
 
 async def test_a_crash_between_two_runs_loses_nothing(desk: Desk) -> None:
@@ -68,14 +68,14 @@ async def test_cancel_in_the_middle_of_the_queue(desk: Desk) -> None:
     assert await _waiting_for(desk, runs[2]) == first
 
     settled = await desk.store.runs.cancel(runs[1])
-    assert (settled.status, settled.upcoming) == ("cancelled", None)
+    assert (settled.status, settled.next_run) == ("cancelled", None)
     conversation = await desk.store.runs.conversation(lease.conversation_id)
     assert conversation.queued_runs == (runs[0], runs[2])
 
     await desk.finish(lease)
     assert await _waiting_for(desk, runs[2]) == runs[0]
     settled = await desk.store.runs.cancel(runs[0])
-    assert settled.upcoming == runs[2]
+    assert settled.next_run == runs[2]
     (started,) = await desk.attend(runs[2], "start")
     assert (await desk.get(runs[2])).status is RunStatus.QUEUED
     assert len(started.deliveries) == 1
@@ -89,14 +89,14 @@ async def test_a_queued_run_expires_in_its_place(desk: Desk) -> None:
     (settled,) = await desk.hasten(second.run_id, "end")
 
     assert settled.status == "expired"
-    assert (await desk.finish(lease)).upcoming == third.run_id
+    assert (await desk.finish(lease)).next_run == third.run_id
 
 
 async def test_a_failed_run_passes_the_turn_on(desk: Desk) -> None:
     _, lease = await desk.begin()
     second = await desk.submit(conversation_id=lease.conversation_id)
 
-    assert (await desk.give_up(lease)).upcoming == second.run_id
+    assert (await desk.give_up(lease)).next_run == second.run_id
     outcome = (await desk.store.runs.conversation(lease.conversation_id)).last_outcome
     assert outcome is not None
     assert (outcome.run_id, outcome.status) == (lease.run_id, RunStatus.FAILED)

@@ -260,7 +260,7 @@ async def test_what_was_rolled_back_before_is_not_told_in_a_fork_either(desk: De
     log = await desk.log(submitted.run_id)
     assert {entry.withdrawn for entry in log if entry.run_id == oops and "message" in entry.data} == {True}
     (delivery,) = (await desk.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")))).deliveries
-    assert not (await desk.claim(delivery, known=lease.position)).afresh
+    assert not (await desk.claim(delivery, known=lease.position)).rebuilt
 
 
 async def test_a_run_that_was_rolled_back_can_be_forked(desk: Desk) -> None:
@@ -280,7 +280,7 @@ async def test_a_summary_is_taken_over_with_the_log(desk: Desk) -> None:
     _, lease = await desk.begin(input="one")
     await desk.finish(lease)
     run_id, lease = await desk.begin(input="two", conversation_id=lease.conversation_id)
-    verdict = Continue(Message(role="assistant", content="hm"), asides=(Condensed("one", 3),))
+    verdict = Continue(Message(role="assistant", content="hm"), notes=(Condensed("one", 3),))
     (delivery,) = (await desk.store.steps.settle(lease, verdict)).deliveries
     await desk.finish(await desk.claim(delivery))
     for step, throughs in ((1, [0, 0, 0, 3]), (2, [0, 0, 0, 3, 0])):

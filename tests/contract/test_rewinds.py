@@ -77,9 +77,9 @@ async def test_a_worker_that_knows_what_was_lost_begins_anew(desk: Desk, redis: 
         return found
 
     lease = await claimed(forgotten, "n")
-    assert (lease.afresh, desk.said(lease)) == (True, ["hello", "one", "two", "three"])
+    assert (lease.rebuilt, desk.said(lease)) == (True, ["hello", "one", "two", "three"])
     again = await claimed(newest, "n")
-    assert (again.afresh, desk.said(again)) == (False, ["three"])
+    assert (again.rebuilt, desk.said(again)) == (False, ["three"])
     await desk.finish(lease)
 
 
@@ -94,5 +94,5 @@ async def test_a_worker_that_knows_more_than_there_is_begins_anew(desk: Desk, re
     await rewind(redis, kept)
     (delivery,) = (await desk.store.steps.hand_back(lease)).deliveries
     lease = await desk.claim(delivery, known=ahead.position)
-    assert (lease.afresh, desk.said(lease)) == (True, ["hello"])
+    assert (lease.rebuilt, desk.said(lease)) == (True, ["hello"])
     await desk.store.steps.settle(lease, calls("a"))

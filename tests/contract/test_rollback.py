@@ -68,14 +68,14 @@ async def test_a_worker_that_knew_it_begins_anew_and_only_once(desk: Desk) -> No
     submitted = await desk.submit("two", conversation_id=first.conversation_id)
     for known in positions.values():
         again = await desk.claim(submitted.deliveries[0], known=known)
-        assert again.afresh == (known > 0)
+        assert again.rebuilt == (known > 0)
         assert desk.said(again) == ["one", "one!", "two"]
         submitted = submitted.__class__(submitted.run_id, False, (await desk.store.steps.hand_back(again)).deliveries)
     lease = await desk.claim(submitted.deliveries[0], known=again.position)
-    assert (lease.afresh, lease.entries) == (False, ())
+    assert (lease.rebuilt, lease.entries) == (False, ())
     (delivery,) = (await desk.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")))).deliveries
     last = await desk.claim(delivery, known=again.position)
-    assert (last.afresh, desk.said(last)) == (False, ["hm"])
+    assert (last.rebuilt, desk.said(last)) == (False, ["hm"])
 
 
 async def test_a_worker_that_knew_it_derives_what_one_that_did_not_does(desk: Desk) -> None:
@@ -90,7 +90,7 @@ async def test_a_worker_that_knew_it_derives_what_one_that_did_not_does(desk: De
     conversation_id, mine = None, known
     for i in range(8):
         run_id, lease = await told(f"word {i}", conversation_id)
-        if lease.afresh:
+        if lease.rebuilt:
             mine = Conversation()
         mine.extend(lease.entries, lease.position)
         known, conversation_id = mine, lease.conversation_id
@@ -117,7 +117,7 @@ async def test_several_parts_are_withdrawn(desk: Desk) -> None:
 async def test_a_summary_that_the_run_made_is_withdrawn_with_it(desk: Desk) -> None:
     first = await _finished(desk, "one", "two")
     run_id, lease = await desk.begin(input="oops", conversation_id=first.conversation_id)
-    verdict = Continue(Message(role="assistant", content="hm"), asides=(Condensed("one and two", first.position),))
+    verdict = Continue(Message(role="assistant", content="hm"), notes=(Condensed("one and two", first.position),))
     (delivery,) = (await desk.store.steps.settle(lease, verdict)).deliveries
     again = await desk.claim(delivery, known=lease.position)
     assert [entry.through for entry in again.entries] == [first.position, 0]
@@ -133,7 +133,7 @@ async def test_a_summary_from_before_stays(desk: Desk) -> None:
     first = await _finished(desk, "one")
     _, lease = await desk.begin(input="two", conversation_id=first.conversation_id)
     verdict = Finish(
-        Message(role="assistant", content="two!"), StopReason.END_TURN, asides=(Condensed("one", first.position),)
+        Message(role="assistant", content="two!"), StopReason.END_TURN, notes=(Condensed("one", first.position),)
     )
     await desk.store.steps.settle(lease, verdict)
     await _rolled_back(desk, first.conversation_id)

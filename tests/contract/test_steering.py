@@ -240,7 +240,7 @@ async def test_there_may_be_nothing_to_steer(desk: Desk) -> None:
     await desk.store.runs.cancel(run_id)
     second = await desk.submit("again", conversation_id=lease.conversation_id, on_conflict="steer")
     assert (second.steered, second.run_id != run_id) == (False, True)
-    assert (await desk.finish(lease)).upcoming == second.run_id
+    assert (await desk.finish(lease)).next_run == second.run_id
     await desk.attend(second.run_id, "start")
     await desk.store.runs.cancel(second.run_id)
 

@@ -33,7 +33,7 @@ async def test_a_turn_with_a_tool(desk: Desk) -> None:
         ),
     )
 
-    assert (settled.status, settled.deliveries, settled.upcoming) == ("completed", (), None)
+    assert (settled.status, settled.deliveries, settled.next_run) == ("completed", (), None)
     run = await desk.get(run_id)
     assert (run.status, run.stop_reason, run.output, run.step) == (
         RunStatus.COMPLETED, StopReason.END_TURN, "42!", 2,

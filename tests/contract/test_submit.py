@@ -195,4 +195,4 @@ async def test_a_scheduled_run_queues_if_its_conversation_is_busy(desk: Desk) ->
     assert waiting is not None
     assert (waiting.reason, waiting.run_id) == (WaitReason.CONVERSATION_BUSY, first)
 
-    assert (await desk.finish(lease)).upcoming == second.run_id
+    assert (await desk.finish(lease)).next_run == second.run_id

@@ -88,8 +88,8 @@ class Walker(Clients):
 
     async def _learn(self, lease: Lease, known: list[int]) -> None:
         """The worker knows the conversation now, as far as models are told of it: whatever it knew before."""
-        read = 0 if lease.afresh else known.pop()
-        if lease.afresh:
+        read = 0 if lease.rebuilt else known.pop()
+        if lease.rebuilt:
             known.clear()
         known += [entry.position for entry in lease.entries if entry.position > read]
         log = await self.desk.log(lease.run_id)
@@ -142,8 +142,8 @@ class Walker(Clients):
                     if call.id[0] != "a"
                 )
                 message = Message(role="assistant", tool_calls=asked)
-                asides = (Condensed("so far", max(1, lease.position - 2)),) if flag and ids == ("a1",) else ()
-                return steps.settle(lease, Continue(message, tuple(map(ToolOutcome, answers)), opened, asides=asides))
+                notes = (Condensed("so far", max(1, lease.position - 2)),) if flag and ids == ("a1",) else ()
+                return steps.settle(lease, Continue(message, tuple(map(ToolOutcome, answers)), opened, notes=notes))
             case "finish" if flag and not tool:
                 return self.desk.finish(lease)
             case "finish":

@@ -17,7 +17,7 @@ from celery.signals import celeryd_after_setup, worker_init
 
 from palaver.deliveries import QUEUES
 from workers.pool import TaskPool
-from workers.transport import Amqp, LetGo, broker_settings, consume_recovered_first
+from workers.transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
 RECORD = Path(os.environ.get("POOL_RECORD", os.devnull))
 LIFESPAN = os.environ.get("POOL_LIFESPAN", "")
@@ -35,8 +35,8 @@ app.conf.update(
 )
 app.draining = asyncio.Event()
 celeryd_after_setup.connect(consume_recovered_first)
-LetGo.interval = float(os.environ.get("POOL_LET_GO", LetGo.interval))
-app.steps["consumer"].add(LetGo)
+AckTimeout.interval = float(os.environ.get("POOL_LET_GO", AckTimeout.interval))
+app.steps["consumer"].add(AckTimeout)
 
 
 @worker_init.connect

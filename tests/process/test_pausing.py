@@ -50,7 +50,7 @@ def test_pausing_now_closes_a_model_call_and_resuming_makes_it_again(cluster: Cl
     begun = time.monotonic()
     cluster.pause(run_id, now=True)
     run = cluster.reached(run_id, "paused")
-    assert time.monotonic() - begun < LEASE / 3, "the worker heard of it with its next beat only"
+    assert time.monotonic() - begun < LEASE / 3, "the worker heard of it with its next heartbeat only"
     cluster.saw(run_id, "message.discarded", step="1", attempt=1)
     first = eventually(lambda: next(c for c in cluster.model_calls(run_id) if c.closed_by_client_at))
     assert first.outcome == "disconnected"

@@ -48,8 +48,8 @@ async def test_a_conversation_shows_its_runs() -> None:
 async def test_what_the_engine_told_the_model_is_marked() -> None:
     async with world() as api:
         run = await api.submit(input="2+2?")
-        asides = (Condensed("so far", 1), Nudge("Try something else."))
-        verdict = Finish(Message(role="assistant", content="4"), StopReason.END_TURN, asides=asides)
+        notes = (Condensed("so far", 1), Nudge("Try something else."))
+        verdict = Finish(Message(role="assistant", content="4"), StopReason.END_TURN, notes=notes)
         await api.store.steps.settle(await api.claim(run), verdict)
         said = (await api.client.get(f"{run['links']['conversation']}/messages")).json()["data"]
         assert [(message["content"], message["nudge"]) for message in said] == [

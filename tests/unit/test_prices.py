@@ -12,9 +12,9 @@ import pytest
 from palaver.errors import ConfigurationError
 from palaver.models import AgentSpec, Usage
 from palaver.providers import Price, Provider, load_providers
+from workers.active_step import ActiveStep
 from workers.completion import Completion, Reply
 from workers.conversations import Conversation
-from workers.held import Held
 from workers.model import ModelPort
 from workers.work import Work
 
@@ -107,12 +107,12 @@ async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -
     """What an attempt costs that asks these models, one after another."""
     runtime = SimpleNamespace(
         model=Providers(usages or [{"prompt_tokens": 1_000_000}] * len(asked)),
-        gate=SimpleNamespace(asks_until=lambda provider: 0.0),
-        feeder=SimpleNamespace(shown=lambda lease: None),
+        limiter=SimpleNamespace(asks_until=lambda provider: 0.0),
+        deltas=SimpleNamespace(buffer=lambda lease: None),
         registry={},
     )
     lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, call=None, time_left=60.0)
-    work = Work(lease, runtime, Conversation(), Held(lease.run_id, lease.step))  # type: ignore[arg-type]
+    work = Work(lease, runtime, Conversation(), ActiveStep(lease.run_id, lease.step))  # type: ignore[arg-type]
     for model in asked:
         await work.ask(AgentSpec(model=model), [], purpose="condense" if model == asked[0] else "")
     assert work.usage.model_calls == len(asked)

@@ -13,15 +13,15 @@ from palaver.stuck import Nudge
 from palaver.verdicts import Condensed, Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
 from tests.contract.desk import INTERNAL, RATE_LIMITED, Desk
 
-ASIDES = (Condensed("so far", 2), Nudge("Try something else."))
+NOTES = (Condensed("so far", 2), Nudge("Try something else."))
 USED = Usage(input_tokens=700, output_tokens=40, model_calls=3)
 CALL = ToolCall(id="c1", name="calculator")
 ANSWERED = ToolOutcome(Message(role="tool", call_id="c1", name="calculator", content="4"))
 VERDICTS: dict[str, Verdict] = {
-    "goes on": Continue(Message(role="assistant", tool_calls=(CALL,)), (ANSWERED,), usage=USED, asides=ASIDES),
-    "ends": Finish(Message(role="assistant", content="bye"), StopReason.END_TURN, usage=USED, asides=ASIDES),
-    "tries again": RetryAfter(1, RATE_LIMITED, usage=USED, asides=ASIDES),
-    "gives up": GiveUp(INTERNAL, StopReason.ERROR, usage=USED, asides=ASIDES),
+    "goes on": Continue(Message(role="assistant", tool_calls=(CALL,)), (ANSWERED,), usage=USED, notes=NOTES),
+    "ends": Finish(Message(role="assistant", content="bye"), StopReason.END_TURN, usage=USED, notes=NOTES),
+    "tries again": RetryAfter(1, RATE_LIMITED, usage=USED, notes=NOTES),
+    "gives up": GiveUp(INTERNAL, StopReason.ERROR, usage=USED, notes=NOTES),
 }
 
 
@@ -46,7 +46,7 @@ async def test_they_are_in_the_log_before_the_outcome_whatever_it_is(desk: Desk,
 async def test_the_next_worker_is_told_what_they_are(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     verdict = Continue(
-        Message(role="assistant", tool_calls=(CALL,)), (ANSWERED,), usage=USED, asides=ASIDES, prompt_tokens=650
+        Message(role="assistant", tool_calls=(CALL,)), (ANSWERED,), usage=USED, notes=NOTES, prompt_tokens=650
     )
     (delivery,) = (await desk.store.steps.settle(lease, verdict)).deliveries
 

@@ -1,4 +1,4 @@
-"""Notices that a worker has gone deaf, and lets it connect to its broker anew.
+"""Notices that a worker's consumer has stalled, and lets it connect to its broker again.
 
 A consumer can be connected and get nothing: a connection that died without a word, one that was forgotten when another
 one was restored. Celery and kombu know some of these cases, one by one. Here is the question behind all of them: do
@@ -25,15 +25,15 @@ from palaver.settings import settings
 log = logging.getLogger(__name__)
 
 _LOOKS = 4
-"""Looks in the time that it takes to call a worker deaf."""
+"""Looks in the time after which a consumer counts as stalled."""
 
 
-class Deaf(ConnectionError):
+class StalledConsumer(ConnectionError):
     """Raised out of a timer of the consumer's event loop, where Celery takes it for what it is, a lost connection, and
-    connects anew. Steps in hand are not touched."""
+    connects again. Steps that the worker works on are not touched."""
 
 
-class Hearing(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyped
+class ConsumerWatchdog(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyped
     """A step of Celery's consumer, begun with each connection. All but the question runs in the consumer's thread."""
 
     requires = (Tasks,)
@@ -41,18 +41,18 @@ class Hearing(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyp
     def __init__(self, consumer: Any, **_: Any) -> None:
         super().__init__(consumer)
         self._timer: Any = None
-        self._patience = settings().deaf_after
+        self._patience = settings().stalled_after
         self._publisher = Publisher(settings().deliveries_url)
         self._asking: threading.Thread | None = None
         self._waiting = False
         """The latest answer: whether messages wait."""
         self._since: float | None = None
         """Since when messages were seen to wait while nothing came."""
-        task_received.connect(self._heard)
+        task_received.connect(self._reset)
 
     def start(self, consumer: Any) -> None:
         """The consumer is connected and consumes."""
-        self._heard()
+        self._reset()
         self._timer = consumer.timer.call_repeatedly(self._patience / _LOOKS, self._look, (consumer,))
 
     def stop(self, consumer: Any) -> None:
@@ -60,7 +60,7 @@ class Hearing(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyp
         if self._timer is not None:
             self._timer.cancel()
 
-    def _heard(self, **_: Any) -> None:
+    def _reset(self, **_: Any) -> None:
         self._waiting, self._since = False, None
 
     def _look(self, consumer: Any) -> None:
@@ -68,7 +68,7 @@ class Hearing(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyp
         going = queues and consumer.blueprint.state == bootsteps.RUN
         if not going or len(state.reserved_requests) >= consumer.qos.value:
             # Told not to consume, or to stop, or without room.
-            self._heard()
+            self._reset()
             return
         now = monotonic()
         if not self._waiting:
@@ -76,8 +76,8 @@ class Hearing(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyp
         elif self._since is None:
             self._since = now
         elif now - self._since >= self._patience * (1 - 1 / _LOOKS):
-            self._heard()
-            raise Deaf(f"nothing came for {self._patience:g} s while messages wait")
+            self._reset()
+            raise StalledConsumer(f"nothing came for {self._patience:g} s while messages wait")
         if self._asking is None or not self._asking.is_alive():
             # A queue's depth has its recovered steps in it.
             asked = {name.removesuffix(RECOVERED) for name in queues}

@@ -26,11 +26,11 @@ _PER_STREAM: Final = 0.0003
 (bench/store_cost.py)."""
 
 
-class Shown:
+class DeltaBuffer:
     """What the watchers of one attempt have been shown of its answer."""
 
-    def __init__(self, feeder: Feeder, lease: Lease) -> None:
-        self._feeder = feeder
+    def __init__(self, writer: DeltaWriter, lease: Lease) -> None:
+        self._writer = writer
         self.lease = lease
         self.pending: list[str] = []
         self._passing = Passing()
@@ -41,7 +41,7 @@ class Shown:
     def add(self, text: str) -> None:
         """More text; it is written with the next batch."""
         if not self.pending:
-            self._feeder.wake(self)
+            self._writer.wake(self)
         self.pending.append(text)
 
     def take(self, *, last: bool = False) -> Iterator[Delta]:
@@ -60,29 +60,29 @@ class Shown:
             # On another connection: the rest could overtake it, and so could the end of the lease it is written under.
             await self.writing.wait()
         if self.written and (self.pending or self._passing.held):
-            await self._feeder.write([self], last=True)
+            await self._writer.write([self], last=True)
 
     def close(self) -> None:
         """Forget what was not written."""
         self.pending = []
 
 
-class Feeder:
+class DeltaWriter:
     """Writes the deltas of all streams of a worker process."""
 
     def __init__(self, store: Store, interval: float) -> None:
         self._store = store
         self._interval = interval
-        self._waiting: list[Shown] = []
+        self._waiting: list[DeltaBuffer] = []
         self._something = asyncio.Event()
 
-    def shown(self, lease: Lease) -> Shown:
+    def buffer(self, lease: Lease) -> DeltaBuffer:
         """A gathering place for one attempt."""
-        return Shown(self, lease)
+        return DeltaBuffer(self, lease)
 
-    def wake(self, shown: Shown) -> None:
-        """``shown`` has something to say."""
-        self._waiting.append(shown)
+    def wake(self, buffer: DeltaBuffer) -> None:
+        """``buffer`` has something to say."""
+        self._waiting.append(buffer)
         self._something.set()
 
     async def run(self) -> None:
@@ -92,22 +92,22 @@ class Feeder:
             await asyncio.sleep(max(self._interval, _PER_STREAM * len(self._waiting)))
             self._something.clear()
             batch, self._waiting = self._waiting, []
-            await self.write([shown for shown in batch if shown.pending])
+            await self.write([buffer for buffer in batch if buffer.pending])
 
-    async def write(self, batch: list[Shown], *, last: bool = False) -> None:
+    async def write(self, batch: list[DeltaBuffer], *, last: bool = False) -> None:
         """Write what ``batch`` has gathered. Deltas are worth less than the run: if Redis is away, they are dropped."""
         written = asyncio.Event()
-        for shown in batch:
-            shown.writing = written
+        for buffer in batch:
+            buffer.writing = written
         try:
-            deltas = [delta for shown in batch for delta in shown.take(last=last)]
+            deltas = [delta for buffer in batch for delta in buffer.take(last=last)]
             if deltas:
                 await self._store.steps.feed(deltas)
         except Exception as error:
             log.warning("%d deltas dropped: %s", len(batch), type(error).__name__)
-            for shown in batch:
-                shown.lost = True
+            for buffer in batch:
+                buffer.lost = True
         finally:
             written.set()
-            for shown in batch:
-                shown.writing = None
+            for buffer in batch:
+                buffer.writing = None

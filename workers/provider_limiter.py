@@ -41,7 +41,7 @@ class NotAdmitted(Exception):
         self.wait = wait
 
 
-class Gate:
+class ProviderLimiter:
     """Lets model calls through, or says when to come again."""
 
     def __init__(
@@ -49,14 +49,14 @@ class Gate:
         store: Store,
         providers: Mapping[str, Provider],
         publish: Callable[[Sequence[Delivery]], None],
-        beat: float,
+        heartbeat: float,
     ) -> None:
         self._store = store
         self._names = tuple(providers)
         self._limits = {name: provider.limits for name, provider in providers.items()}
         self._limited = frozenset(name for name, limits in self._limits.items() if limits)
         self._publish = publish
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._hearing = False
         self._ask_until: dict[str, float] = {}
         """By the loop's clock: these cool down, or did a moment ago."""
@@ -107,7 +107,7 @@ class Gate:
         """When the present cool-down will be forgotten, by the loop's clock; a new one makes it later."""
         return self._ask_until.get(provider, 0.0)
 
-    async def heed(self, lease: Lease, verdict: RetryAfter | GiveUp) -> RetryAfter | GiveUp:
+    async def apply(self, lease: Lease, verdict: RetryAfter | GiveUp) -> RetryAfter | GiveUp:
         """What a failure means for all: a provider that asked for fewer requests gets none for a while.
 
         A step that asks this provider again is given its turn after the cool-down right away.
@@ -143,7 +143,7 @@ class Gate:
             for provider, calls in self._in_flight.items():
                 if calls and self._limits[provider].max_in_flight:
                     await self._store.providers.hold(provider, tuple(calls))
-            await asyncio.sleep(self._beat)
+            await asyncio.sleep(self._heartbeat)
 
     def _hear(self, provider: str, seconds: float) -> None:
         until = asyncio.get_running_loop().time() + seconds

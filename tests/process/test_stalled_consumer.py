@@ -22,31 +22,31 @@ WITHIN = 60.0 if ON_RABBITMQ else 20.0
 """Seconds: two heartbeats and more, or a look at the queue."""
 
 
-def deafen(worker: Child) -> None:
+def stall(worker: Child) -> None:
     """It is connected, and nobody reads what comes: it knows of no reason to connect anew."""
     worker.kill(signal.SIGUSR2)
     eventually(lambda: "reads no more" in worker.output)
 
 
 @pytest.mark.parametrize("line", ["worker", "tools"])
-def test_a_deaf_worker_hears_again(cluster: Cluster, line: str) -> None:
+def test_a_stalled_worker_connects_again(cluster: Cluster, line: str) -> None:
     cluster.kill(line)
-    with one_more(cluster, line, app="tests.process.deaf_app", PALAVER_DEAF_AFTER="1") as worker:
+    with one_more(cluster, line, app="tests.process.stalled_app", PALAVER_STALLED_AFTER="1") as worker:
         # Only who has begun to listen can stop.
         assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
-        deafen(worker)
+        stall(worker)
         run_id = cluster.submit("tool-1", tools=["record"])
         assert cluster.ended(run_id, within=WITHIN).status == "completed"
         assert ON_RABBITMQ or NOTICED in worker.output
         assert worker.running
 
 
-def test_a_deaf_worker_keeps_what_it_works_on(cluster: Cluster) -> None:
+def test_a_stalled_worker_keeps_what_it_works_on(cluster: Cluster) -> None:
     cluster.kill("worker")
-    with one_more(cluster, "worker", app="tests.process.deaf_app", PALAVER_DEAF_AFTER="1") as worker:
+    with one_more(cluster, "worker", app="tests.process.stalled_app", PALAVER_STALLED_AFTER="1") as worker:
         long = cluster.submit("say-800+rate-20" if ON_RABBITMQ else "say-100+rate-20")
         cluster.saw(long, "message.delta")
-        deafen(worker)
+        stall(worker)
         short = cluster.submit("echo")
         assert cluster.ended(short, within=WITHIN).status == "completed"
         assert ON_RABBITMQ or NOTICED in worker.output
@@ -55,10 +55,10 @@ def test_a_deaf_worker_keeps_what_it_works_on(cluster: Cluster) -> None:
 
 
 @pytest.mark.chaos
-def test_an_idle_worker_and_a_full_one_are_not_deaf(cluster: Cluster) -> None:
+def test_an_idle_worker_and_a_full_one_are_not_stalled(cluster: Cluster) -> None:
     """No messages, or no room for them."""
     cluster.kill("tools")
-    with one_more(cluster, "tools", PALAVER_DEAF_AFTER="1") as worker:
+    with one_more(cluster, "tools", PALAVER_STALLED_AFTER="1") as worker:
         until = time.monotonic() + 2
         eventually(lambda: time.monotonic() >= until)
         runs = [cluster.submit("parallel-6", '[[args {"seconds": 2}]]', tools=["record"]) for _ in range(2)]

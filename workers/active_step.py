@@ -9,7 +9,7 @@ from enum import Enum, auto
 from palaver.leases import Lease
 
 
-class Why(Enum):
+class InterruptReason(Enum):
     """Why a step's function is interrupted."""
 
     CANCELLED = auto()
@@ -22,13 +22,13 @@ class Why(Enum):
     """The worker stops: hand the lease back."""
 
 
-class Held:
+class ActiveStep:
     """A step that this process works on, from before its claim until after it is settled."""
 
     def __init__(self, run_id: str, step: str) -> None:
         self.run_id = run_id
         self.step = step
-        self.why: Why | None = None
+        self.reason: InterruptReason | None = None
         self.lease: Lease | None = None
         self.begun = False
         # Before the lease is asked for: it is never taken for longer than it is.
@@ -59,7 +59,7 @@ class Held:
         """
         self.lease = lease
         self._task = asyncio.current_task()
-        if self.why is not None:
+        if self.reason is not None:
             raise asyncio.CancelledError
         self.begun = True
 
@@ -67,12 +67,12 @@ class Held:
         """The function is over; what follows must not be interrupted."""
         self._task = None
 
-    def interrupt(self, why: Why) -> None:
+    def interrupt(self, reason: InterruptReason) -> None:
         """Stop the function, now or as soon as it begins; a second time does nothing, but that a cancel takes over from
         a pause or a drain: it keeps what there is."""
-        if self.why is None:
-            self.why = why
+        if self.reason is None:
+            self.reason = reason
             if self._task is not None:
                 self._task.cancel()
-        elif why is Why.CANCELLED and self.why is not Why.LOST:
-            self.why = why
+        elif reason is InterruptReason.CANCELLED and self.reason is not InterruptReason.LOST:
+            self.reason = reason

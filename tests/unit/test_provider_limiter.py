@@ -20,7 +20,7 @@ from palaver.store import Store
 from palaver.testing import aeventually
 from palaver.verdicts import GiveUp, RetryAfter
 from tests.contract.desk import Desk
-from workers.gate import Gate, NotAdmitted
+from workers.provider_limiter import NotAdmitted, ProviderLimiter
 
 NOTHING = Usage()
 URL = "http://127.0.0.1:1/v1"
@@ -52,7 +52,7 @@ class Worker:
         store = Store(self.redis, settings)
         self.desk = Desk(store, self.redis)
         self.published: list[Delivery] = []
-        self.gate = Gate(store, PROVIDERS, self.published.extend, 0.05)
+        self.limiter = ProviderLimiter(store, PROVIDERS, self.published.extend, 0.05)
 
     async def lease(self, provider: str) -> Lease:
         """A step that wants to call."""
@@ -61,7 +61,7 @@ class Worker:
 
     def passing(self, lease: Lease, used: Usage = NOTHING) -> Any:
         """Around a call of the lease's provider, with a prompt of 400 bytes."""
-        return self.gate.passing(lease, lease.agent.provider, 400, lambda: used)
+        return self.limiter.passing(lease, lease.agent.provider, 400, lambda: used)
 
     async def refused(self, lease: Lease) -> NotAdmitted | None:
         """Why the lease may not call now; None if it may."""
@@ -74,12 +74,12 @@ class Worker:
     async def limited(self, lease: Lease, retry_after: float | None = 30.0) -> RetryAfter | GiveUp:
         """The provider refused the lease's call with a 429."""
         failure = Failure.of(ErrorClass.RATE_LIMITED, retry_after=retry_after)
-        return await self.gate.heed(lease, RetryAfter(0.5, failure))
+        return await self.limiter.apply(lease, RetryAfter(0.5, failure))
 
     @asynccontextmanager
     async def hearing(self) -> AsyncIterator[None]:
         """While it listens."""
-        task = asyncio.create_task(self.gate.listen())
+        task = asyncio.create_task(self.limiter.listen())
         try:
             lease = await self.lease("free")
 
@@ -118,13 +118,13 @@ async def test_a_cool_down_is_heard_by_the_other_worker(workers: tuple[Worker, W
 
 
 async def test_a_worker_that_cannot_hear_asks_each_time(workers: tuple[Worker, Worker]) -> None:
-    one, deaf = workers
-    lease = await deaf.lease("free")
-    before = deaf.redis.asked
-    assert await deaf.refused(lease) is None
-    assert deaf.redis.asked > before
+    one, unsubscribed = workers
+    lease = await unsubscribed.lease("free")
+    before = unsubscribed.redis.asked
+    assert await unsubscribed.refused(lease) is None
+    assert unsubscribed.redis.asked > before
     await one.limited(await one.lease("free"))
-    assert await deaf.refused(await deaf.lease("free"))
+    assert await unsubscribed.refused(await unsubscribed.lease("free"))
 
 
 async def test_a_worker_that_begins_to_listen_learns_what_it_missed(workers: tuple[Worker, Worker]) -> None:
@@ -147,10 +147,10 @@ async def test_only_a_rate_limit_cools_down(workers: tuple[Worker, Worker]) -> N
     one, _ = workers
     for error_class in set(ErrorClass) - {ErrorClass.RATE_LIMITED}:
         verdict = RetryAfter(0.5, Failure.of(error_class, retry_after=30.0))
-        assert await one.gate.heed(await one.lease("free"), verdict) is verdict
+        assert await one.limiter.apply(await one.lease("free"), verdict) is verdict
     fallback = RetryAfter(0.0, Failure.of(ErrorClass.RATE_LIMITED, retry_after=30.0), fallback=True)
     assert await one.refused(await one.lease("free")) is None
-    assert await one.gate.heed(await one.lease("free"), fallback) == fallback
+    assert await one.limiter.apply(await one.lease("free"), fallback) == fallback
     assert await one.refused(await one.lease("free"))
 
 

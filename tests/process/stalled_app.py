@@ -1,4 +1,4 @@
-"""The Celery app of workers that SIGUSR2 makes deaf: they stay connected, and nobody reads what the broker sends."""
+"""The Celery app of workers that SIGUSR2 stalls: they stay connected, and nobody reads what the broker sends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["app"]
 
 
 @worker_ready.connect
-def _can_be_made_deaf(sender: Any, **_: Any) -> None:
-    def deafen(*_: Any) -> None:
+def _can_be_stalled(sender: Any, **_: Any) -> None:
+    def stall(*_: Any) -> None:
         hub, cycle = sender.hub, getattr(sender.connection.transport, "cycle", None)
         if cycle is None:
             # RabbitMQ has one connection for everything.
@@ -29,4 +29,4 @@ def _can_be_made_deaf(sender: Any, **_: Any) -> None:
             cycle._brpop_health_tref.cancel()
         print("reads no more", flush=True)
 
-    signal.signal(signal.SIGUSR2, deafen)
+    signal.signal(signal.SIGUSR2, stall)
