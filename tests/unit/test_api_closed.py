@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import pytest
 from fastapi import FastAPI, WebSocket
 from fastapi.routing import APIRoute
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
 from starlette.types import Message
 
 from api.auth import PROBES
@@ -60,19 +63,32 @@ async def test_a_path_like_an_open_one_is_closed(path: str) -> None:
             assert await ask(api, "GET", path, root) == 401
 
 
-async def test_what_somebody_adds_or_mounts_is_closed() -> None:
+@pytest.mark.parametrize("root", ["", "/palaver", "/inner", "/healthz"])
+async def test_what_somebody_adds_or_mounts_is_closed(root: str) -> None:
     async def hello(request: Request) -> Response:
         return PlainTextResponse("hello")
 
     inner = FastAPI()
     inner.add_route("/healthz", hello)
     inner.add_route("/x", hello)
+    inner.mount("/deep", Starlette(routes=[Route("/healthz", hello)]))
     async with world(GUARDED) as api:
         api.app.add_route("/new", hello)
         api.app.mount("/inner", inner)
-        for path in ("/new", "/inner/x", "/inner/healthz"):
+        for path in ("/new", "/inner/x", "/inner/healthz", "/inner/deep/healthz"):
+            assert await ask(api, "GET", root + path, root) == 401
+            assert await ask(api, "GET", root + path, root, bearer=True) == 200
+
+
+async def test_what_is_mounted_over_an_open_path_is_open_nowhere_else() -> None:
+    async def hello(request: Request) -> Response:
+        return PlainTextResponse("hello")
+
+    async with world(GUARDED) as api:
+        api.app.router.routes.insert(0, Mount("/healthz", routes=[Route("/{rest:path}", hello)]))
+        for path in ("/healthz/", "/healthz/x", "/healthz/healthz"):
             assert await ask(api, "GET", path) == 401
-            assert (await api.client.get(path, headers=BEARER)).text == "hello"
+            assert await ask(api, "GET", path, bearer=True) == 200
 
 
 @pytest.mark.parametrize("extensions", [{}, {"websocket.http.response": {}}], ids=["closed", "answered"])
@@ -81,16 +97,19 @@ async def test_a_websocket_wants_a_key(extensions: dict[str, Any]) -> None:
         await socket.accept()
         await socket.close()
 
+    inner = FastAPI()
+    inner.add_api_websocket_route("/healthz", echo)
     async with world(GUARDED) as api:
         api.app.add_api_websocket_route("/live", echo)
-        refused = await knock(api, "/live", {}, extensions)
-        if extensions:
-            assert (refused[0]["type"], refused[0]["status"]) == ("websocket.http.response.start", 401)
-        else:
-            assert refused == [{"type": "websocket.close", "code": 1008}]
-        assert (await knock(api, "/live", {"authorization": f"Bearer {KEY}"}, extensions))[0]["type"] == (
-            "websocket.accept"
-        )
+        api.app.mount("/inner", inner)
+        for root, path in product(["", "/palaver", "/healthz"], ["/live", "/inner/healthz"]):
+            refused = await knock(api, root + path, {}, extensions, root)
+            if extensions:
+                assert (refused[0]["type"], refused[0]["status"]) == ("websocket.http.response.start", 401)
+            else:
+                assert refused == [{"type": "websocket.close", "code": 1008}]
+            known = {"authorization": f"Bearer {KEY}"}
+            assert (await knock(api, root + path, known, extensions, root))[0]["type"] == "websocket.accept"
     async with world() as api:
         api.app.add_api_websocket_route("/live", echo)
         page = {"origin": "http://evil.example"}
@@ -268,15 +287,19 @@ async def ask(
     *,
     server: tuple[str, int | None] = ("127.0.0.1", 80),
     host: str = "127.0.0.1",
+    bearer: bool = False,
 ) -> int:
-    """The status of an answer to a request that a server under ``root`` passes on."""
-    scope = _scope("http", path, root, server, {"host": host}) | {"method": method}
+    """The status of an answer to a request that a server under ``root`` passes on, with a key if ``bearer``."""
+    headers = {"host": host} | ({"authorization": f"Bearer {KEY}"} if bearer else {})
+    scope = _scope("http", path, root, server, headers) | {"method": method}
     return (await _talk(api, scope, {"type": "http.request", "body": b""}))[0]["status"]  # type: ignore[no-any-return]
 
 
-async def knock(api: World, path: str, headers: dict[str, str], extensions: dict[str, Any]) -> list[Message]:
-    """What a WebSocket is told."""
-    scope = _scope("websocket", path, "", ("127.0.0.1", 80), {"host": "127.0.0.1", **headers})
+async def knock(
+    api: World, path: str, headers: dict[str, str], extensions: dict[str, Any], root: str = ""
+) -> list[Message]:
+    """What a WebSocket is told that a server under ``root`` passes on."""
+    scope = _scope("websocket", path, root, ("127.0.0.1", 80), {"host": "127.0.0.1", **headers})
     return await _talk(api, scope | {"extensions": extensions}, {"type": "websocket.connect"})
 
 
