@@ -181,12 +181,22 @@ class RunTimes(BaseModel):
     start_after: datetime | None = None
 
 
-class Links(BaseModel):
-    """Where else to look."""
+class Budget(Strict):
+    """What a run may use up.
 
-    self: str
-    events: str
-    conversation: str
+    The script that makes the next call ready looks at it, and the model calls of a run come one after another: nothing
+    else takes from the budget in between. A call is not begun once nothing is left, so the last one may go beyond
+    ``tokens`` and ``cost_usd``. The tool calls of a turn are taken from the budget together, before any of them begins.
+    """
+
+    tokens: int | None = Field(default=None, ge=1)
+    """Input and output tokens of all model calls, as the providers report them."""
+    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """US dollars for all model calls; every model of the agent needs a price. A call of unknown cost ends the run."""
+    tool_calls: int | None = Field(default=None, ge=1)
+    """A turn that asks for more than are left ends the run; none of its calls is started."""
+    seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
+    """From the run's start to its end, waits included. What is under way then is stopped."""
 
 
 class Run(BaseModel):
@@ -223,7 +233,6 @@ class Run(BaseModel):
     budget: Budget | None = None
     metadata: dict[str, str] = {}
     tags: tuple[str, ...] = ()
-    links: Links
 
 
 class Outcome(BaseModel):
@@ -268,24 +277,6 @@ class Entry(BaseModel):
     data: dict[str, Any] = {}
     withdrawn: bool = False
     """Its run was rolled back: models are not told of it any more."""
-
-
-class Budget(Strict):
-    """What a run may use up.
-
-    The script that makes the next call ready looks at it, and the model calls of a run come one after another: nothing
-    else takes from the budget in between. A call is not begun once nothing is left, so the last one may go beyond
-    ``tokens`` and ``cost_usd``. The tool calls of a turn are taken from the budget together, before any of them begins.
-    """
-
-    tokens: int | None = Field(default=None, ge=1)
-    """Input and output tokens of all model calls, as the providers report them."""
-    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """US dollars for all model calls; every model of the agent needs a price. A call of unknown cost ends the run."""
-    tool_calls: int | None = Field(default=None, ge=1)
-    """A turn that asks for more than are left ends the run; none of its calls is started."""
-    seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
-    """From the run's start to its end, waits included. What is under way then is stopped."""
 
 
 class Submission(Strict):

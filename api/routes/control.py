@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Request, Response
 
 from api.agents import AGENT_PROBLEMS
-from api.answers import POLL, REPLAYED, answer, answer_asked
+from api.answers import REPLAYED, answer_asked, answer_run
 from api.backend import backend, prompt
 from api.bodies import read_body, read_optional_body
 from api.conflicts import conflict_problem, run_of
@@ -15,6 +15,7 @@ from api.door import admit_cost, admit_retry, limits_cost
 from api.edge import asked_by, ms_since_arrival
 from api.headers import JSON, accepted, idempotency_key
 from api.items import admit_items
+from api.native.links import Run, run_path
 from api.openapi import operation
 from api.problems import Fault, Problem
 from api.queries import Query, read_query
@@ -22,7 +23,7 @@ from palaver.actions import RunInput, Steering
 from palaver.errors import StateConflict
 from palaver.failpoints import failpoint
 from palaver.fields import AtMost, Strict
-from palaver.models import CancelMode, Retry, Run
+from palaver.models import CancelMode, Retry
 
 router = APIRouter(tags=["runs"])
 
@@ -175,5 +176,5 @@ async def retry(request: Request) -> Response:
         why = f"is not a step that a model answered in; the run came to step {(await prompt(runs.get(run_id))).step}"
         raise Problem.of_faults([Fault("/from_step", "unknown_step", why)]) from None
     here.publisher.publish_soon(made.deliveries)
-    headers = {"Location": f"/v1/runs/{made.run_id}", **(REPLAYED if made.replayed else {})}
-    return answer(await run_of(made, here), 202, {**headers, **POLL})
+    headers = {"Location": run_path(made.run_id), **(REPLAYED if made.replayed else {})}
+    return answer_run(await run_of(made, here), 202, headers)

@@ -15,6 +15,7 @@ from api.backend import backend, prompt
 from api.bodies import read_optional_body
 from api.door import admit_agent
 from api.headers import JSON, accepted
+from api.native.links import conversation_path
 from api.openapi import operation
 from api.queries import FARTHEST, Number, Query, read_query
 from palaver.fields import Strict
@@ -86,7 +87,7 @@ async def create_conversation(request: Request) -> Response:
     wanted = await read_optional_body(request, NewConversation)
     here = backend(request)
     made = await prompt(here.store.runs.create_conversation(admit_agent(wanted.agent, here)))
-    return answer(made, 201, {"Location": f"/v1/conversations/{made.id}"})
+    return answer(made, 201, {"Location": conversation_path(made.id)})
 
 
 @router.get(

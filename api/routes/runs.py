@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.convertors import Convertor, register_url_convertor
 
 from api.agents import AGENT_PROBLEMS
-from api.answers import POLL, REPLAYED, answer
+from api.answers import REPLAYED, answer_json, answer_run
 from api.backend import Backend, backend, prompt
 from api.bodies import read_body
 from api.conflicts import conflict_problem, run_of
@@ -18,6 +17,7 @@ from api.door import admit_cost, admit_submission, limits_cost
 from api.edge import asked_by
 from api.headers import EVENT_STREAM, JSON, MAX_WAIT, accepted, idempotency_key, preferred_wait
 from api.listing import Filters, page_of_runs
+from api.native.links import Run, RunList, page_path, run_list_json, run_path
 from api.openapi import operation
 from api.problems import Fault, Problem
 from api.queries import Number, Query, read_query
@@ -25,7 +25,7 @@ from api.sse import EventStream, frames
 from api.waiting import Until, admit_watcher, await_run, may_watch
 from palaver.errors import StateConflict, UnknownConversation
 from palaver.failpoints import failpoint
-from palaver.models import Run, Submission
+from palaver.models import Submission
 from palaver.store.runs import Submitted
 
 router = APIRouter(tags=["runs"])
@@ -63,14 +63,6 @@ class RunQuery(Query):
         default=Until.ACTION,
         description="`terminal`: it has ended; `action`: or somebody must act; `change`: it moved.",
     )
-
-
-class RunList(BaseModel):
-    """A page of runs, newest first."""
-
-    data: list[Run]
-    next_cursor: str | None
-    has_more: bool
 
 
 @router.post(
@@ -130,7 +122,7 @@ async def submit(request: Request) -> Response:
     failpoint("run.submitted")
     here.publisher.publish_soon(submitted.deliveries)
     failpoint("run.answering")
-    headers = {"Location": f"/v1/runs/{submitted.run_id}"}
+    headers = {"Location": run_path(submitted.run_id)}
     if submitted.replayed:
         headers |= REPLAYED
     if submitted.steered:
@@ -142,8 +134,8 @@ async def submit(request: Request) -> Response:
         headers["Preference-Applied"] = f"wait={wait}"
         run = await await_run(here, run, Until.ACTION, wait)
         if Until.ACTION.reached(run, run):
-            return answer(run, 200, headers)
-    return answer(run, 202, {**headers, **POLL})
+            return answer_run(run, 200, headers)
+    return answer_run(run, 202, headers)
 
 
 async def _submitted(submission: Submission, key: str | None, by: str | None, here: Backend) -> Submitted:
@@ -186,15 +178,14 @@ async def list_runs(request: Request) -> Response:
     headers: dict[str, str] = {}
     if page.next_cursor is not None:
         headers["Link"] = f'<{_next_page(query, page.next_cursor)}>; rel="next"'
-    more = page.next_cursor is not None
-    return answer(RunList(data=page.runs, next_cursor=page.next_cursor, has_more=more), headers=headers)
+    return answer_json(run_list_json(page.runs, page.next_cursor), headers=headers)
 
 
 def _next_page(query: RunsQuery, cursor: str) -> str:
     given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True, exclude={"status", "cursor"})
     if query.status:
         given["status"] = ",".join(query.status)
-    return f"/v1/runs?{urlencode(given | {'cursor': cursor})}"
+    return page_path(given | {"cursor": cursor})
 
 
 @router.get(
@@ -215,7 +206,7 @@ async def read_run(request: Request) -> Response:
     run = await here.run(request.path_params["run_id"])
     if query.wait and not query.until.reached(run, run):
         admit_watcher(here)
-    return answer(await await_run(here, run, query.until, query.wait))
+    return answer_run(await await_run(here, run, query.until, query.wait))
 
 
 @router.delete(

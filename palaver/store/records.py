@@ -20,7 +20,6 @@ from palaver.models import (
     Conversation,
     Entry,
     Event,
-    Links,
     Outcome,
     Run,
     RunTimes,
@@ -116,11 +115,6 @@ def run(fields: Fields) -> Run:
         budget=_json(fields.get(b"budget")),
         metadata=orjson.loads(fields[b"metadata"]),
         tags=tuple(orjson.loads(fields[b"tags"])),
-        links=Links(
-            self=f"/v1/runs/{run_id}",
-            events=f"/v1/runs/{run_id}/events",
-            conversation=f"/v1/conversations/{conversation_id}",
-        ),
     )
 
 

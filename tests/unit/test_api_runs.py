@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
+from api.native.links import Run, RunList
 from palaver.errors import ErrorClass, Failure
 from palaver.lifecycle import StopReason
 from palaver.testing import aeventually
@@ -276,3 +278,13 @@ def _newest_first(run: dict[str, Any]) -> tuple[str, str]:
 
 async def _nobody(api: World) -> bool:
     return await api.watched() == 0
+
+
+async def test_a_run_on_the_wire_is_as_the_document_says() -> None:
+    async with world() as api:
+        run = await api.submit(tags=["a"], metadata={"k": "v"})
+        paths = {name: f"/v1/runs/{run['id']}{rest}" for name, rest in (("self", ""), ("events", "/events"))}
+        assert run["links"] == {**paths, "conversation": f"/v1/conversations/{run['conversation_id']}"}
+        for path, model in ((f"/v1/runs/{run['id']}", Run), ("/v1/runs", RunList)):
+            told = (await api.client.get(path)).text
+            assert model.model_validate_json(told, extra="forbid").model_dump(mode="json") == json.loads(told)

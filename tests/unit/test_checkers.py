@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from palaver.models import AgentSpec, Cancel, Conversation, Entry, Event, Links, Run, RunTimes
+from palaver.models import AgentSpec, Cancel, Conversation, Entry, Event, Run, RunTimes
 from palaver.testing.model_server import LedgerEntry
 from tests.chaos.mutants import MUTANTS
 from tests.checkers import CHECKERS, violations
@@ -82,7 +82,6 @@ def whole() -> Evidence:
         times=RunTimes(created_at=at(0), ended_at=at(10), deadline=at(60)),
         last_event_id=len(events),
         usage={"model_calls": 2},
-        links=Links(self="", events="", conversation=""),
     )
     conversation = Conversation(id=CONVERSATION, created_at=at(0), entries=len(entries))
     watched = [{"run": RUN, "connection": 1, "id": e.seq, "type": e.type, "data": e.data} for e in events]

@@ -1,0 +1,1 @@
+"""Palaver's own dialect."""

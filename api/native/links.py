@@ -1,0 +1,61 @@
+"""Where things are in this dialect, and runs as it shows them: with links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlencode
+
+import orjson
+from pydantic import BaseModel
+
+from palaver import models
+
+
+class Links(BaseModel):
+    """Where else to look."""
+
+    self: str
+    events: str
+    conversation: str
+
+
+class Run(models.Run):
+    """One execution of the agent over a conversation, from an input to a stop."""
+
+    links: Links
+
+
+class RunList(BaseModel):
+    """A page of runs, newest first."""
+
+    data: list[Run]
+    next_cursor: str | None
+    has_more: bool
+
+
+def run_path(run_id: str) -> str:
+    """Where a run is."""
+    return f"/v1/runs/{run_id}"
+
+
+def conversation_path(conversation_id: str) -> str:
+    """Where a conversation is."""
+    return f"/v1/conversations/{conversation_id}"
+
+
+def page_path(query: Mapping[str, object]) -> str:
+    """Where a page of runs is."""
+    return f"/v1/runs?{urlencode(query)}"
+
+
+def run_json(run: models.Run) -> bytes:
+    """A ``Run`` on the wire. To make one first would take a tenth of the time of a request."""
+    path = run_path(run.id)
+    links = {"self": path, "events": f"{path}/events", "conversation": conversation_path(run.conversation_id)}
+    return b'%b,"links":%b}' % (run.model_dump_json().encode()[:-1], orjson.dumps(links))
+
+
+def run_list_json(runs: Iterable[models.Run], next_cursor: str | None) -> bytes:
+    """A ``RunList`` on the wire."""
+    rest = orjson.dumps({"next_cursor": next_cursor, "has_more": next_cursor is not None})
+    return b'{"data":[%b],%b' % (b",".join(map(run_json, runs)), rest[1:])
