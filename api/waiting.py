@@ -77,7 +77,7 @@ async def await_run(backend: Backend, run: Run, until: Until, seconds: float) ->
 
 
 async def _follow(backend: Backend, run: Run, until: Until) -> Run:
-    async with aclosing(backend.store.feeds.watch(run.id, after=run.last_event_id)) as events:  # type: ignore[type-var]
+    async with aclosing(backend.store.feeds.watch(run.id, after=run.last_event_id)) as events:
         async for event in events:
             # Deltas change nothing about the run; None means that a message may have been lost.
             if event is None or not event.type.endswith(".delta"):

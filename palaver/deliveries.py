@@ -57,8 +57,8 @@ def queue(name: str) -> Queue:
 
     Its arguments are for RabbitMQ: the kind that every version has, with one priority above the usual.
     """
-    exchange = Exchange("")  # type: ignore[no-untyped-call]
-    return Queue(name, exchange, routing_key=name, durable=True, queue_arguments=_KIND)  # type: ignore[no-untyped-call]
+    exchange = Exchange("")
+    return Queue(name, exchange, routing_key=name, durable=True, queue_arguments=_KIND)
 
 
 QUEUES: Final[Mapping[str, Queue]] = {name: queue(name) for name in QUEUE_NAMES}
@@ -211,7 +211,7 @@ class Publisher:
         local = self._local
         if getattr(local, "process", None) != os.getpid() or _told(local.socket):
             self._drop(broken=True)
-            local.connection = Connection(  # type: ignore[no-untyped-call]
+            local.connection = Connection(
                 kombu_url(self._url),
                 transport=self._transport,
                 ssl=self._tls or False,
@@ -223,7 +223,7 @@ class Publisher:
             if local.socket is not None:
                 # py-amqp waits for an answer for as long as RabbitMQ takes.
                 local.socket.settimeout(_ANSWER_TIMEOUT)
-            local.producer = Producer(channel, auto_declare=False)  # type: ignore[no-untyped-call]
+            local.producer = Producer(channel, auto_declare=False)
             local.declared = set()
             local.process = os.getpid()
         return local.producer

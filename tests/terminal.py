@@ -67,7 +67,7 @@ class Terminal:
     def piped(self) -> str:
         """What was written to standard output, once the command has ended."""
         assert self._process.stdout is not None
-        return self._process.stdout.read().decode()
+        return str(self._process.stdout.read(), "utf-8")
 
     def _read(self, seconds: float) -> bool:
         """Whether there was something to read before the end."""

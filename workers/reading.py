@@ -111,9 +111,9 @@ def _refuse(_: object) -> bytes:
     raise ValueError("no message of Palaver's is compressed")
 
 
-for method in compression.encoders():  # type: ignore[no-untyped-call]
+for method in compression.encoders():
     # Over RabbitMQ kombu inflates a body before anybody is asked.
-    compression.register(_refuse, _refuse, method)  # type: ignore[no-untyped-call]
+    compression.register(_refuse, _refuse, method)
 
 _Redis: Final[Any] = redis.redis.Redis  # type: ignore[attr-defined]  # the client that kombu has chosen
 

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import Final
@@ -114,7 +114,9 @@ class Feeds:
         """
         return await self._reads.read((run_id, after, limit), lambda: self._pages.page(run_id, after, limit))
 
-    async def watch(self, run_id: str, *, after: int = 0, seen: datetime | None = None) -> AsyncIterator[Event | None]:
+    async def watch(
+        self, run_id: str, *, after: int = 0, seen: datetime | None = None
+    ) -> AsyncGenerator[Event | None, None]:
         """As ``follow``, one event after the other; None in long silences."""
         async with aclosing(self.follow(run_id, after=after, seen=seen)) as batches:  # type: ignore[type-var]
             async for events in batches:

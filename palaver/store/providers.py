@@ -8,7 +8,7 @@ counted by GCRA, in ``lua/admit.lua``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -120,7 +120,7 @@ class Providers:
         replies = await pipeline.execute() if listed else []
         return [_state(name, now, *replies[3 * i : 3 * i + 3]) for i, name in enumerate(listed)]
 
-    async def news(self, names: Iterable[str]) -> AsyncIterator[Cooling | None]:
+    async def news(self, names: Iterable[str]) -> AsyncGenerator[Cooling | None, None]:
         """Providers that cool down, as they do, for ever; None once nothing more can be missed.
 
         What was to be heard before that, or while the connection was broken, is looked up. Raises what Redis

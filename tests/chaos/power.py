@@ -51,7 +51,7 @@ class Power:
     def on(self) -> Iterator[Power]:
         """Watch the file grow until the end of the block; then Redis is as it was."""
         with self._cluster.redis() as server:
-            before = server.config_get("appendfsync")["appendfsync"]
+            before = str(server.config_get("appendfsync")["appendfsync"])
         self._apply()
         ended = threading.Event()
 

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from palaver.client import NotFound, Palaver
@@ -108,14 +109,16 @@ def stop_redis(cluster: Cluster, seconds: float, *, crash: bool = False) -> None
     for run_id in streaming:
         cluster.saw(run_id, "message.delta")
     gone = cluster.stack.kill("redis", 0, signal.SIGKILL if crash else signal.SIGSTOP)
-    begun, answers = time.monotonic(), []
+    begun = time.monotonic()
+    answers: list[float] = []
     while time.monotonic() - begun < seconds:
-        for ask in (
+        asks: tuple[Callable[[], httpx.Response], ...] = (
             lambda: cluster.http.post("/v1/runs", json=cluster.body("echo")),
             lambda: cluster.http.get(f"/v1/runs/{streaming[0]}"),
             lambda: cluster.http.post(f"/v1/runs/{streaming[0]}/cancel"),
             lambda: cluster.http.get("/readyz"),
-        ):
+        )
+        for ask in asks:
             asked = time.monotonic()
             answer = ask()
             answers.append(time.monotonic() - asked)
@@ -286,7 +289,7 @@ def test_no_connection_is_left(cluster: Cluster) -> None:
     workers = cluster.stack.pids("worker") + cluster.stack.pids("tools")
     cluster.saw(runs[-1], "step.started")
     with cluster.redis() as server:
-        before = server.config_get("maxclients")["maxclients"]
+        before = str(server.config_get("maxclients")["maxclients"])
         # This connection is the one; whoever is connected stays so until it is cut, and cannot come back.
         server.config_set("maxclients", 1)
         try:

@@ -104,7 +104,8 @@ class Traffic:
 
     def _all_runs(self) -> set[str]:
         with self._cluster.redis() as server:
-            return {run.decode() for run in server.zrange(keys.runs("00"), 0, -1)}
+            found: Any = server.zrange(keys.runs("00"), 0, -1)
+            return {run.decode() for run in found}
 
     def _ask(self, path: str, body: dict[str, Any]) -> httpx.Response:
         headers = {"Idempotency-Key": uuid.uuid4().hex}

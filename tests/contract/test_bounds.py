@@ -191,7 +191,7 @@ class Breaking:
         return await self._run(name, *args)
 
     def __enter__(self) -> None:
-        self._scripts.run = self._counted  # type: ignore[method-assign]
+        self._scripts.run = self._counted  # type: ignore[method-assign,assignment]
 
     def __exit__(self, *_: object) -> None:
         self._scripts.run = self._run  # type: ignore[method-assign]
@@ -268,7 +268,7 @@ class TestLongForks:
                 await desk.store.control.delete_run(first)
             return reply
 
-        desk.store.scripts.run = delete_in_between  # type: ignore[method-assign]
+        desk.store.scripts.run = delete_in_between  # type: ignore[method-assign,assignment]
         with pytest.raises(StateConflict) as conflict:
             await self.fork(desk, run_id)
         assert conflict.value.code == "conversation_changed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -24,6 +25,10 @@ from tests.contract.rewinding import rewind, snapshot
 
 async def _say(desk: Desk, lease: Lease, *texts: str) -> None:
     await desk.store.steps.feed([Delta(lease, "message.delta", f'{{"text":"{text}"}}'.encode()) for text in texts])
+
+
+def _as_many(events: list[Event], number: int) -> bool:
+    return len(events) == number
 
 
 async def _watch(store: Store, run_id: str, into: list[Event], after: int = 0, seen: datetime | None = None) -> None:
@@ -311,7 +316,7 @@ async def test_a_broken_subscription_loses_nothing(desk: Desk, redis: Any) -> No
         await redis.client_kill_filter(_id=client["id"])
         # Written while nobody listens: only the feed has it.
         await _say(desk, lease, "x")
-        await aeventually(lambda expected=5 + round_: len(watched) == expected, within=5)
+        await aeventually(partial(_as_many, watched, 5 + round_), within=5)
     await desk.finish(lease)
     await asyncio.wait_for(task, 5)
     assert _numbers(watched) == list(range(1, 12))

@@ -6,8 +6,8 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 
-import kombu
 import pytest
+from kombu.connection import Connection as Broker
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
@@ -45,7 +45,7 @@ async def test_a_dead_connection_is_noticed(way: Way, health_check_interval: int
 @pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system does not let programs choose")
 def test_brokers_connections_are_probed(server: RedisServer) -> None:
     """Flower reads Celery's events on one that nothing else checks."""
-    with kombu.Connection(server.url, transport_options=transport_options(server.url)) as connection:
+    with Broker(server.url, transport_options=transport_options(server.url)) as connection:
         probed = connection.default_channel.pool.get_connection()
         assert probed._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
         assert probed._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

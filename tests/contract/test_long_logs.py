@@ -58,7 +58,7 @@ async def test_what_is_deleted_while_it_reads_on_is_not_told_in_part(desk: Desk,
             await desk.store.control.delete_run(first)
         return await run(name, *args)
 
-    desk.store.scripts.run = delete_then_read  # type: ignore[method-assign]
+    desk.store.scripts.run = delete_then_read  # type: ignore[method-assign,assignment]
     lease = await desk.claim(delivery, known=known)
     assert desk.said(lease) == _words(messages)
     assert lease.rebuilt is bool(known)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from palaver.testing.redis_server import RedisServer
-from tests.contract.walker import Choose, Walker
+from tests.contract.clients import Choose
+from tests.contract.walker import Walker
 from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ def _choice(data: st.DataObject) -> Choose:
     return lambda options: data.draw(st.sampled_from(options))
 
 
-_BUDGET = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
+_BUDGET: Any = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -42,7 +42,7 @@ async def refused_by(server: RedisServer, *, durability: str = "server") -> Asyn
 async def busy(redis: Redis) -> None:
     """Let a script run that does not end."""
     await redis.config_set("busy-reply-threshold", 1)
-    endless = asyncio.create_task(redis.eval("while true do end", 0))
+    endless = asyncio.ensure_future(redis.eval("while true do end", 0))
 
     async def refuses() -> bool:
         try:
@@ -60,7 +60,7 @@ async def no_disk(redis: Redis) -> None:
     await redis.bgsave()
 
     async def failed() -> bool:
-        return (await redis.info("persistence"))["rdb_last_bgsave_status"] == "err"
+        return bool((await redis.info("persistence"))["rdb_last_bgsave_status"] == "err")
 
     await aeventually(failed)
 
@@ -95,7 +95,9 @@ async def test_a_server_that_refuses_is_unavailable(
                     answer = await client.request(method, path, json=body if method == "POST" else None)
                     assert_problem(answer, 503, "unavailable")
                 for transaction in (False, True):
-                    pipeline = redis.pipeline(transaction=transaction).set("a", 1).set("b", 2)
+                    pipeline = redis.pipeline(transaction=transaction)
+                    pipeline.set("a", 1)
+                    pipeline.set("b", 2)
                     with pytest.raises(ResponseError) as found:
                         await pipeline.execute()
                     failure = classify(found.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from tests.contract.desk import Desk
 
 
 @pytest.fixture
-def newer(redis: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def newer(redis: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """Workers and clients of the next version."""
     with monkeypatch.context() as patch:
         patch.setattr(scripts, "VERSION", scripts.VERSION + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
@@ -62,12 +62,12 @@ class _Witnessed:
             return replies
 
         pipeline.execute = execute_and_look
-        return pipeline
+        return cast(Pipeline, pipeline)
 
 
-class WitnessedRedis(_Witnessed, Redis):
+class WitnessedRedis(_Witnessed, Redis):  # type: ignore[misc]
     """A client of a real server."""
 
 
-class WitnessedFake(_Witnessed, FakeAsyncRedis):
+class WitnessedFake(_Witnessed, FakeAsyncRedis):  # type: ignore[misc]
     """A client of fakeredis."""

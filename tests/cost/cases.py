@@ -99,7 +99,7 @@ def _decide(
 ) -> Callable[[Desk, int], Awaitable[Act]]:
     async def prepare(desk: Desk, n: int) -> Act:
         ids = _ids(n)
-        run_id, _ = await desk.turn(*ids, **dict.fromkeys(how, ids))  # type: ignore[arg-type]
+        run_id, _ = await desk.turn(*ids, **dict.fromkeys(how, ids))
         items = await make(desk, run_id, n)
         return lambda: desk.act(run_id, *items)
 
@@ -144,7 +144,7 @@ async def _resume(desk: Desk, n: int) -> Act:
 def _cancel(**how: bool) -> Callable[[Desk, int], Awaitable[Act]]:
     async def prepare(desk: Desk, n: int) -> Act:
         ids = _ids(n)
-        run_id, _ = await desk.turn(*ids, **dict.fromkeys(how, ids))  # type: ignore[arg-type]
+        run_id, _ = await desk.turn(*ids, **dict.fromkeys(how, ids))
         return lambda: desk.store.runs.cancel(run_id)
 
     return prepare

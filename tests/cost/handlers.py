@@ -93,7 +93,7 @@ def watched(cost: Cost) -> Iterator[None]:
         run(handle)
         cost.held = max(cost.held, time.thread_time() - began)
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.Handle._run = timed  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:

@@ -40,7 +40,7 @@ class Counter:
         tables.redis.call = self._weighing(tables.redis.call, _OF_A_COMMAND)
         for name in (b"encode", b"decode"):
             tables.cjson[name] = self._weighing(tables.cjson[name], 0)
-        self._instructions = lua.execute(
+        self._instructions: Callable[[], float] = lua.execute(
             f"""
             local seen = 0
             debug.sethook(function() seen = seen + {_EVERY} end, '', {_EVERY})
@@ -113,7 +113,7 @@ def watch(store: Store, meter: Meter) -> Costs:
     async def each(calls: Iterable[Call]) -> list[Any]:
         return [await metered(call[0], partial(_only, run_all, call)) for call in calls]
 
-    scripts.run, scripts.run_all = one, each  # type: ignore[method-assign,assignment]
+    scripts.run, scripts.run_all = one, each  # type: ignore[method-assign]
     return costs
 
 

@@ -23,7 +23,7 @@ ROUTES: Final = frozenset(
     for router in ROUTERS
     for route in router.routes
     if isinstance(route, APIRoute)
-    for method in route.methods
+    for method in route.methods or ()
 )
 AGENT: Final[dict[str, Any]] = {"model": "fake/echo"}
 CALLS: Final = 128

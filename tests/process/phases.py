@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,12 @@ FOR_LONG = '[[args {"seconds": 30}]]'
 LATER = {"retry": {"rules": {"provider_error": {"first": 60, "max_delay": 60, "jitter": "none"}}}}
 EDITOR = {"client_tools": [{"name": "open_file"}]}
 WHOLE = {"stream": False}
+
+
+def wait(seconds: float) -> None:
+    """So long, to the millisecond: how far a run comes in a given time is what some tests look for."""
+    until = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() >= until, within=seconds + 10, every=0.0005)
 
 
 @contextmanager

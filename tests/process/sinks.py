@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def of_redis(server: redis.Redis) -> Sinks:
 
 
 def _value(server: redis.Redis, name: bytes) -> bytes:
-    read = {
+    read: dict[bytes, Callable[[], object]] = {
         b"string": lambda: server.get(name),
         b"hash": lambda: server.hgetall(name),
         b"list": lambda: server.lrange(name, 0, -1),

@@ -109,8 +109,10 @@ def test_a_queued_run_keeps_its_place(cluster: Cluster) -> None:
     assert cluster.run(third).status == "queued"
     assert cluster.run(second).status == "paused"
     assert cluster.resume(second).status == "queued"
-    ends = [cluster.ended(run_id).times for run_id in (second, third)]
-    assert ends[0].ended_at <= ends[1].started_at
+    before, after = (cluster.ended(run_id).times for run_id in (second, third))
+    assert before.ended_at is not None
+    assert after.started_at is not None
+    assert before.ended_at <= after.started_at
     assert cluster.model_calls(third)[0].turn == 3
 
 
@@ -120,8 +122,10 @@ def test_a_scheduled_run_may_be_resumed_before_and_after_its_time(cluster: Clust
     for run_id in (early, late):
         assert cluster.pause(run_id).status == "paused"
     assert cluster.resume(early).status == "queued"
-    run = cluster.ended(early)
-    assert run.times.started_at >= run.times.start_after
+    times = cluster.ended(early).times
+    assert times.started_at is not None
+    assert times.start_after is not None
+    assert times.started_at >= times.start_after
     assert cluster.run(late).status == "paused"
     cluster.resume(late)
     assert cluster.ended(late).status == "completed"

@@ -234,6 +234,7 @@ def kill_connections(bench: Bench) -> None:
 
 
 def restart_server(bench: Bench) -> None:
+    assert isinstance(bench.server, RedisServer)
     bench.server.restart()
 
 

@@ -24,7 +24,7 @@ def body(cluster: Cluster, model: str, text: str = "hello", **agent: Any) -> dic
     return cluster.body(model, text, tools=agent.pop("tools", ()), agent=agent)
 
 
-FAILURES = {
+FAILURES: dict[str, dict[str, Any]] = {
     "authentication": {"model": "401"},
     "quota_exhausted": {"model": "quota"},
     "provider_error": {"model": "503", **TWICE},

@@ -142,6 +142,7 @@ def test_a_tool_that_was_frozen_before_it_began_does_not_begin(cluster: Cluster)
         run_id = cluster.submit("tool-1", tools=["record"])
         child = eventually(lambda: stopped_child(frozen.pid))
         assert cluster.ended(run_id).status == "completed"
+        assert child is not None
         os.kill(child, signal.SIGCONT)
         eventually(lambda: ": 'lost'" in frozen.output)
         assert not cluster.tool_starts(run_id)

@@ -150,7 +150,7 @@ class LiveRequest:
             "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
         }  # fmt: skip
         self._messages: asyncio.Queue[AsgiMessage] = asyncio.Queue()
-        self.task = asyncio.create_task(app(scope, self._receive, self._send))
+        self.task: asyncio.Future[None] = asyncio.ensure_future(app(scope, self._receive, self._send))
 
     def feed(self, chunk: bytes) -> None:
         """Send a piece of the request's body; more follows."""

@@ -26,7 +26,7 @@ async def _statuses(api: World, *runs: dict[str, Any]) -> list[str]:
 
 
 async def test_runs_with_a_tag_are_cancelled_and_the_others_are_not() -> None:
-    async with world(Settings(redis_url="redis://fake/0", api_keys="ops=key-of-the-operators")) as api:  # type: ignore[arg-type]
+    async with world(Settings(redis_url="redis://fake/0", api_keys="ops=key-of-the-operators")) as api:
         api.client.headers["Authorization"] = "Bearer key-of-the-operators"
         tagged = [await api.submit(tags=["night"]) for _ in range(3)]
         other = await api.submit(tags=["day"])

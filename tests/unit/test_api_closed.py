@@ -23,14 +23,14 @@ from palaver.settings import Settings
 from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, world
 
 KEY = "key-of-the-operators"
-GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)  # type: ignore[arg-type]
+GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)
 BEARER = {"Authorization": f"Bearer {KEY}"}
 EVERY_ROUTE = [
     (method, route.path_format.replace("{run_id}", RUN_ID).replace("{conversation_id}", "conv_x"))
     for router in ROUTERS
     for route in router.routes
     if isinstance(route, APIRoute)
-    for method in route.methods
+    for method in route.methods or ()
 ]
 
 
@@ -158,7 +158,7 @@ async def test_without_keys_no_other_name_is_served(host: str) -> None:
 
 
 async def test_further_names_are_served_where_a_setting_says_so() -> None:
-    named = Settings(redis_url="redis://fake/0", allowed_hosts="palaver.test, Other.test")  # type: ignore[arg-type]
+    named = Settings(redis_url="redis://fake/0", allowed_hosts="palaver.test, Other.test")
     async with world(named) as api:
         for host, status in (
             ("palaver.test:80", 200),
@@ -322,5 +322,5 @@ async def _talk(api: World, scope: dict[str, Any], first: Message) -> list[Messa
     async def send(message: Message) -> None:
         said.append(message)
 
-    await api.app(scope, lambda: anext(given), send)  # type: ignore[arg-type]
+    await api.app(scope, lambda: anext(given), send)
     return said

@@ -26,7 +26,7 @@ TOOL = Delivery("tools.recovered", RUN, CONVERSATION, "3/call_9", 2)
 
 @pytest.fixture
 def publisher() -> Iterator[Publisher]:
-    Transport.global_state.clear()  # type: ignore[no-untyped-call]
+    Transport.global_state.clear()
     made = Publisher("memory://")
     yield made
     made.close()
@@ -34,7 +34,7 @@ def publisher() -> Iterator[Publisher]:
 
 def _received(name: str) -> list[Any]:
     found = []
-    with Connection("memory://") as connection:  # type: ignore[no-untyped-call]
+    with Connection("memory://") as connection:
         channel = connection.default_channel
         bound: Any = QUEUES[name](channel)
         bound.declare()

@@ -277,7 +277,7 @@ async def test_an_input_that_does_not_fit_is_refused(body: dict[str, Any], place
 
 
 async def test_the_decision_says_whose_key_decided() -> None:
-    async with world(Settings(redis_url="redis://fake/0", api_keys="ops=key-of-the-operators")) as api:  # type: ignore[arg-type]
+    async with world(Settings(redis_url="redis://fake/0", api_keys="ops=key-of-the-operators")) as api:
         api.client.headers["Authorization"] = "Bearer key-of-the-operators"
         run = await api.ask(await api.submit(), call("c1", "approval"))
         assert (await _input(api, run, _decide("all", "approve"))).status_code == 202

@@ -17,7 +17,7 @@ BASE64 = "QUJDREVGQUJDREVGQUJDREVGR0"
 
 
 def _keys(text: str) -> list[tuple[str | None, str]]:
-    made = Settings(api_keys=text)  # type: ignore[arg-type]
+    made = Settings(api_keys=text)
     return [(key.name, key.secret.get_secret_value()) for key in made.api_keys]
 
 
@@ -67,12 +67,12 @@ def test_what_is_no_key_stops_the_process_and_is_not_quoted(
 
 
 def test_settings_do_not_show_keys() -> None:
-    assert SECRET not in repr(Settings(api_keys=f"ops={SECRET},x{SECRET}"))  # type: ignore[arg-type]
+    assert SECRET not in repr(Settings(api_keys=f"ops={SECRET},x{SECRET}"))
 
 
 @pytest.mark.parametrize(("key", "name"), [(ONE, "ops"), (TWO, "ops"), (THREE, None)])
 async def test_a_cancel_says_whose_key_asked(key: str, name: str | None) -> None:
-    guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},ops={TWO},{THREE}")  # type: ignore[arg-type]
+    guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},ops={TWO},{THREE}")
     async with world(guarded) as api:
         api.client.headers["Authorization"] = f"Bearer {key}"
         assert (await _cancelled(api))["cancel"]["by"] == name
@@ -81,7 +81,7 @@ async def test_a_cancel_says_whose_key_asked(key: str, name: str | None) -> None
 
 
 async def test_an_idempotency_key_is_known_to_keys_of_the_same_name() -> None:
-    guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},ops={TWO},web={THREE}")  # type: ignore[arg-type]
+    guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},ops={TWO},web={THREE}")
     async with world(guarded) as api:
 
         async def sent(key: str, path: str, body: dict[str, Any]) -> tuple[int, str, bool]:

@@ -7,7 +7,7 @@ import pytest
 from palaver.settings import Settings
 from tests.unit.api_world import BODY, RUN_ID, LiveRequest, assert_problem, world
 
-GUARDED = Settings(redis_url="redis://fake/0", api_keys="first-key-of-all,clé-clé-clé-clé-clé")  # type: ignore[arg-type]
+GUARDED = Settings(redis_url="redis://fake/0", api_keys="first-key-of-all,clé-clé-clé-clé-clé")
 ROUTES = [
     ("GET", "/v1/runs"),
     ("POST", "/v1/runs"),

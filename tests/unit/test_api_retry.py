@@ -61,7 +61,7 @@ async def test_a_retry_may_have_another_agent_budget_and_deadline() -> None:
     async with world() as api:
         old = await _two_steps(api)
         ends = datetime.now(UTC) + timedelta(hours=2)
-        wanted = {
+        wanted: dict[str, Any] = {
             "agent": {"model": "fake/other", "retry": "patient"},
             "budget": {"tokens": 500},
             "deadline": ends.isoformat(),

@@ -40,7 +40,7 @@ class CountingRedis(FakeAsyncRedis):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         self.asked += 1
-        return await super().execute_command(*args, **options)
+        return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
 
 class Worker:

@@ -134,7 +134,7 @@ def test_settings_know_what_they_keep_secret(monkeypatch: pytest.MonkeyPatch, kn
     settings = Settings(
         redis_url="redis://user:p%40ssw0rd-1@127.0.0.1:6379/0",
         broker_url="amqp://user:rabbit-5@127.0.0.1//",
-        api_keys="alice=the-key-of-alice-1,the-key-of-bob-no-2",  # type: ignore[arg-type]
+        api_keys="alice=the-key-of-alice-1,the-key-of-bob-no-2",
     )
     assert settings.secrets == ("the-key-of-alice-1", "the-key-of-bob-no-2", "p@ssw0rd-1", "rabbit-5")
     know(settings.secrets)

@@ -48,7 +48,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_sleep(seconds: float) -> None:
         pass
 
-    monkeypatch.setattr(step.asyncio, "sleep", no_sleep)
+    monkeypatch.setattr("workers.step.asyncio.sleep", no_sleep)
 
 
 async def test_a_verdict_that_takes_too_long_each_time_ends_its_run() -> None:

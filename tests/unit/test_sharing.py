@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -48,14 +49,22 @@ async def test_who_asks_meanwhile_shares_the_next_read(sharing: Sharing) -> None
     assert source.begun == 2
 
 
+def _at_once(sources: list[Source], number: int) -> bool:
+    return sum(each.at_once for each in sources) == number
+
+
+def _ended(sources: list[Source], number: int) -> bool:
+    return sum(each.begun - each.at_once for each in sources) == number
+
+
 async def test_so_many_are_under_way_and_of_one_thing_only_one(sharing: Sharing) -> None:
     sources = [Source() for _ in range(10)]
     asking = [asyncio.create_task(sharing.read(n % 10, sources[n % 10].read)) for n in range(50)]
     for left in range(10, 0, -1):
-        await aeventually(lambda left=left: sum(each.at_once for each in sources) == min(3, left))
+        await aeventually(partial(_at_once, sources, min(3, left)))
         assert max(each.at_once for each in sources) == 1
         next(each for each in sources if each.at_once).go.release()
-        await aeventually(lambda left=left: sum(each.begun - each.at_once for each in sources) == 11 - left)
+        await aeventually(partial(_ended, sources, 11 - left))
     assert await asyncio.gather(*asking) == [1] * 50
 
 

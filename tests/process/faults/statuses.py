@@ -43,11 +43,11 @@ STATUSES = (
 )  # fmt: skip
 
 DEFAULT: Any = {"agent": {"retry": None}}
-FIVE: Any = {"tries": 5, "delays": ((0, 0.5), (0, 1), (0, 2), (0, 4)), "note": "Gave up after 5 attempts."}
+FIVE: Any = {**DEFAULT, "tries": 5, "delays": ((0, 0.5), (0, 1), (0, 2), (0, 4)), "note": "Gave up after 5 attempts."}
 
 BY_DEFAULT = (
-    retried("500-by-default", "500", *SERVER, 500, **DEFAULT, **FIVE),
-    retried("reset-by-default", "reset", "connection", "connection_reset", **DEFAULT, **FIVE),
+    retried("500-by-default", "500", *SERVER, 500, **FIVE),
+    retried("reset-by-default", "reset", "connection", "connection_reset", **FIVE),
     fails("401-by-default", "401", "authentication", ".invalid_api_key", 401, **DEFAULT),
 )
 """With the policy of a run that brings none: each delay is drawn from zero up to its longest."""

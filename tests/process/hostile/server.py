@@ -38,7 +38,7 @@ class Asked:
     @property
     def answered(self) -> bool:
         """Whether tools have answered already."""
-        return self.body["messages"][-1]["role"] == "tool"
+        return bool(self.body["messages"][-1]["role"] == "tool")
 
     @property
     def key(self) -> str:
