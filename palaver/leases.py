@@ -66,7 +66,7 @@ class Lease:
     calls_left: int | None = None
     """Tool calls that the run's budget has left; None for any number."""
     rebuilt: bool = False
-    """``entries`` begin where the log does: what the worker knew is not right any more."""
+    """``entries`` begin where the log does: what the worker knew before, if anything, is not right any more."""
     edited: bool = False
     """Somebody changed the arguments of ``call``."""
 

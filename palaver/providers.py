@@ -2,6 +2,7 @@
 
     [providers.fake]
     base_url = "http://127.0.0.1:9101/v1"
+    protocol = "chat_completions"       # how it is spoken to; the default
     api_key_env = "FAKE_API_KEY"        # the name of an environment variable, never the key itself
     max_in_flight = 50
     requests_per_minute = 600
@@ -23,7 +24,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -33,6 +34,8 @@ from palaver.models import Usage
 from palaver.secrets import know, password_of
 from palaver.toml_file import read_toml
 
+ProtocolName = Literal["chat_completions"]
+"""How a provider is spoken to: OpenAI's chat completions."""
 _DEAREST: Final = 1_000_000
 """US dollars per million tokens: beyond it somebody has mistaken the unit."""
 
@@ -81,11 +84,12 @@ class Price(BaseModel):
 
 
 class Provider(BaseModel):
-    """An OpenAI-compatible endpoint."""
+    """An endpoint that models are asked at."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$")]
+    protocol: ProtocolName = "chat_completions"
     api_key_env: str | None = None
     timeouts: Timeouts = Timeouts()
     cache_control: bool = False

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from palaver.errors import ErrorClass, Failure, ProviderError, classify
 from palaver.models import AgentSpec, Message
 from palaver.verdicts import Condensed
-from workers.completion import Reply
-from workers.conversations import wire
+from workers.protocols import ModelProtocol, Reply
 from workers.work import Work
 
 log = logging.getLogger(__name__)
@@ -31,6 +28,7 @@ _LEAST: Final = 400
 _MOST: Final = 16_000
 """Characters: a summary may have a fourth of what it stands for, within these bounds."""
 _LEFT_OUT: Final = "[… left out …]"
+_SPEAKERS: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 
 _INSTRUCTIONS: Final = """\
 You keep the memory of a conversation between a user and an assistant that works with tools. You are given its older \
@@ -79,7 +77,7 @@ async def _condense(work: Work, *, least: int = 1) -> bool:
     if part is None or part.weight < least:
         return False
     try:
-        summary = await _summary(work, [_told(text) for text in part.messages])
+        summary = await _summary(work, _told(part.messages, work.protocol))
     except ProviderError as error:
         failure = _judged(work, error)
         if failure.retryable:
@@ -104,7 +102,7 @@ async def _summary(work: Work, older: list[str]) -> str:
         left -= 1
         try:
             question = Message(role="user", content=_question(summary, pieces[0]))
-            reply = await work.ask(agent, [wire(question)], purpose="condense")
+            reply = await work.ask(agent, [work.protocol.message(question)], purpose="condense")
         except ProviderError as error:
             if not left or _judged(work, error).error_class is not ErrorClass.CONTEXT_WINDOW:
                 raise
@@ -130,12 +128,14 @@ def _question(summary: str, older: Sequence[str]) -> str:
     return f"{before}<older_part>\n{part}\n</older_part>\n\n{task}"
 
 
-def _told(text: bytes) -> str:
-    """A message of the conversation as a line of a play."""
-    message: dict[str, Any] = orjson.loads(text)
-    calls = [f"{call['function']['name']}({call['function']['arguments']})" for call in message.get("tool_calls", ())]
-    speaker = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}[message["role"]]
-    lines = [f"{speaker}: {message['content']}"] if message["content"] or not calls else []
+def _told(messages: Sequence[bytes], protocol: ModelProtocol) -> list[str]:
+    """Messages of the conversation as lines of a play."""
+    return [_line(message) for text in messages for message in protocol.parsed(text)]
+
+
+def _line(message: Message) -> str:
+    calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
+    lines = [f"{_SPEAKERS[message.role]}: {message.content}"] if message.content or not calls else []
     return "\n".join([*lines, *(f"Assistant calls {call}" for call in calls)])
 
 

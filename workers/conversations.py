@@ -6,31 +6,24 @@ it worked on as ready-made JSON, and a claim brings only what the log has beyond
 
 from __future__ import annotations
 
-import re
 import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import orjson
-
-from palaver.arguments import readable
-from palaver.leases import LogMessage
-from palaver.models import MAX_TURNS, Message, ToolCall
+from palaver.leases import Lease, LogMessage
+from palaver.models import MAX_TURNS, Message
 from palaver.stuck import Turn
 from palaver.verdicts import Condensed
+from workers.protocols import ModelProtocol
 
 _KEPT_BYTES: Final = 64 << 20
 """Of JSON, in all conversations of a worker process."""
 _TURN_BYTES: Final = 250
 """Memory of a turn's digest, about."""
-_LONGEST_NAME: Final = 64
-_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
-"""What a name is to OpenAI; a conversation with another one in it would be refused for ever."""
 _NO_RESULT: Final = "No result was recorded."
 _SUMMARY: Final = (
     "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
@@ -49,13 +42,14 @@ class OlderPart:
 
 
 class Conversation:
-    """Messages in the provider's form, each already JSON, up to a position of the log.
+    """Messages in the form of a protocol, each already JSON, up to a position of the log.
 
     Whole turns: a message with calls is here once all their answers are, and they follow it in call order, whatever
     order they came in.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: ModelProtocol) -> None:
+        self.protocol = protocol
         self.position = 0
         self.position_at = 0
         """When the entry there was written, ms: after a rewind of Redis another one has its position."""
@@ -141,7 +135,7 @@ class Conversation:
         elif message.tool_calls:
             self._asking, self._asked_at = message, entry.position
         else:
-            self._append(wire(message), entry.position)
+            self._append(self.protocol.message(message), entry.position)
             self.nudged = self.nudged or entry.nudge
             if message.role == "user" and not entry.nudge:
                 self._begin(entry.run_id)
@@ -172,9 +166,8 @@ class Conversation:
         """The turn is whole."""
         assert self._asking is not None  # only an open turn is closed
         calls = self._asking.tool_calls
-        self._append(wire(self._asking), self._asked_at)
-        for call in calls:
-            self._append(wire(self._answers[call.id]), self._asked_at)
+        for text in self.protocol.turn(self._asking, [self._answers[call.id] for call in calls]):
+            self._append(text, self._asked_at)
         turn = Turn.of(calls, self._answers)
         if not self._turns or self._turns[-1].digest != turn.digest:
             self.nudged = False
@@ -193,29 +186,10 @@ class Conversation:
         turns = [(self._messages[i], self._ends[i]) for i in kept]
         self._user = kept.index(self._user) + 1 if self._user >= 0 else -1
         self._messages, self._ends, self._size = [], array("q"), 0
-        for text, end in [(wire(Message(role="user", content=_SUMMARY + summary)), 0), *turns]:
+        summarised = self.protocol.message(Message(role="user", content=_SUMMARY + summary))
+        for text, end in [(summarised, 0), *turns]:
             self._append(text, end)
         self.prompt_tokens = 0
-
-
-def wire(message: Message) -> bytes:
-    """One message in the form of the OpenAI chat completions API."""
-    if message.role == "tool":
-        content = f"Error: {message.content}" if message.is_error else message.content
-        return orjson.dumps({"role": "tool", "tool_call_id": message.call_id, "content": content})
-    said: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        said["content"] = message.content or None
-        said["tool_calls"] = [_call(call) for call in message.tool_calls]
-    return orjson.dumps(said)
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    """A call as the model wrote it, but for what providers refuse: an empty object in place of arguments that are no
-    JSON object, and a name that can be one."""
-    arguments = "{}" if readable(call.arguments) is None else call.arguments.strip() or "{}"
-    name = call.name if _NAME.fullmatch(call.name) else _NO_NAME.sub("_", call.name)[:_LONGEST_NAME] or "unknown"
-    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 class Conversations:
@@ -225,10 +199,17 @@ class Conversations:
         self._kept: OrderedDict[str, tuple[Conversation, int]] = OrderedDict()
         self._size = 0
 
-    def get(self, conversation_id: str) -> Conversation:
-        """What is known here of the conversation; an empty one if nothing is."""
+    def get(self, conversation_id: str) -> Conversation | None:
+        """What is known here of the conversation; None if nothing is."""
         kept = self._kept.get(conversation_id)
-        return Conversation() if kept is None else kept[0]
+        return None if kept is None else kept[0]
+
+    def take_in(self, known: Conversation | None, lease: Lease, protocol: ModelProtocol) -> Conversation:
+        """The conversation as it is by what was ``known`` of it before ``lease``, and by what that brought."""
+        conversation = Conversation(protocol) if known is None or lease.rebuilt else known
+        conversation.extend(lease.entries, lease.position, lease.position_at)
+        self.keep(lease.conversation_id, conversation)
+        return conversation
 
     def keep(self, conversation_id: str, conversation: Conversation) -> None:
         """Remember the conversation as the newest one; the oldest ones make room."""

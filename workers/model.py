@@ -1,4 +1,4 @@
-"""The model port: one streamed call of an OpenAI-compatible ``/chat/completions``.
+"""Calls of models: one request and its answer, streamed or not, in the protocol that the provider speaks.
 
 httpx's requests, responses and errors on aiohttp's connections. httpx's own pool scans all its connections for each
 request (10 to 14 ms of CPU with 500 in flight), and its client adds cookies, redirects and authentication flows that a
@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
 
 import aiohttp
 import httpx
-import orjson
 from httpx_aiohttp import AiohttpTransport
 
 from palaver.errors import (
@@ -32,10 +30,8 @@ from palaver.errors.headers import request_id as request_id_of
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec
 from palaver.providers import Price, Provider
-from palaver.tools import Registry
-from workers.breakpoints import marked, system_message
-from workers.completion import Completion, Reply
 from workers.heads import Answer
+from workers.protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, ModelProtocol, Reply
 
 _BREATH = 16 * 1024
 _PAUSE = 0.005
@@ -74,6 +70,11 @@ class ModelPort:
         if self._transport is not None:
             await self._transport.aclose()
 
+    def protocol(self, agent: AgentSpec) -> ModelProtocol:
+        """How the agent's model is spoken to. That there is no such provider, its call says."""
+        provider = self._providers.get(agent.provider)
+        return CHAT_COMPLETIONS if provider is None else PROTOCOLS[provider.protocol]
+
     def takes_cache_control(self, name: str) -> bool:
         """Whether prompts to the provider of this name get cache breakpoints."""
         return name in self._providers and self._providers[name].cache_control
@@ -96,11 +97,11 @@ class ModelPort:
         on_text: Callable[[str], None],
         time_left: float,
         request_id: str,
-        completion: Completion,
+        reader: AnswerReader,
     ) -> Reply:
         """Ask the model; ``on_text`` gets the answer's text as it comes, ``time_left`` (s) bounds the whole call.
 
-        ``completion`` gathers the answer, so that the caller has what came before a failure.
+        ``reader`` gathers the answer, so that the caller has what came before a failure.
 
         Raises:
             ProviderError: of the kind that says what went wrong.
@@ -113,7 +114,7 @@ class ModelPort:
                 f"the workers know no provider {agent.provider!r}; their PALAVER_PROVIDERS names it, or not"
             )
         try:
-            return await self._complete(provider, agent, body, on_text, time_left, request_id, completion)
+            return await self._complete(provider, agent, body, on_text, time_left, request_id, reader)
         except ProviderError as error:
             error.provider, error.model = agent.provider, agent.model_name
             raise
@@ -126,9 +127,10 @@ class ModelPort:
         on_text: Callable[[str], None],
         time_left: float,
         request_id: str,
-        completion: Completion,
+        reader: AnswerReader,
     ) -> Reply:
         timeouts, loop = provider.timeouts, asyncio.get_running_loop()
+        protocol = PROTOCOLS[provider.protocol]
         asked_at = loop.time()
         end = asked_at + min(timeouts.total, max(time_left, 0.001))
         headers = {
@@ -137,12 +139,11 @@ class ModelPort:
             "accept-encoding": "identity",
             "x-request-id": request_id,
             "x-palaver-run": request_id.partition(":")[0],
+            **protocol.headers(provider.api_key),
         }
-        if provider.api_key:
-            headers["authorization"] = f"Bearer {provider.api_key}"
         request = httpx.Request(
             "POST",
-            f"{provider.base_url.rstrip('/')}/chat/completions",
+            f"{provider.base_url.rstrip('/')}{protocol.path}",
             headers=headers,
             content=body,
             extensions={"timeout": httpx.Timeout(None, connect=timeouts.connect).as_dict()},
@@ -171,16 +172,16 @@ class ModelPort:
                         raise ResponseTooLarge(f"the answer is larger than {most_bytes} bytes")
                     if not streamed:
                         whole += data
-                    elif text := completion.feed(data):
+                    elif text := reader.feed(data):
                         on_text(text)
-                    if completion.done:
+                    if reader.done:
                         break
                     if received >= breath_at:
                         breath_at = received + _BREATH
                         await asyncio.sleep(max(_PAUSE, _ahead(received, now - asked_at)))
-                if not streamed and (text := completion.read(bytes(whole))):
+                if not streamed and (text := reader.read(bytes(whole))):
                     on_text(text)
-                reply = completion.reply()
+                reply = reader.reply()
                 limit.reschedule(None)
                 await _end_of(stream)
                 return reply
@@ -254,30 +255,3 @@ async def _end_of(stream: AsyncIterator[bytes]) -> None:
                 if received > most("answer_end"):
                     beyond("answer_end")
                     break
-
-
-def _offered(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-def request_body(agent: AgentSpec, messages: list[bytes], registry: Registry, *, cache_control: bool = False) -> bytes:
-    """The request's JSON, put together from messages that are JSON already; with prompt-cache breakpoints or not."""
-    options: dict[str, Any] = {"model": agent.model_name, "stream": agent.stream}
-    if agent.stream:
-        options["stream_options"] = {"include_usage": True}
-    if agent.temperature is not None:
-        options["temperature"] = agent.temperature
-    if agent.max_output_tokens is not None:
-        options["max_tokens"] = agent.max_output_tokens
-    if agent.tools or agent.client_tools:
-        options["tools"] = [
-            *(_offered(tool.name, tool.description, tool.schema) for tool in (registry[name] for name in agent.tools)),
-            *(_offered(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
-        ]
-        if agent.parallel_tool_calls is not None:
-            options["parallel_tool_calls"] = agent.parallel_tool_calls
-    if cache_control:
-        messages = marked(messages)
-    if agent.instructions:
-        messages = [orjson.dumps(system_message(agent.instructions, cached=cache_control)), *messages]
-    return orjson.dumps(options)[:-1] + b',"messages":[' + b",".join(messages) + b"]}"

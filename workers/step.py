@@ -57,11 +57,11 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
 
     def decorate(function: Function) -> Step:
         async def attempt(runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
-            conversation = runtime.conversations.get(conversation_id)
+            known = runtime.conversations.get(conversation_id)
             with runtime.working_on(run_id, name) as active:
                 failpoint("step.delivered")
                 try:
-                    lease = await _claim(runtime, run_id, conversation_id, name, conversation)
+                    lease = await _claim(runtime, run_id, conversation_id, name, known)
                 except NewerVersion:
                     return "stray: for a newer worker"
                 except Exception as error:
@@ -71,11 +71,10 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
                 if isinstance(lease, Stray):
                     return f"stray: {lease.why}"
                 failpoint("step.claimed")
+                protocol = runtime.model.protocol(lease.agent)
+                conversation = Conversation(protocol)
                 if lease.call is None:
-                    if lease.rebuilt:
-                        conversation = Conversation()
-                    conversation.extend(lease.entries, lease.position, lease.position_at)
-                    runtime.conversations.keep(conversation_id, conversation)
+                    conversation = runtime.conversations.take_in(known, lease, protocol)
                 work = Work(lease, runtime, conversation, active)
                 verdict = await _work(function, work, active, retry)
                 failpoint("step.settling")
@@ -101,27 +100,35 @@ def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
 
 
 async def _claim(
-    runtime: Runtime, run_id: str, conversation_id: str, name: str, conversation: Conversation
+    runtime: Runtime, run_id: str, conversation_id: str, name: str, known: Conversation | None
 ) -> Lease | Stray:
     """Claim, and ask again if the answer is lost: it may have been a lease, and nobody else would know that the work on
-    it has not begun. Raises what Redis does when half of that lease has gone by."""
+    it has not begun. Raises what Redis does when half of that lease has gone by.
+
+    If what is ``known`` of the conversation is in the form of another protocol, the same lease is asked for with the
+    whole log.
+    """
     nonce, clock = secrets.token_hex(8), asyncio.get_running_loop().time
     deadline = clock() + runtime.settings.lease_seconds / 2
     while True:
         try:
-            return await runtime.store.steps.claim(
+            lease = await runtime.store.steps.claim(
                 run_id,
                 conversation_id,
                 name,
                 worker=runtime.worker_id,
                 nonce=nonce,
-                known=conversation.position if "/" not in name else None,
-                known_at=conversation.position_at,
+                known=None if "/" in name else known.position if known else 0,
+                known_at=known.position_at if known else 0,
             )
         except Exception as error:
             if not away(error) or clock() > deadline:
                 raise
             await asyncio.sleep(0.1)
+            continue
+        if isinstance(lease, Stray) or known is None or known.protocol is runtime.model.protocol(lease.agent):
+            return lease
+        known = None
 
 
 async def _work(function: Function, work: Work, active: ActiveStep, retry: RetryPolicy) -> Verdict | Wait | None:

@@ -23,9 +23,8 @@ from palaver.stuck import Nudge, Stuck, judge
 from palaver.tools import Tool
 from palaver.verdicts import Condensed, GiveUp, LogNote, RetryAfter, Verdict
 from workers.active_step import ActiveStep
-from workers.completion import Completion, Reply
-from workers.conversations import Conversation, OlderPart, wire
-from workers.model import request_body
+from workers.conversations import Conversation, OlderPart
+from workers.protocols import AnswerReader, ModelProtocol, Offer, Reply
 from workers.provider_limiter import NotAdmitted
 from workers.runtime import Runtime, away
 
@@ -41,16 +40,23 @@ class Work:
         self._conversation = conversation
         self._begun = time.monotonic()
         self._asked_until = 0.0
-        self._completions: list[tuple[Completion, Price | None]] = []
+        self._readers: list[tuple[AnswerReader, Price | None]] = []
         self._condensed: list[Condensed] = []
         self._nudge: Nudge | None = None
         self._text: list[str] = []
         self._deltas = runtime.deltas.buffer(lease)
 
     def messages(self) -> list[bytes]:
-        """The conversation up to here, each message as the provider wants it."""
+        """The conversation up to here, each message in the form of the protocol."""
         messages = self._conversation.messages()
-        return [*messages, wire(Message(role="user", content=self._nudge.text))] if self._nudge else messages
+        if self._nudge is None:
+            return messages
+        return [*messages, self.protocol.message(Message(role="user", content=self._nudge.text))]
+
+    @property
+    def protocol(self) -> ModelProtocol:
+        """How the model is spoken to."""
+        return self._conversation.protocol
 
     @property
     def prompt_tokens(self) -> int:
@@ -141,24 +147,32 @@ class Work:
             ProviderError, httpx.HTTPError, ConfigurationError: from the model port.
         """
         lease, runtime = self.lease, self.runtime
-        completion = Completion(max_calls=runtime.model.max_tool_calls(agent))
+        reader = self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent))
         self._stop_if_cooling(agent.provider)
-        self._completions.append((completion, runtime.model.price(agent)))
-        cached = not purpose and runtime.model.takes_cache_control(agent.provider)
+        self._readers.append((reader, runtime.model.price(agent)))
+        breakpoints = not purpose and runtime.model.takes_cache_control(agent.provider)
+        body = self.protocol.body(agent, messages, self._offers(agent), breakpoints=breakpoints)
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
         return await runtime.model.complete(
             agent,
-            request_body(agent, messages, runtime.registry, cache_control=cached),
+            body,
             on_text=on_text,
             time_left=lease.time_left - (time.monotonic() - self._begun),
-            request_id=f"{request_id}:{purpose}-{len(self._completions)}" if purpose else request_id,
-            completion=completion,
+            request_id=f"{request_id}:{purpose}-{len(self._readers)}" if purpose else request_id,
+            reader=reader,
         )
+
+    def _offers(self, agent: AgentSpec) -> list[Offer]:
+        tools = (self.runtime.registry[name] for name in agent.tools)
+        return [
+            *(Offer(tool.name, tool.description, tool.schema) for tool in tools),
+            *(Offer(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
+        ]
 
     def _stop_if_cooling(self, provider: str) -> None:
         """The gate was passed before the first call: a cool-down that began since then stops a further one."""
         until = self.runtime.limiter.asks_until(provider)
-        if self._completions and until > self._asked_until:
+        if self._readers and until > self._asked_until:
             raise NotAdmitted(Wait("cooldown", until - asyncio.get_running_loop().time()))
         self._asked_until = until
 
@@ -171,7 +185,7 @@ class Work:
     @property
     def usage(self) -> Usage:
         """What the provider has reported so far, of all calls; also of one that is cut off."""
-        calls = [completion.usage for completion, _ in self._completions]
+        calls = [reader.usage for reader, _ in self._readers]
         return Usage(
             input_tokens=sum(call.input_tokens for call in calls),
             cached_tokens=sum(call.cached_tokens for call in calls),
@@ -183,10 +197,10 @@ class Work:
     def _cost(self) -> float | None:
         """US dollars for all calls; None if one has no price, or its answer came without a count."""
         total = 0.0
-        for completion, price in self._completions:
-            if price is None or completion.uncounted:
+        for reader, price in self._readers:
+            if price is None or reader.uncounted:
                 return None
-            total += price.cost(completion.usage)
+            total += price.cost(reader.usage)
         return total
 
     @property

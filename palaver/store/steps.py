@@ -109,7 +109,7 @@ class Steps:
             position_at=int(tail[-1][1][3]) if tail else known_at,
             entries=entries,
             calls_left=None if calls_left < 0 else calls_left,
-            rebuilt=since != (known or 0),
+            rebuilt=since == 0,
             edited=bool(edited),
         )
 

@@ -204,8 +204,8 @@ MUTANTS: Final = {
             "ordinary_day",
             "nothing_refused asked_from_own_log",
             "workers/conversations.py",
-            "        for call in calls:\n            self._append(",
-            "        for call in calls[1:]:\n            self._append(",
+            "[self._answers[call.id] for call in calls])",
+            "[self._answers[call.id] for call in calls[1:]])",
         ),
         _mutant(
             "a step that two may claim",
@@ -228,8 +228,8 @@ MUTANTS: Final = {
             "ordinary_day",
             "asked_from_own_log",
             "workers/conversations.py",
-            "        for call in calls:\n            self._append(",
-            "        for call in reversed(calls):\n            self._append(",
+            "[self._answers[call.id] for call in calls])",
+            "[self._answers[call.id] for call in reversed(calls)])",
         ),
         _mutant(
             "a worker that mixes up its conversations",

@@ -38,7 +38,7 @@ async def test_a_worker_that_knows_nothing_is_told_all_page_by_page(desk: Desk) 
     _, lease = await desk.begin(input=messages)
     assert desk.said(lease) == _words(messages)
     assert lease.position == (await desk.store.runs.conversation(lease.conversation_id)).entries
-    assert lease.rebuilt is False
+    assert lease.rebuilt
     again = await desk.anew(lease)
     assert (again.fence, desk.said(again)) == (lease.fence, desk.said(lease))
     await desk.finish(lease)
@@ -61,7 +61,7 @@ async def test_what_is_deleted_while_it_reads_on_is_not_told_in_part(desk: Desk,
     desk.store.scripts.run = delete_then_read  # type: ignore[method-assign,assignment]
     lease = await desk.claim(delivery, known=known)
     assert desk.said(lease) == _words(messages)
-    assert lease.rebuilt is bool(known)
+    assert lease.rebuilt
     await desk.finish(lease)
 
 

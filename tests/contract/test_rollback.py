@@ -14,6 +14,7 @@ from palaver.store import keys
 from palaver.verdicts import Condensed, Continue, Finish
 from tests.contract.desk import Desk, say
 from workers.conversations import Conversation
+from workers.protocols import CHAT_COMPLETIONS
 
 
 async def _finished(desk: Desk, *words: str) -> Lease:
@@ -68,7 +69,7 @@ async def test_a_worker_that_knew_it_begins_anew_and_only_once(desk: Desk) -> No
     submitted = await desk.submit("two", conversation_id=first.conversation_id)
     for known in positions.values():
         again = await desk.claim(submitted.deliveries[0], known=known)
-        assert again.rebuilt == (known > 0)
+        assert again.rebuilt
         assert desk.said(again) == ["one", "one!", "two"]
         submitted = submitted.__class__(submitted.run_id, False, (await desk.store.steps.hand_back(again)).deliveries)
     lease = await desk.claim(submitted.deliveries[0], known=again.position)
@@ -80,7 +81,7 @@ async def test_a_worker_that_knew_it_begins_anew_and_only_once(desk: Desk) -> No
 
 async def test_a_worker_that_knew_it_derives_what_one_that_did_not_does(desk: Desk) -> None:
     """R12: the log and what models are told agree, whoever derives it and whenever it began."""
-    known = Conversation()
+    known = Conversation(CHAT_COMPLETIONS)
 
     async def told(word: str, conversation_id: str | None) -> tuple[str, Lease]:
         submitted = await desk.submit(word, conversation_id=conversation_id)
@@ -91,10 +92,10 @@ async def test_a_worker_that_knew_it_derives_what_one_that_did_not_does(desk: De
     for i in range(8):
         run_id, lease = await told(f"word {i}", conversation_id)
         if lease.rebuilt:
-            mine = Conversation()
+            mine = Conversation(CHAT_COMPLETIONS)
         mine.extend(lease.entries, lease.position)
         known, conversation_id = mine, lease.conversation_id
-        fresh = Conversation()
+        fresh = Conversation(CHAT_COMPLETIONS)
         fresh.extend((await desk.anew(lease)).entries, lease.position)
         assert fresh.messages() == mine.messages()
         if i % 3 == 1:

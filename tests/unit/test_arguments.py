@@ -18,7 +18,7 @@ from palaver.errors.failure import MAX_MESSAGE
 from palaver.limits import exceeded
 from palaver.models import Message, ToolCall
 from palaver.stuck import Turn
-from workers.conversations import wire
+from workers.protocols import CHAT_COMPLETIONS
 
 
 def _unforeseen(value: str) -> str:
@@ -105,10 +105,15 @@ def test_the_limits_are_counted_once_and_what_is_within_them_is_read() -> None:
     assert read(json.dumps({"digits": int("9" * 400), "text": "1e999"})) == {"digits": int("9" * 400), "text": "1e999"}
 
 
+def sent_to_the_model(call: ToolCall) -> dict[str, Any]:
+    asking = Message(role="assistant", tool_calls=(call,))
+    return dict(json.loads(CHAT_COMPLETIONS.turn(asking, ())[0]))
+
+
 @pytest.mark.parametrize("text", [*BAD, deep(64), "", "{}"], ids=lambda text: f"{text[:16]!r}-{len(text)}")
 def test_whatever_arguments_are_in_the_log_the_conversation_goes_on(text: str) -> None:
     call = ToolCall(id="c", name="order", arguments=text)
-    sent = json.loads(wire(Message(role="assistant", tool_calls=(call,))))["tool_calls"][0]["function"]["arguments"]
+    sent = sent_to_the_model(call)["tool_calls"][0]["function"]["arguments"]
     assert isinstance(json.loads(sent), dict)
     assert Turn.of([call], {"c": Message(role="tool", call_id="c", name="order", content="fine")}).digest
 
@@ -124,5 +129,5 @@ def test_whatever_arguments_are_in_the_log_the_conversation_goes_on(text: str) -
     ],
 )
 def test_no_name_that_a_provider_refuses_goes_into_the_conversation(name: str, sent: str) -> None:
-    asked = json.loads(wire(Message(role="assistant", tool_calls=(ToolCall(id="c", name=name),))))
+    asked = sent_to_the_model(ToolCall(id="c", name=name))
     assert asked["tool_calls"][0]["function"]["name"] == sent

@@ -23,7 +23,8 @@ from palaver.errors import (
 )
 from palaver.limits import exceeded, most
 from palaver.models import ToolCall, Usage
-from workers.completion import Completion, Reply
+from workers.protocols import Reply
+from workers.protocols.chat_completions.answer import Completion
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> bytes:

@@ -12,9 +12,9 @@ from palaver.errors import ProviderHTTPError
 from palaver.leases import LogMessage
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.verdicts import Condensed
-from workers.completion import Reply
 from workers.condensing import ask_within_window
 from workers.conversations import Conversation, OlderPart
+from workers.protocols import CHAT_COMPLETIONS, Reply
 
 PROVIDER_SAYS_TOO_LONG = b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'
 
@@ -44,7 +44,7 @@ def summary(position: int, text: str, through: int) -> LogMessage:
 
 
 def of(*log: LogMessage) -> Conversation:
-    conversation = Conversation()
+    conversation = Conversation(CHAT_COMPLETIONS)
     conversation.extend(log, log[-1].position)
     return conversation
 
@@ -135,6 +135,7 @@ class Model:
         spec = AgentSpec(model="fake/x", **agent)
         self.lease = SimpleNamespace(agent=spec, run_id="run_1", step="3")
         self.partial: Message | None = None
+        self.protocol = CHAT_COMPLETIONS
         self.conversation = conversation
         self.questions: list[str] = []
         self.calls = 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from palaver.leases import LogMessage
 from palaver.models import Message, ToolCall
 from workers.conversations import Conversation, Conversations
+from workers.protocols import CHAT_COMPLETIONS
 
 
 def entries(*messages: Message, start: int = 1) -> list[LogMessage]:
@@ -36,31 +37,31 @@ def result(call_id: str, text: str = "ok", *, is_error: bool = False) -> Message
 
 @given(st.permutations(["a", "b", "c"]))
 def test_results_follow_in_call_order(order: list[str]) -> None:
-    conversation = Conversation()
+    conversation = Conversation(CHAT_COMPLETIONS)
     conversation.extend(entries(user("go"), asks("a", "b", "c"), *(result(each) for each in order)), 5)
     assert [message.get("tool_call_id") for message in seen(conversation)[2:]] == ["a", "b", "c"]
 
 
 def test_an_error_says_so() -> None:
-    conversation = Conversation()
+    conversation = Conversation(CHAT_COMPLETIONS)
     conversation.extend(entries(user("go"), asks("a"), result("a", "too late", is_error=True)), 3)
     assert seen(conversation)[-1]["content"] == "Error: too late"
 
 
 def test_arguments_that_are_no_json_do_not_go_back_to_the_provider() -> None:
-    conversation = Conversation()
+    conversation = Conversation(CHAT_COMPLETIONS)
     conversation.extend(entries(user("go"), asks("a", arguments="{oops"), result("a")), 3)
     assert seen(conversation)[1]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
 def test_an_answer_that_was_cut_off_before_its_first_word_is_left_out() -> None:
-    conversation = Conversation()
+    conversation = Conversation(CHAT_COMPLETIONS)
     conversation.extend(entries(user("go"), Message(role="assistant", partial=True), user("again")), 3)
     assert [message["role"] for message in seen(conversation)] == ["user", "user"]
 
 
 def test_a_result_without_a_call_is_left_out_and_a_call_without_a_result_gets_one() -> None:
-    conversation = Conversation()
+    conversation = Conversation(CHAT_COMPLETIONS)
     conversation.extend(entries(user("go"), result("ghost"), asks("a", "b"), result("b"), user("and?")), 5)
     assert [message["role"] for message in seen(conversation)] == ["user", "assistant", "tool", "tool", "user"]
     assert seen(conversation)[2]["tool_call_id"] == "a"
@@ -69,7 +70,7 @@ def test_a_result_without_a_call_is_left_out_and_a_call_without_a_result_gets_on
 @given(st.integers(min_value=0, max_value=6), st.integers(min_value=0, max_value=6))
 def test_reading_in_pieces_or_twice_changes_nothing(first: int, second: int) -> None:
     log = entries(user("go"), asks("a", "b"), result("b"), result("a"), user("more"), asks("c"), result("c"))
-    whole, pieces = Conversation(), Conversation()
+    whole, pieces = Conversation(CHAT_COMPLETIONS), Conversation(CHAT_COMPLETIONS)
     whole.extend(log, 7)
     pieces.extend(log[:first], first)
     pieces.extend(log[min(first, second) :], 7)
@@ -79,7 +80,7 @@ def test_reading_in_pieces_or_twice_changes_nothing(first: int, second: int) -> 
 def test_old_conversations_make_room() -> None:
     kept = Conversations()
     for i in range(3):
-        conversation = Conversation()
+        conversation = Conversation(CHAT_COMPLETIONS)
         conversation.extend(entries(user("x" * (30 << 20))), 1)
         kept.keep(f"conv_{i}", conversation)
-    assert [kept.get(f"conv_{i}").position for i in range(3)] == [0, 1, 1]
+    assert [kept.get(f"conv_{i}") is None for i in range(3)] == [True, False, False]

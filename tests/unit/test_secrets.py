@@ -20,8 +20,8 @@ from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify
 from palaver.errors.failure import Provider
 from palaver.secrets import Passing, Secrets, hide, know, password_of
 from palaver.settings import Settings
-from workers.completion import Completion
 from workers.logs import hide_secrets
+from workers.protocols.chat_completions.answer import Completion
 
 KEY = "sk-Canary/7+fOx&2b7d9e0c41aa55e3"
 PLAIN = "evil2canaryplain"

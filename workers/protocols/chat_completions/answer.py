@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -19,7 +18,8 @@ from palaver.errors import (
 from palaver.limits import beyond, most
 from palaver.models import ToolCall, Usage
 from palaver.secrets import hide
-from workers.calls import Calls, text_of
+from workers.protocols.chat_completions.calls import Calls, text_of
+from workers.protocols.port import Reply
 
 _LINE: Final = most("answer_line")
 _TEXT: Final = most("answer_text")
@@ -38,16 +38,6 @@ _FINISHES: Final = {
     **dict.fromkeys(("error", "network_error", "insufficient_system_resource"), "error"),
 }
 """What providers call the same ends; any other is an ordinary one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What the model answered."""
-
-    content: str
-    tool_calls: tuple[ToolCall, ...]
-    finish_reason: str
-    usage: Usage
 
 
 class Completion:

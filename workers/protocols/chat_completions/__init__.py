@@ -1,0 +1,91 @@
+"""OpenAI's chat completions, as most providers and local servers speak them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from palaver.arguments import readable
+from palaver.models import AgentSpec, Message, ToolCall
+from workers.protocols.chat_completions.answer import Completion
+from workers.protocols.chat_completions.breakpoints import marked, system_message
+from workers.protocols.port import Offer
+
+_LONGEST_NAME: Final = 64
+_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+"""What a name is to OpenAI; a conversation with another one in it would be refused for ever."""
+
+
+class ChatCompletions:
+    """The protocol."""
+
+    name = "chat_completions"
+    path = "/chat/completions"
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """The key as a bearer token."""
+        return {"authorization": f"Bearer {api_key}"} if api_key else {}
+
+    def message(self, message: Message) -> bytes:
+        """A message of the user or the assistant."""
+        return orjson.dumps({"role": message.role, "content": message.content})
+
+    def turn(self, asking: Message, results: Sequence[Message]) -> Sequence[bytes]:
+        """One message each: the calls, and every result."""
+        calls = [_call(call) for call in asking.tool_calls]
+        asks = {"role": asking.role, "content": asking.content or None, "tool_calls": calls}
+        return [orjson.dumps(asks), *map(_result, results)]
+
+    def parsed(self, text: bytes) -> Sequence[Message]:
+        """The one message that ``text`` is."""
+        said: dict[str, Any] = orjson.loads(text)
+        calls = tuple(
+            ToolCall(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
+            for call in said.get("tool_calls", ())
+        )
+        return [Message(role=said["role"], content=said["content"] or "", tool_calls=calls)]
+
+    def body(self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], *, breakpoints: bool) -> bytes:
+        """The request's JSON."""
+        options: dict[str, Any] = {"model": agent.model_name, "stream": agent.stream}
+        if agent.stream:
+            options["stream_options"] = {"include_usage": True}
+        if agent.temperature is not None:
+            options["temperature"] = agent.temperature
+        if agent.max_output_tokens is not None:
+            options["max_tokens"] = agent.max_output_tokens
+        if offers:
+            options["tools"] = [_offered(offer) for offer in offers]
+            if agent.parallel_tool_calls is not None:
+                options["parallel_tool_calls"] = agent.parallel_tool_calls
+        if breakpoints:
+            messages = marked(messages)
+        if agent.instructions:
+            messages = [orjson.dumps(system_message(agent.instructions, cached=breakpoints)), *messages]
+        return orjson.dumps(options)[:-1] + b',"messages":[' + b",".join(messages) + b"]}"
+
+    def reader(self, *, max_calls: int) -> Completion:
+        """A reader for one answer."""
+        return Completion(max_calls=max_calls)
+
+
+def _offered(offer: Offer) -> dict[str, Any]:
+    function = {"name": offer.name, "description": offer.description, "parameters": offer.parameters}
+    return {"type": "function", "function": function}
+
+
+def _result(message: Message) -> bytes:
+    content = f"Error: {message.content}" if message.is_error else message.content
+    return orjson.dumps({"role": "tool", "tool_call_id": message.call_id, "content": content})
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    """A call as the model wrote it, but for what providers refuse: an empty object in place of arguments that are no
+    JSON object, and a name that can be one."""
+    arguments = "{}" if readable(call.arguments) is None else call.arguments.strip() or "{}"
+    name = call.name if _NAME.fullmatch(call.name) else _NO_NAME.sub("_", call.name)[:_LONGEST_NAME] or "unknown"
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}

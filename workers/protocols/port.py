@@ -1,0 +1,84 @@
+"""The port that every model protocol implements: what a request is made of, and what reads an answer.
+
+A protocol does no I/O. It makes bytes from messages and reads bytes into a reply; ``workers.model`` carries both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from palaver.models import AgentSpec, Message, ToolCall, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model answered."""
+
+    content: str
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: str
+    """``length`` and ``content_filter`` whatever the protocol calls them; any other is an ordinary end."""
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool that the model may ask for."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """A JSON schema."""
+
+
+class AnswerReader(Protocol):
+    """Reads one answer: bytes in, text and a reply out. Any split of the bytes gives the same reply.
+
+    Everything it takes in is bounded while it is read. Each method raises the ``ProviderError`` that says what is wrong
+    with the answer.
+    """
+
+    done: bool
+    """The provider has said that this was all."""
+    usage: Usage
+    """What the provider has reported so far; also of an answer that is cut off."""
+    uncounted: bool
+    """The answer is whole, and the provider did not say what it took."""
+
+    def feed(self, data: bytes) -> str:
+        """Take in bytes of a stream; answers the text that they bring."""
+
+    def read(self, body: bytes) -> str:
+        """Take in a whole answer that was not streamed; answers its text."""
+
+    def reply(self) -> Reply:
+        """The whole answer, without secrets of this process."""
+
+
+class ModelProtocol(Protocol):
+    """A way of speaking to models. It keeps no state: one object serves all providers that speak it."""
+
+    name: str
+    """The ``protocol`` of a provider."""
+    path: str
+    """Where requests go, behind a provider's ``base_url``."""
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """The headers of a request that are the protocol's own, with the provider's key."""
+
+    def message(self, message: Message) -> bytes:
+        """A message without calls, as JSON of the protocol."""
+
+    def turn(self, asking: Message, results: Sequence[Message]) -> Sequence[bytes]:
+        """A message with calls and its results, which are in call order."""
+
+    def parsed(self, text: bytes) -> Sequence[Message]:
+        """What ``message`` or ``turn`` wrote, as far as it is told in words: to summarise it."""
+
+    def body(self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], *, breakpoints: bool) -> bytes:
+        """A request, put together from messages that are JSON already; with prompt-cache breakpoints or not."""
+
+    def reader(self, *, max_calls: int) -> AnswerReader:
+        """A reader for one answer, which may have so many tool calls."""
