@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.pages import ROOT, files
+
+PAGES: Final = files("*.md")
 INDEX: Final = ROOT / "docs" / "index.md"
 SHELVES: Final = ("tutorial", "how-to", "reference", "why", "adr")
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-
-
-def pages() -> list[Path]:
-    """Every Markdown file of the repository, whether it has been added to git yet or not."""
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
-    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    return sorted(ROOT / name for name in set(names) if (ROOT / name).exists())
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
@@ -37,7 +31,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_relative_link_resolves(page: Path) -> None:
     dead = [
         f"{target}#{anchor}"
@@ -54,11 +48,11 @@ def test_the_index_leads_to_every_page() -> None:
             if target.suffix == ".md" and target not in reached:
                 reached.add(target)
                 ahead.append(target)
-    alone = [str(page.relative_to(ROOT)) for page in pages() if page not in reached]
+    alone = [str(page.relative_to(ROOT)) for page in PAGES if page not in reached]
     assert not alone, "link these pages from docs/index.md (an ADR from docs/adr/README.md)"
 
 
 def test_every_page_stands_on_a_shelf() -> None:
-    inside = [page.relative_to(ROOT / "docs") for page in pages() if page.is_relative_to(ROOT / "docs")]
+    inside = [page.relative_to(ROOT / "docs") for page in PAGES if page.is_relative_to(ROOT / "docs")]
     homeless = [str(page) for page in inside if page != Path("index.md") and page.parts[0] not in SHELVES]
     assert not homeless, f"move these pages of docs/ to one of {SHELVES}"
