@@ -56,3 +56,12 @@ def test_every_page_stands_on_a_shelf() -> None:
     inside = [page.relative_to(ROOT / "docs") for page in PAGES if page.is_relative_to(ROOT / "docs")]
     homeless = [str(page) for page in inside if page != Path("index.md") and page.parts[0] not in SHELVES]
     assert not homeless, f"move these pages of docs/ to one of {SHELVES}"
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_benchmark() -> None:
+    table = (ROOT / "README.md").read_text().partition("## Beside plain Celery")[2].partition("\n## ")[0]
+    cells = [cell for row in table.splitlines() if row.startswith("|") for cell in row.split("|")[2:4]]
+    numbers = {number for cell in cells for number in re.findall(r"[\d.]+", cell)}
+    measured = set(re.findall(r"[\d.]+", (ROOT / "docs" / "why" / "bench.md").read_text()))
+    assert len(numbers) >= 8
+    assert numbers <= measured

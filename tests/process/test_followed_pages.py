@@ -1,4 +1,4 @@
-"""The tutorial is followed word by word: in a copy of the repository, with the stack of `make up` on free ports."""
+"""The tutorial and the README are followed word by word: in a copy of the repository, with `make up` on free ports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.pages import ROOT, Memory, blocks, commands, files
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PAGE: Final = ROOT / "docs" / "tutorial" / "first-run.md"
+PAGES: Final = ("docs/tutorial/first-run.md", "README.md")
 PATIENCE: Final = 60.0
 """Seconds that a reader waits for what the page shows."""
 
@@ -85,7 +85,7 @@ class Reader:
         elif kind == "text":
             self._expect(self._first_terminal, f"…\n{content}")
         else:
-            for command, shown in commands(content):
+            for command, shown in commands(content) if kind == "console" else ():
                 self._type(self._memory.typed(command), shown)
 
     def close(self) -> None:
@@ -164,6 +164,7 @@ def reader(clone: Path, tmp_path: Path) -> Iterator[Reader]:
     someone.close()
 
 
-def test_the_tutorial_can_be_followed_word_by_word(reader: Reader) -> None:
-    for kind, content in blocks(PAGE):
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_can_be_followed_word_by_word(reader: Reader, page: str) -> None:
+    for kind, content in blocks(ROOT / page):
         reader.follow(kind, content)
