@@ -11,10 +11,11 @@ from api.backend import Backend, prompt
 from api.problems import Problem
 from api.validation import did_you_mean
 from palaver.errors import ErrorClass
+from palaver.filters import RunFilter
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus
 from palaver.limits import beyond, most
-from palaver.store.reading import RunFilter, RunPage
+from palaver.store.reading import RunPage
 
 
 def _statuses(given: object) -> object:
@@ -83,7 +84,7 @@ class Filters(BaseModel):
     def as_filter(self, *, created_before: datetime | None = None) -> RunFilter:
         """What the store is asked for; ``created_before`` in the place of the filter's own."""
         return RunFilter(
-            statuses=frozenset(self.status),
+            status=self.status or None,
             conversation_id=self.conversation_id,
             tag=self.tag,
             error_class=self.error_class,

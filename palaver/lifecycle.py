@@ -26,7 +26,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, TypeAlias
+
+RunAction: TypeAlias = Literal["cancel", "retry", "delete"]
+"""What can be done to many runs at once."""
 
 
 class RunStatus(StrEnum):
@@ -57,6 +60,16 @@ class RunStatus(StrEnum):
     def terminal(self) -> bool:
         """Whether a run in this status will never move again."""
         return not TRANSITIONS[self]
+
+    def allows(self, action: RunAction) -> bool:
+        """Whether the action can be done to runs in this status."""
+        match action:
+            case "cancel":
+                return not self.terminal
+            case "delete":
+                return self.terminal
+            case "retry":
+                return self.terminal and self not in (RunStatus.COMPLETED, RunStatus.CANCELLED)
 
 
 _S = RunStatus

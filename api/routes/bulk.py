@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
@@ -25,10 +25,10 @@ from api.problems import Fault
 from api.queries import Query, read_query
 from palaver.errors import NoRoom, StateConflict, UnknownRun
 from palaver.fields import AtMost, Strict
-from palaver.lifecycle import RunStatus
+from palaver.filters import RunFilter
+from palaver.lifecycle import RunAction
 from palaver.limits import most
 from palaver.models import CancelMode, Retry, Run
-from palaver.store.reading import RunFilter
 
 router = APIRouter(tags=["runs"])
 
@@ -37,8 +37,6 @@ _TIME: Final = 20.0
 _AT_ONCE: Final = 20
 """Runs of a page, acted on together: a third of the store's connections."""
 _SHOWN: Final = 100
-
-Action = Literal["cancel", "retry", "delete"]
 
 
 class BulkFilter(Strict, Filters):
@@ -57,7 +55,7 @@ class BulkFilter(Strict, Filters):
 class BulkAction(Strict):
     """What to do, and to which runs."""
 
-    action: Action
+    action: RunAction
     filter: BulkFilter = BulkFilter()
     all: bool = False
     """Every run there is, in the place of a filter."""
@@ -207,11 +205,10 @@ class _Doing:
         return ""
 
 
-def _hindrance(action: Action, run: Run) -> str:
+def _hindrance(action: RunAction, run: Run) -> str:
     """The code with which the store would refuse, as far as the status tells. A run that has ended stays so."""
-    if action == "cancel":
-        return "run_ended" if run.status.terminal else ""
+    if run.status.allows(action) and not (action == "retry" and run.withdrawn):
+        return ""
     if not run.status.terminal:
         return "run_active"
-    nothing_left = run.withdrawn or run.status in {RunStatus.COMPLETED, RunStatus.CANCELLED}
-    return "nothing_to_retry" if action == "retry" and nothing_left else ""
+    return "run_ended" if action == "cancel" else "nothing_to_retry"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import typer
 
@@ -12,18 +12,9 @@ from palaver.cli.connection import say
 from palaver.cli.progress import Progress
 from palaver.cli.words import document, one_line
 from palaver.client import BulkResult, Palaver
-from palaver.lifecycle import RunStatus
-
-Action = Literal["cancel", "retry", "delete"]
+from palaver.lifecycle import RunAction, RunStatus
 
 _DONE: Final = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
-_ENDED: Final = frozenset(status for status in RunStatus if status.terminal)
-_APPLIES: Final = {
-    "cancel": frozenset(RunStatus) - _ENDED,
-    "retry": _ENDED - {RunStatus.COMPLETED, RunStatus.CANCELLED},
-    "delete": _ENDED,
-}
-"""The statuses of runs that it can be done to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +49,7 @@ def one_or_many(run_id: str | None, admitted: Filter, *, everything: bool, dry_r
 
 def act(
     client: Palaver,
-    action: Action,
+    action: RunAction,
     admitted: Filter,
     *,
     dry_run: bool,
@@ -71,7 +62,7 @@ def act(
     Raises:
         Exit: 1, the person said no.
     """
-    wanted = {"status": sorted(_APPLIES[action]), **admitted.given, **how}
+    wanted = {"status": sorted(status for status in RunStatus if status.allows(action)), **admitted.given, **how}
     if not (dry_run or yes) and sys.stdin.isatty():
         count = len(_patiently(client, action, wanted, dry_run=True).run_ids)
         if count > 1:
@@ -97,12 +88,12 @@ def confirm(question: str) -> None:
         raise typer.Exit(1)
 
 
-def _patiently(client: Palaver, action: Action, wanted: dict[str, Any], *, dry_run: bool) -> BulkResult:
+def _patiently(client: Palaver, action: RunAction, wanted: dict[str, Any], *, dry_run: bool) -> BulkResult:
     with Progress(lambda quiet: say(f"… going through the runs, {quiet:.0f} s so far")):
         return client.bulk(action, **wanted, dry_run=dry_run)
 
 
-def _told(action: Action, result: BulkResult) -> str:
+def _told(action: RunAction, result: BulkResult) -> str:
     count = len(result.run_ids)
     runs = f"{count} run{'' if count == 1 else 's'}"
     what = f"{runs} would be {_DONE[action]}" if result.dry_run else f"{_DONE[action]} {runs}"

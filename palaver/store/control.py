@@ -16,7 +16,6 @@ from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePasse
 from palaver.events import EventKind
 from palaver.ids import new_id, shard_of
 from palaver.leases import Settled
-from palaver.lifecycle import RunStatus
 from palaver.models import Entry, Message, Retry, Run, Submission
 from palaver.store import keys
 from palaver.store.connection import Value
@@ -49,7 +48,6 @@ _REFUSALS: Final = {
     )
 }
 """What ``act.lua`` says of items that cannot be put into a run."""
-_MOVED: Final = frozenset({RunStatus.FAILED, RunStatus.INCOMPLETE, RunStatus.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ class Control:
         )
         if wanted.from_step is not None:
             return await self._fork(run, wanted.from_step, again, key)
-        if run.status not in _MOVED or run.withdrawn:
+        if not run.status.allows("retry") or run.withdrawn:
             raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
         again = again.model_copy(update={"input": await self._left_to_say(run)})
         return await self._runs.take_on(again, run.conversation_id, "retry", key, retried_from=run_id)

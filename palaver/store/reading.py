@@ -12,8 +12,9 @@ from typing import Final
 import orjson
 
 from palaver.errors import UnknownConversation, UnknownRun
+from palaver.filters import RunFilter, admits
 from palaver.ids import all_shards, is_id, shard_of
-from palaver.lifecycle import RunStatus, WaitReason
+from palaver.lifecycle import WaitReason
 from palaver.limits import KIB, beyond, most
 from palaver.models import Conversation, Entry, Message, Run, Waiting
 from palaver.settings import Settings
@@ -28,31 +29,6 @@ _LARGE: Final = 64 * KIB
 """Bytes of a run after which others get a turn on the loop: it takes a millisecond or more to read."""
 _SCAN_BUDGET: Final = 5_000
 """Runs that one page of a filtered list looks at before it answers with what it has."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs a list shows; empty fields let everything through."""
-
-    statuses: frozenset[RunStatus] = frozenset()
-    conversation_id: str | None = None
-    tag: str | None = None
-    error_class: str | None = None
-    agent: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-
-    def admits(self, run: Run) -> bool:
-        """Whether ``run`` is to be shown."""
-        return (
-            (not self.statuses or run.status in self.statuses)
-            and self.conversation_id in (None, run.conversation_id)
-            and (self.tag is None or self.tag in run.tags)
-            and (self.error_class is None or (run.error or {}).get("class") == self.error_class)
-            and self.agent in (None, run.agent.name)
-            and (self.created_after is None or run.times.created_at > self.created_after)
-            and (self.created_before is None or run.times.created_at < self.created_before)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +69,15 @@ class Reading:
             ValueError: the cursor is none of ours.
         """
         before = records.parse_cursor(cursor) if cursor else None
-        if before is None and admitted.created_before is not None:
-            before = (int(records.millis(admitted.created_before)) + 1, "")
-        only = admitted.conversation_id
+        newest = admitted.get("created_before")
+        if before is None and newest is not None:
+            before = (int(records.millis(newest)) + 1, "")
+        only = admitted.get("conversation_id")
         shards = self._shards if only is None else (shard_of(only),) if is_id("conv", only) else ()
         page = RunPage(runs=[])
         looked = size = 0
         while looked < _SCAN_BUDGET:
-            candidates = await self._newest(shards, before, admitted.created_after)
+            candidates = await self._newest(shards, before, admitted.get("created_after"))
             if not candidates:
                 return page
             for some in _parts(candidates):
@@ -108,7 +85,7 @@ class Reading:
                 for before in some:
                     looked += 1
                     run, long = found.get(before[1], (None, 0))
-                    if run is not None and admitted.admits(run):
+                    if run is not None and admits(admitted, run):
                         page.runs.append(run)
                         size += long
                         full = size > most("answer_bytes")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from palaver.errors import StateConflict
+from palaver.filters import RunFilter
 from palaver.models import Retry
-from palaver.store.reading import RunFilter
 from tests.contract.desk import PAUSE, PAUSE_NOW, RESUME, Desk, approve, output, say
 from tests.contract.standings import Standing, put
 

@@ -9,13 +9,13 @@ from redis.exceptions import ConnectionError
 
 from palaver.actions import Item
 from palaver.errors import ResponseTooLarge, StateConflict, UnknownConversation, UnknownRun
+from palaver.filters import RunFilter
 from palaver.leases import Delta
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import exceeded, most
 from palaver.models import Message, Retry, ToolCall
 from palaver.settings import Settings
 from palaver.store import Store, keys
-from palaver.store.reading import RunFilter
 from palaver.store.runs import Submitted
 from palaver.verdicts import Continue, ToolOutcome
 from tests.contract.desk import PAUSE, RESUME, Desk, approve, deny, output, say

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
+from palaver.filters import RunFilter
 from palaver.ids import new_id
 from palaver.models import Message, Retry
 from palaver.store import keys
-from palaver.store.reading import RunFilter
 from palaver.verdicts import Condensed, Continue
 from tests.contract.desk import PAUSE, Desk
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
 from palaver.errors import UnknownConversation, UnknownRun
+from palaver.filters import RunFilter
 from palaver.ids import new_id
 from palaver.lifecycle import RunStatus
 from palaver.settings import Settings
 from palaver.store import Store, keys
-from palaver.store.reading import RunFilter
 from tests.contract.desk import Desk
 
 
@@ -50,11 +50,11 @@ async def test_filters(desk: Desk) -> None:
     await desk.give_up(lease)
     green = await desk.submit(conversation_id=lease.conversation_id, tags=("green",))
 
-    async def ids(**admitted: Any) -> list[str]:
-        return [run_id for page in await _pages(desk, 2, RunFilter(**admitted)) for run_id in page]
+    async def ids(**admitted: Unpack[RunFilter]) -> list[str]:
+        return [run_id for page in await _pages(desk, 2, admitted) for run_id in page]
 
-    assert await ids(statuses=frozenset({RunStatus.FAILED})) == [red]
-    assert await ids(statuses=frozenset({RunStatus.QUEUED})) == [green.run_id]
+    assert await ids(status=[RunStatus.FAILED]) == [red]
+    assert await ids(status="paused,queued") == [green.run_id]
     assert await ids(error_class="internal") == [red]
     assert len(await ids(tag="blue")) == 2
     assert set(await ids(conversation_id=lease.conversation_id)) == {red, green.run_id}

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease, UnknownRun
+from palaver.filters import RunFilter
 from palaver.leases import Delta
 from palaver.lifecycle import StopReason
 from palaver.models import Message, Retry
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.connection import now_ms
-from palaver.store.reading import RunFilter, RunPage
+from palaver.store.reading import RunPage
 from palaver.verdicts import Finish
 from tests.contract.desk import Desk, approve, say
 

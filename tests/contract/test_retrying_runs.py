@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownRun
+from palaver.filters import RunFilter
 from palaver.ids import new_id
 from palaver.leases import Lease
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Budget, Message, Retry
 from palaver.store import keys
-from palaver.store.reading import RunFilter
 from palaver.store.runs import Submitted
 from palaver.verdicts import Condensed, Continue, GiveUp
 from tests.contract.desk import AGENT, INTERNAL, Desk, say

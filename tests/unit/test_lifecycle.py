@@ -48,3 +48,10 @@ def test_an_id_carries_its_shard_and_is_hard_to_guess() -> None:
         assert not is_id("conv", wrong)
         with pytest.raises(ValueError, match="not an id"):
             shard_of(wrong)
+
+
+def test_what_can_be_done_to_a_run_follows_from_its_status() -> None:
+    ended = {"completed", "incomplete", "failed", "cancelled", "expired"}
+    assert {status for status in RunStatus if status.allows("delete")} == ended
+    assert {status for status in RunStatus if status.allows("cancel")} == set(RunStatus) - ended
+    assert {status for status in RunStatus if status.allows("retry")} == {"incomplete", "failed", "expired"}
