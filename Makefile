@@ -19,7 +19,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test check bench chaos soak lock sbom clean
+.PHONY: help demo up test check twin bench chaos soak lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,9 @@ check: $(DEV) ## lint, formatting, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
+
+twin: $(DEV) ## make the blocking client from the asyncio one
+	$(BIN)/python -m deploy.twin
 
 bench: $(DEV) ## measure this machine
 	$(BIN)/python -m bench $(ARGS)

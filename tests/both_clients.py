@@ -1,4 +1,4 @@
-"""The two clients behind one way of calling them, so that a test says once what holds for both."""
+"""The clients behind one way of calling them, so that a test says once what holds for both."""
 
 from __future__ import annotations
 
@@ -49,4 +49,8 @@ class OnALoop:
 
 Call: TypeAlias = Blocking | OnALoop
 
+async_client = pytest.mark.parametrize("call", [OnALoop()], ids=["async"])
+"""For what is decided in code that is written once: the blocking client is made from this one, word by word
+(``test_client_twin.py``)."""
 both_clients = pytest.mark.parametrize("call", [Blocking(), OnALoop()], ids=["sync", "async"])
+"""For what httpx, threads and generators do differently: streams, pages, functions, retries, ends."""

@@ -14,7 +14,7 @@ from palaver.cli.connection import say
 from palaver.cli.pending import called, chosen, commands, lines
 from palaver.cli.words import one_line
 from palaver.client import ClientError, Conflict, Palaver, Unprocessable
-from palaver.client.patience import passing
+from palaver.client.backoff import passing
 from palaver.lifecycle import RunStatus
 from palaver.models import Event, Run
 

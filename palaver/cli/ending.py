@@ -14,7 +14,7 @@ from palaver.cli.progress import Progress
 from palaver.cli.transcript import Transcript
 from palaver.cli.words import document
 from palaver.client import ClientError, Conflict, Palaver
-from palaver.client.patience import passing
+from palaver.client.backoff import passing
 from palaver.lifecycle import RunStatus
 from palaver.models import Event, Run
 

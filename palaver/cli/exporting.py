@@ -32,8 +32,8 @@ from palaver.cli.options import (
 from palaver.cli.progress import Progress
 from palaver.cli.words import document
 from palaver.client import ClientError, Exported, Palaver
+from palaver.client.backoff import passing
 from palaver.client.exported import SCHEMA
-from palaver.client.patience import passing
 from palaver.lifecycle import RunStatus
 
 _WHOLE: Final = ("run", "conversation")

@@ -1,4 +1,7 @@
-"""The SDK: `Palaver` for threads and scripts, `AsyncPalaver` for asyncio. Same methods, same errors."""
+"""The SDK: `Palaver` for threads and scripts, `AsyncPalaver` for asyncio. Same methods, same errors.
+
+`aio` is written by hand, and everything that does no I/O is beside it; `sync` is made from `aio`.
+"""
 
 from __future__ import annotations
 

@@ -13,15 +13,33 @@ from pydantic import BaseModel, ValidationError
 
 from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
-from palaver.client.flow import Response
 from palaver.client.sse import Frame
 from palaver.errors import retry_after, safe_text
+from palaver.limits import MIB
 from palaver.models import AgentSpec, Conversation, Event, Message, Run
 
 _M = TypeVar("_M", bound=BaseModel)
 
 UNEXPECTED: Final = "unexpected_answer"
 """The code of an answer that is not Palaver's: a proxy's page, another program on that port."""
+
+
+MAX_ANSWER: Final = 64 * MIB
+"""Bytes of an answer, or of one event: what is larger is not Palaver's, whose pages have some MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What the API answered. Header names are in lower case; ``body`` is empty while a stream is read."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is a success."""
+        return 200 <= self.status < 300
 
 
 @dataclass(frozen=True, slots=True)

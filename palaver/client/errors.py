@@ -27,10 +27,12 @@ from palaver.lifecycle import RunStatus
 class ClientError(PalaverError):
     """The API was asked and did not do it.
 
-    ``run_id`` is the run that it was asked about, or that stands in the way.
+    ``run_id`` is the run that it was asked about, or that stands in the way; ``perhaps_done``, whether the request may
+    have taken effect all the same, because an answer was lost.
     """
 
     run_id: str | None = None
+    perhaps_done: bool = False
 
 
 class APIError(ClientError):
@@ -62,6 +64,7 @@ class APIError(ClientError):
         self.request_id = request_id
         self.errors = tuple(errors)
         self.run_id = run_id
+        self.perhaps_done = status >= 500
         self.retry_after = retry_after
         self.pending_actions = tuple(pending_actions)
 
@@ -100,10 +103,11 @@ class ConnectionFailed(ClientError):
     ``url`` is the API's address, ``reason`` what the network said.
     """
 
-    def __init__(self, url: str, reason: str) -> None:
+    def __init__(self, url: str, reason: str, *, perhaps_done: bool = True) -> None:
         super().__init__(f"no answer from {url}: {reason}")
         self.url = url
         self.reason = reason
+        self.perhaps_done = perhaps_done
 
 
 class WaitTimeout(ClientError):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,44 +84,22 @@ class FunctionCall:
     action: PendingAction
     function: Tool
 
-    def here(self) -> ToolOutput:
-        """Call it in this thread; a coroutine gets a loop of its own."""
-        try:
-            result = self.function(**self.function.parse(self.action.arguments))
-            return self._output(asyncio.run(_outcome(result)) if inspect.isawaitable(result) else result)
-        except BaseException as error:
-            return self._failed(error)
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it is called with. Raises InvalidToolCall when that does not fit."""
+        return self.function.parse(self.action.arguments)
 
-    async def on_the_loop(self) -> ToolOutput:
-        """Await it here; a function that is no coroutine gets a thread."""
-        try:
-            arguments = self.function.parse(self.action.arguments)
-            if self.function.is_async:
-                return self._output(await self.function(**arguments))
-            result = await asyncio.to_thread(self.function, **arguments)
-            return self._output(await result if inspect.isawaitable(result) else result)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:
-            # Who waits for the run may have been cancelled; the function may raise the same by itself.
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise
-            return self._failed(error)
+    def output(self, result: object, *, is_error: bool = False) -> ToolOutput:
+        """What the model is told of a result."""
+        return ToolOutput(type="tool_output", call_id=self.action.id, output=render(result), is_error=is_error)
+
+    def failed(self, error: BaseException) -> ToolOutput:
+        """What the model is told of an error."""
+        if isinstance(error, ToolFailure):
+            return self.output(str(error), is_error=True)
+        _log.warning("client tool %s failed", self.function.name, exc_info=error)
+        return self.output(f"{self.function.name} failed: {type(error).__name__}: {error}", is_error=True)
 
     def refused(self, why: str) -> ToolOutput:
         """What the model is told when the API does not take the output."""
-        return self._output(f"the output of {self.function.name} could not be sent: {why}", is_error=True)
-
-    def _failed(self, error: BaseException) -> ToolOutput:
-        if isinstance(error, ToolFailure):
-            return self._output(str(error), is_error=True)
-        _log.warning("client tool %s failed", self.function.name, exc_info=error)
-        return self._output(f"{self.function.name} failed: {type(error).__name__}: {error}", is_error=True)
-
-    def _output(self, result: object, *, is_error: bool = False) -> ToolOutput:
-        return ToolOutput(type="tool_output", call_id=self.action.id, output=render(result), is_error=is_error)
-
-
-async def _outcome(awaitable: Any) -> object:
-    return await awaitable
+        return self.output(f"the output of {self.function.name} could not be sent: {why}", is_error=True)

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final
 from urllib.parse import quote
 
-from palaver.client.flow import Request
+from pydantic import BaseModel
+
+from palaver.client.options import BulkOptions, SubmitOptions, Until
+from palaver.filters import RunFilter, statuses
 from palaver.models import Budget, Message
 
-Until: TypeAlias = Literal["terminal", "action"]
-"""How far a run is to come: to its end; or to that, to a pending action, or to a pause."""
+PAGE: Final = 100
+"""Runs of one page of a list, or of one action on many: the API needs a few seconds for them at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, relative to the API's address."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    """JSON; None for no body."""
+    repeatable: bool = True
+    """Whether sending it twice does no more than sending it once."""
+    run_id: str | None = None
+    """The run that it is about."""
 
 
 def submit_run(
-    *,
-    input: str | Sequence[Message | Mapping[str, Any]],
-    agent: Any,
-    conversation_id: str | None,
-    on_conflict: str | None,
-    start_after: datetime | None,
-    start_by: datetime | None,
-    deadline: datetime | None,
-    budget: Budget | Mapping[str, float] | None,
-    metadata: Mapping[str, str] | None,
-    tags: Sequence[str],
-    idempotency_key: str | None,
-    wait: int,
+    input: str | Sequence[Message | Mapping[str, Any]], agent: Any, options: SubmitOptions, wait: int
 ) -> Request:
     """``POST /v1/runs``; repeatable because it always carries an idempotency key.
 
@@ -37,17 +45,17 @@ def submit_run(
     """
     body = {
         "agent": agent,
-        "input": input if isinstance(input, str) else [_message(message) for message in input],
-        "conversation_id": conversation_id,
-        "on_conflict": on_conflict,
-        "start_after": moment("start_after", start_after),
-        "start_by": moment("start_by", start_by),
-        "deadline": moment("deadline", deadline),
-        "budget": budget_object(budget),
-        "metadata": dict(metadata) if metadata else None,
-        "tags": list(tags) or None,
+        "input": input if isinstance(input, str) else [_json(message) for message in input],
+        "conversation_id": options.get("conversation_id"),
+        "on_conflict": options.get("on_conflict"),
+        "start_after": moment("start_after", options.get("start_after")),
+        "start_by": moment("start_by", options.get("start_by")),
+        "deadline": moment("deadline", options.get("deadline")),
+        "budget": budget_object(options.get("budget")),
+        "metadata": dict(options.get("metadata") or ()) or None,
+        "tags": list(options.get("tags") or ()) or None,
     }
-    headers = key_header(idempotency_key)
+    headers = _key(options.get("idempotency_key"))
     if wait:
         headers["Prefer"] = f"wait={wait}"
     return Request("POST", "/v1/runs", headers=headers, body=given(body))
@@ -56,37 +64,23 @@ def submit_run(
 def get_run(run_id: str, wait: int = 0, until: Until = "terminal") -> Request:
     """``GET /v1/runs/{id}``, answered once the run has come so far or ``wait`` seconds are over."""
     query = {"wait": str(wait), "until": until} if wait else {}
-    return Request("GET", path("runs", run_id), query=query, run_id=run_id)
+    return Request("GET", _path("runs", run_id), query=query, run_id=run_id)
 
 
-def run_filter(
-    *,
-    status: str | Iterable[str] | None,
-    conversation_id: str | None,
-    tag: str | None,
-    agent: str | None,
-    error_class: str | None,
-    created_after: datetime | None,
-    created_before: datetime | None,
-) -> dict[str, Any]:
+def run_filter(wanted: RunFilter) -> dict[str, Any]:
     """Which runs are meant, as JSON.
 
     Raises:
         ValueError: a time without a time zone, or no status in ``status``.
     """
-    statuses = status.split(",") if isinstance(status, str) else status if status is None else list(status)
-    if statuses == []:
+    named = statuses(wanted)
+    if named == ():
         raise ValueError("status names none: leave it out to mean every status")
-    wanted = {
-        "status": statuses,
-        "conversation_id": conversation_id,
-        "tag": tag,
-        "agent": agent,
-        "error_class": error_class,
-        "created_after": moment("created_after", created_after),
-        "created_before": moment("created_before", created_before),
-    }
-    return given(wanted)
+    found: dict[str, object] = {name: wanted.get(name) for name in RunFilter.__annotations__}
+    found["status"] = None if named is None else list(named)
+    found["created_after"] = moment("created_after", wanted.get("created_after"))
+    found["created_before"] = moment("created_before", wanted.get("created_before"))
+    return given(found)
 
 
 def list_runs(wanted: Mapping[str, Any], limit: int, cursor: str | None) -> Request:
@@ -96,18 +90,65 @@ def list_runs(wanted: Mapping[str, Any], limit: int, cursor: str | None) -> Requ
     return Request("GET", "/v1/runs", query={**query, **page})
 
 
+def act_on_runs(action: str, options: BulkOptions, *, dry_run: bool, limit: int, cursor: str | None) -> Request:
+    """``POST /v1/runs/actions``: one page.
+
+    A retry is not repeated blindly: a run that it made may have failed by then, and would be retried in its turn.
+
+    Raises:
+        ValueError: as `run_filter`.
+    """
+    body = {
+        "action": action,
+        "filter": given({**run_filter(options), "older_than": options.get("older_than")}) or None,
+        "all": options.get("all") or None,
+        "mode": options.get("mode"),
+        "reason": options.get("reason"),
+        "dry_run": dry_run,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return Request("POST", "/v1/runs/actions", body=given(body), repeatable=action != "retry" or dry_run)
+
+
+def cancel_run(run_id: str, reason: str | None, mode: str, idempotency_key: str | None) -> Request:
+    """``POST /v1/runs/{id}/cancel``."""
+    return _post(run_id, "cancel", given({"mode": mode, "reason": reason}), idempotency_key)
+
+
+def send_input(run_id: str, items: Sequence[BaseModel | Mapping[str, Any]], idempotency_key: str | None) -> Request:
+    """``POST /v1/runs/{id}/input``.
+
+    Raises:
+        ValueError: there is no item.
+    """
+    if not items:
+        raise ValueError("there is nothing to send: give at least one item")
+    return _post(run_id, "input", {"items": [_json(item) for item in items]}, idempotency_key)
+
+
+def retry_run(run_id: str, body: Mapping[str, Any], idempotency_key: str | None) -> Request:
+    """``POST /v1/runs/{id}/retry``."""
+    return _post(run_id, "retry", given(body), idempotency_key)
+
+
+def delete_run(run_id: str) -> Request:
+    """``DELETE /v1/runs/{id}``."""
+    return Request("DELETE", _path("runs", run_id), run_id=run_id)
+
+
 def follow_run(run_id: str, after: int) -> Request:
     """``GET /v1/runs/{id}/events`` from behind sequence number ``after``."""
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
     if after:
         headers["Last-Event-ID"] = str(after)
-    return Request("GET", path("runs", run_id, "events"), headers=headers, run_id=run_id)
+    return Request("GET", _path("runs", run_id, "events"), headers=headers, run_id=run_id)
 
 
 def get_events(run_id: str, after: int) -> Request:
     """``GET /v1/runs/{id}/events``: one page, from behind sequence number ``after``."""
     headers, query = {"Accept": "application/json"}, {"after": str(after), "limit": "500"}
-    return Request("GET", path("runs", run_id, "events"), query=query, headers=headers, run_id=run_id)
+    return Request("GET", _path("runs", run_id, "events"), query=query, headers=headers, run_id=run_id)
 
 
 def create_conversation(agent: Any) -> Request:
@@ -117,7 +158,12 @@ def create_conversation(agent: Any) -> Request:
 
 def get_conversation(conversation_id: str) -> Request:
     """``GET /v1/conversations/{id}``."""
-    return Request("GET", path("conversations", conversation_id))
+    return Request("GET", _path("conversations", conversation_id))
+
+
+def delete_conversation(conversation_id: str) -> Request:
+    """``DELETE /v1/conversations/{id}``."""
+    return Request("DELETE", _path("conversations", conversation_id))
 
 
 def get_messages(conversation_id: str, after: int, limit: int | None = None) -> Request:
@@ -125,7 +171,7 @@ def get_messages(conversation_id: str, after: int, limit: int | None = None) -> 
     query = {"after": str(after)} if after else {}
     if limit is not None:
         query["limit"] = str(limit)
-    return Request("GET", path("conversations", conversation_id, "messages"), query=query)
+    return Request("GET", _path("conversations", conversation_id, "messages"), query=query)
 
 
 def get_queues() -> Request:
@@ -133,20 +179,9 @@ def get_queues() -> Request:
     return Request("GET", "/v1/queues")
 
 
-def path(*parts: str) -> str:
-    """A route's path. Raises ValueError for an id that is none."""
-    if "" in parts or "." in parts or ".." in parts:
-        raise ValueError("an id is empty or not an id")
-    return "/".join(("/v1", *(quote(part, safe="") for part in parts)))
-
-
 def given(body: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is None."""
     return {name: value for name, value in body.items() if value is not None}
-
-
-def _message(message: Message | Mapping[str, Any]) -> Any:
-    return message.model_dump(mode="json", exclude_unset=True) if isinstance(message, Message) else dict(message)
 
 
 def budget_object(budget: Budget | Mapping[str, float] | None) -> dict[str, Any] | None:
@@ -161,6 +196,21 @@ def moment(name: str, when: datetime | None) -> str | None:
     return None if when is None else when.isoformat()
 
 
-def key_header(idempotency_key: str | None) -> dict[str, str]:
+def _post(run_id: str, verb: str, body: Mapping[str, Any], idempotency_key: str | None) -> Request:
+    return Request("POST", _path("runs", run_id, verb), headers=_key(idempotency_key), body=body, run_id=run_id)
+
+
+def _key(idempotency_key: str | None) -> dict[str, str]:
     """The key that lets a request be sent again: this one, or a fresh one."""
     return {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+
+
+def _path(*parts: str) -> str:
+    """A route's path. Raises ValueError for an id that is none."""
+    if "" in parts or "." in parts or ".." in parts:
+        raise ValueError("an id is empty or not an id")
+    return "/".join(("/v1", *(quote(part, safe="") for part in parts)))
+
+
+def _json(value: BaseModel | Mapping[str, Any]) -> Any:
+    return value.model_dump(mode="json", exclude_unset=True) if isinstance(value, BaseModel) else dict(value)

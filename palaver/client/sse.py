@@ -28,6 +28,8 @@ class SSEParser:
     def __init__(self) -> None:
         self.retry: float | None = None
         """Seconds to wait before a reconnect, once the server has said."""
+        self.pending = 0
+        """Bytes of the event that is not complete yet."""
         self._partial: list[bytes] = []
         self._after_cr = False
         self._first_line = True
@@ -39,6 +41,7 @@ class SSEParser:
         """The frames that ``chunk`` completes."""
         if not chunk:
             return []
+        self.pending += len(chunk)
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
             self._after_cr = False
@@ -54,6 +57,7 @@ class SSEParser:
                 frames.append(frame)
         if rest:
             self._partial.append(rest)
+            self.pending = max(self.pending, len(rest))
         return frames
 
     def _line(self, line: str) -> Frame | None:
@@ -78,4 +82,5 @@ class SSEParser:
     def _dispatch(self) -> Frame | None:
         frame = Frame(self._event or "message", "\n".join(self._data), self._id) if self._data else None
         self._data, self._event, self._id = [], "", None
+        self.pending = 0
         return frame

@@ -10,7 +10,7 @@ import pytest
 
 from palaver.client import ConnectionFailed
 from palaver.models import AgentSpec, Message
-from tests.both_clients import RUN, RUNS, Call, both_clients
+from tests.both_clients import RUN, RUNS, Call, async_client, both_clients
 from tests.scripted_api import CONVERSATION_ID, RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
 
 
@@ -20,7 +20,7 @@ def api() -> Iterator[ScriptedAPI]:
         yield server
 
 
-@both_clients
+@async_client
 class TestCalls:
     def test_submit_sends_the_short_form_and_a_key(self, api: ScriptedAPI, call: Call) -> None:
         api.on("POST", RUNS, answer(run_object("queued"), 202))
@@ -64,17 +64,36 @@ class TestCalls:
             call(api.url, "submit", "hello", **arguments)
         assert not api.seen
 
-    def test_a_lost_answer_is_asked_for_again_with_the_same_key(self, api: ScriptedAPI, call: Call) -> None:
-        api.on("POST", RUNS, Reply(cut=True), problem(503, "unavailable"), answer(run_object("queued"), 202))
-        assert call(api.url, "submit", "hello", model="fake/echo").id == RUN_ID
-        assert len(api.seen) == 3
-        assert len({seen.headers["idempotency-key"] for seen in api.seen}) == 1
-
     def test_a_conversation_is_not_made_twice(self, api: ScriptedAPI, call: Call) -> None:
         api.on("POST", "/v1/conversations", Reply(cut=True))
         with pytest.raises(ConnectionFailed):
             call(api.url, "create_conversation", model="fake/echo")
         assert len(api.seen) == 1
+
+    def test_cancel_and_queues(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
+        api.on("GET", "/v1/queues", answer({"data": [{"name": "model", "ready": 3}]}))
+        assert call(api.url, "cancel", RUN_ID, "enough").status == "cancelling"
+        assert api.seen[0].body == {"mode": "now", "reason": "enough"}
+        assert call(api.url, "queues") == {"data": [{"name": "model", "ready": 3}]}
+
+    def test_an_id_cannot_leave_its_place_in_the_path(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", "/v1/runs/..%2Fqueues", answer(run_object()))
+        assert call(api.url, "get", "../queues").id == RUN_ID
+        for bad in ("", ".", ".."):
+            with pytest.raises(ValueError, match="id"):
+                call(api.url, "get", bad)
+
+
+@both_clients
+class TestBothClients:
+    """Calls that are repeated, and pages."""
+
+    def test_a_lost_answer_is_asked_for_again_with_the_same_key(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("POST", RUNS, Reply(cut=True), problem(503, "unavailable"), answer(run_object("queued"), 202))
+        assert call(api.url, "submit", "hello", model="fake/echo").id == RUN_ID
+        assert len(api.seen) == 3
+        assert len({seen.headers["idempotency-key"] for seen in api.seen}) == 1
 
     def test_conversations_and_their_messages(self, api: ScriptedAPI, call: Call) -> None:
         path = f"/v1/conversations/{CONVERSATION_ID}"
@@ -116,17 +135,3 @@ class TestCalls:
         api.on("GET", RUNS, answer(page))
         assert len(call(api.url, "list", limit=3)) == 3
         assert len(call(api.url, "list", take=5)) == 5
-
-    def test_cancel_and_queues(self, api: ScriptedAPI, call: Call) -> None:
-        api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
-        api.on("GET", "/v1/queues", answer({"data": [{"name": "model", "ready": 3}]}))
-        assert call(api.url, "cancel", RUN_ID, "enough").status == "cancelling"
-        assert api.seen[0].body == {"mode": "now", "reason": "enough"}
-        assert call(api.url, "queues") == {"data": [{"name": "model", "ready": 3}]}
-
-    def test_an_id_cannot_leave_its_place_in_the_path(self, api: ScriptedAPI, call: Call) -> None:
-        api.on("GET", "/v1/runs/..%2Fqueues", answer(run_object()))
-        assert call(api.url, "get", "../queues").id == RUN_ID
-        for bad in ("", ".", ".."):
-            with pytest.raises(ValueError, match="id"):
-                call(api.url, "get", bad)

@@ -11,7 +11,7 @@ import pytest
 from palaver.actions import Decision, Pause
 from palaver.client import Conflict, ConnectionFailed, NotFound, Unprocessable
 from palaver.models import AgentSpec, Budget
-from tests.both_clients import RUN, Call, both_clients
+from tests.both_clients import RUN, Call, async_client, both_clients
 from tests.scripted_api import (
     CONVERSATION_ID,
     RUN_ID,
@@ -71,7 +71,7 @@ INPUTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-@both_clients
+@async_client
 class TestInput:
     @pytest.mark.parametrize(("method", "arguments", "item"), INPUTS.values(), ids=INPUTS)
     def test_each_verb_is_one_item_and_takes_effect_once(
@@ -140,7 +140,7 @@ class TestInput:
             call(api.url, "approve", RUN_ID)
 
 
-@both_clients
+@async_client
 class TestEnds:
     def test_cancel_says_how_and_why(self, api: ScriptedAPI, call: Call) -> None:
         api.on("POST", f"{RUN}/cancel", Reply(cut=True), answer(run_object("cancelling"), 202))
@@ -211,7 +211,7 @@ def page(*run_ids: str, cursor: str | None = None, **changes: Any) -> Reply:
     return answer({**whole, "run_ids": list(run_ids), **changes})
 
 
-@both_clients
+@async_client
 class TestBulk:
     def test_goes_through_all_pages_and_adds_up(self, api: ScriptedAPI, call: Call) -> None:
         api.on(

@@ -20,7 +20,7 @@ from palaver.client import (
 )
 from palaver.errors import PalaverError
 from palaver.testing.ports import free_port
-from tests.both_clients import RUN, Call, both_clients
+from tests.both_clients import RUN, Call, async_client, both_clients
 from tests.scripted_api import RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
 
 
@@ -30,7 +30,7 @@ def api() -> Iterator[ScriptedAPI]:
         yield server
 
 
-@both_clients
+@async_client
 class TestErrors:
     @pytest.mark.parametrize(
         ("status", "kind"),
@@ -71,12 +71,6 @@ class TestErrors:
         assert caught.value.retry_after == 0
         assert len(api.seen) == 4
 
-    @pytest.mark.parametrize(("status", "code"), [(429, "too_many_runs"), (503, "store_nearly_full")])
-    def test_room_for_a_run_is_waited_for(self, api: ScriptedAPI, call: Call, status: int, code: str) -> None:
-        api.on("POST", "/v1/runs", *[problem(status, code, Retry_After="0")] * 6, answer(run_object(), 202))
-        assert call(api.url, "submit", "hi", model="fake/echo").id == RUN_ID
-        assert len({seen.headers["idempotency-key"] for seen in api.seen}) == 1
-
     def test_a_long_retry_after_is_told_at_once(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", RUN, problem(429, "later", Retry_After="3600"))
         with pytest.raises(TooManyRequests) as caught:
@@ -100,11 +94,17 @@ class TestErrors:
             call(api.url, "get", RUN_ID)
         assert caught.value.code == "unexpected_answer"
 
-    def test_nobody_there(self, call: Call) -> None:
-        url = f"http://127.0.0.1:{free_port()}"
-        with pytest.raises(ConnectionFailed, match="no answer from") as caught:
-            call(url, "queues")
-        assert caught.value.url == url
+
+@async_client
+@pytest.mark.parametrize("status", [200, 503])
+def test_an_answer_without_an_end_is_left(
+    api: ScriptedAPI, call: Call, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palaver.client.aio.transport.MAX_ANSWER", 1000)
+    api.on("DELETE", RUN, Reply(status, pieces=(b"x" * 600,) * 3, hang=True))
+    with pytest.raises(APIError, match="is the URL right") as caught:
+        call(api.url, "delete", RUN_ID)
+    assert (caught.value.status, caught.value.code) == (status, "unexpected_answer")
 
 
 def test_a_silent_server_is_a_lost_answer(api: ScriptedAPI) -> None:
@@ -124,3 +124,20 @@ def test_room_is_not_waited_for_longer_than_the_timeout(api: ScriptedAPI) -> Non
         client.submit("hi", model="fake/echo")
     assert 1 <= len(waits) == len(api.seen) - 1
     assert all(why and 1.0 <= seconds <= 1.1 for why, seconds in waits)
+
+
+@both_clients
+class TestBothClients:
+    """What waits, and what fails, before there is an answer."""
+
+    @pytest.mark.parametrize(("status", "code"), [(429, "too_many_runs"), (503, "store_nearly_full")])
+    def test_room_for_a_run_is_waited_for(self, api: ScriptedAPI, call: Call, status: int, code: str) -> None:
+        api.on("POST", "/v1/runs", *[problem(status, code, Retry_After="0")] * 6, answer(run_object(), 202))
+        assert call(api.url, "submit", "hi", model="fake/echo").id == RUN_ID
+        assert len({seen.headers["idempotency-key"] for seen in api.seen}) == 1
+
+    def test_nobody_there(self, call: Call) -> None:
+        url = f"http://127.0.0.1:{free_port()}"
+        with pytest.raises(ConnectionFailed, match="no answer from") as caught:
+            call(url, "queues")
+        assert caught.value.url == url

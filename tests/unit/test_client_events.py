@@ -9,7 +9,7 @@ import pytest
 
 from palaver.client import APIError, ConnectionFailed
 from palaver.testing.ports import free_port
-from tests.both_clients import EVENTS, RUN, Call, both_clients
+from tests.both_clients import EVENTS, RUN, Call, async_client, both_clients
 from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, problem, stream
 
 
@@ -19,25 +19,15 @@ def api() -> Iterator[ScriptedAPI]:
         yield server
 
 
-@both_clients
+def deltas(*seqs: int) -> bytes:
+    """Events of a text that streams."""
+    return b"".join(frame(seq, "message.delta", text=str(seq)) for seq in seqs)
+
+
+@async_client
 class TestEvents:
-    def events(self, *seqs: int) -> bytes:
-        return b"".join(frame(seq, "message.delta", text=str(seq)) for seq in seqs)
-
-    def test_reconnects_and_resumes_exactly(self, api: ScriptedAPI, call: Call) -> None:
-        broken = frame(4, "message.delta", text="4")
-        api.on(
-            "GET", EVENTS, stream(b"retry: 10\n\n", self.events(1, 2), cut=True),
-            stream(self.events(3), broken[: len(broken) // 2]), problem(503, "unavailable", Retry_After="0"),
-            Reply(cut=True), stream(self.events(3, 4), frame(5, "run.finished", status="completed")),
-        )  # fmt: skip
-        events = call(api.url, "events", RUN_ID)
-        assert [event.seq for event in events] == [1, 2, 3, 4, 5]
-        assert [event.data for event in events[:2]] == [{"text": "1"}, {"text": "2"}]
-        assert [seen.headers.get("last-event-id") for seen in api.seen] == [None, "2", "3", "3", "3"]
-
     def test_after_begins_there(self, api: ScriptedAPI, call: Call) -> None:
-        api.on("GET", EVENTS, stream(self.events(5), frame(6, "run.finished")))
+        api.on("GET", EVENTS, stream(deltas(5), frame(6, "run.finished")))
         assert [event.seq for event in call(api.url, "events", RUN_ID, after=4)] == [5, 6]
         assert api.seen[0].headers["last-event-id"] == "4"
 
@@ -48,22 +38,17 @@ class TestEvents:
             pieces=(frame(2, "run.finished"),),
             before=lambda: moments.append(time.monotonic()),
         )
-        api.on("GET", EVENTS, stream(b"retry: 400\n\n", self.events(1)), ended)
+        api.on("GET", EVENTS, stream(b"retry: 400\n\n", deltas(1)), ended)
         begun = time.monotonic()
         call(api.url, "events", RUN_ID)
         assert moments[0] - begun >= 0.4
 
     @pytest.mark.parametrize("status", [400, 401, 404])
     def test_gives_up_on_4xx(self, api: ScriptedAPI, call: Call, status: int) -> None:
-        api.on("GET", EVENTS, stream(b"retry: 1\n\n", self.events(1), cut=True), problem(status, "no"))
+        api.on("GET", EVENTS, stream(b"retry: 1\n\n", deltas(1), cut=True), problem(status, "no"))
         with pytest.raises(APIError) as caught:
             call(api.url, "events", RUN_ID)
         assert (caught.value.status, caught.value.run_id) == (status, RUN_ID)
-
-    def test_gives_up_when_it_was_never_there(self, call: Call) -> None:
-        with pytest.raises(ConnectionFailed) as caught:
-            call(f"http://127.0.0.1:{free_port()}", "events", RUN_ID)
-        assert caught.value.run_id == RUN_ID
 
     def test_unknown_types_and_gaps_come_through(self, api: ScriptedAPI, call: Call) -> None:
         gap = b'event: stream.gap\ndata: {"run_id":"x","from":2,"to":4}\n\n'
@@ -74,17 +59,10 @@ class TestEvents:
         ]  # fmt: skip
         assert events[1].data == {"from": 2, "to": 4}
 
-    def test_what_the_server_lost_is_told_again(self, api: ScriptedAPI, call: Call) -> None:
-        rewound = b'event: stream.rewound\ndata: {"run_id":"x","from":2,"to":3}\n\n'
-        api.on("GET", EVENTS, stream(self.events(1, 2, 3), rewound, self.events(2), frame(3, "run.finished")))
-        events = call(api.url, "events", RUN_ID)
-        assert [event.seq for event in events if event.type != "stream.rewound"] == [1, 2, 3, 2, 3]
-        assert events[3].data == {"from": 2, "to": 3}
-
     def test_a_place_that_the_server_lost_is_left(self, api: ScriptedAPI, call: Call) -> None:
         api.on(
-            "GET", EVENTS, stream(b"retry: 10\n\n", self.events(6, 7), cut=True), problem(400, "invalid_cursor"),
-            stream(self.events(1), frame(2, "run.finished")),
+            "GET", EVENTS, stream(b"retry: 10\n\n", deltas(6, 7), cut=True), problem(400, "invalid_cursor"),
+            stream(deltas(1), frame(2, "run.finished")),
         )  # fmt: skip
         events = call(api.url, "events", RUN_ID, after=5)
         assert [(event.type, event.seq) for event in events[2:]] == [
@@ -100,9 +78,14 @@ class TestEvents:
         api.on("GET", EVENTS, Reply(204))
         assert call(api.url, "events", RUN_ID, after=9) == []
 
-    def test_an_iterator_left_early_lets_the_connection_go(self, api: ScriptedAPI, call: Call) -> None:
-        api.on("GET", EVENTS, stream(self.events(1, 2, 3), hang=True))
-        assert [event.seq for event in call(api.url, "events", RUN_ID, take=2)] == [1, 2]
+    def test_an_event_without_an_end(self, api: ScriptedAPI, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("palaver.client.resuming.MAX_ANSWER", 1000)
+        many = [frame(seq, "message.delta", text="x" * 500) for seq in range(1, 9)]
+        for endless in (b"data: " + b"x" * 600, b"data: x\n" * 80):
+            api.on("GET", EVENTS, stream(*many, endless, endless, endless, hang=True))
+            with pytest.raises(APIError, match="is the URL right"):
+                call(api.url, "events", RUN_ID)
+        assert len(api.seen) == 2
 
     def test_a_page_in_place_of_events(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", EVENTS, Reply(200, b"<html>", {"Content-Type": "text/html"}))
@@ -111,3 +94,36 @@ class TestEvents:
         api.on("GET", EVENTS, stream(b"id: 1\nevent: x\ndata: no json\n\n"))
         with pytest.raises(APIError, match="is the URL right"):
             call(api.url, "events", RUN_ID)
+
+
+@both_clients
+class TestBothClients:
+    """Streams that break, end early, or never begin."""
+
+    def test_reconnects_and_resumes_exactly(self, api: ScriptedAPI, call: Call) -> None:
+        broken = frame(4, "message.delta", text="4")
+        api.on(
+            "GET", EVENTS, stream(b"retry: 10\n\n", deltas(1, 2), cut=True),
+            stream(deltas(3), broken[: len(broken) // 2]), problem(503, "unavailable", Retry_After="0"),
+            Reply(cut=True), stream(deltas(3, 4), frame(5, "run.finished", status="completed")),
+        )  # fmt: skip
+        events = call(api.url, "events", RUN_ID)
+        assert [event.seq for event in events] == [1, 2, 3, 4, 5]
+        assert [event.data for event in events[:2]] == [{"text": "1"}, {"text": "2"}]
+        assert [seen.headers.get("last-event-id") for seen in api.seen] == [None, "2", "3", "3", "3"]
+
+    def test_gives_up_when_it_was_never_there(self, call: Call) -> None:
+        with pytest.raises(ConnectionFailed) as caught:
+            call(f"http://127.0.0.1:{free_port()}", "events", RUN_ID)
+        assert caught.value.run_id == RUN_ID
+
+    def test_what_the_server_lost_is_told_again(self, api: ScriptedAPI, call: Call) -> None:
+        rewound = b'event: stream.rewound\ndata: {"run_id":"x","from":2,"to":3}\n\n'
+        api.on("GET", EVENTS, stream(deltas(1, 2, 3), rewound, deltas(2), frame(3, "run.finished")))
+        events = call(api.url, "events", RUN_ID)
+        assert [event.seq for event in events if event.type != "stream.rewound"] == [1, 2, 3, 2, 3]
+        assert events[3].data == {"from": 2, "to": 3}
+
+    def test_an_iterator_left_early_lets_the_connection_go(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", EVENTS, stream(deltas(1, 2, 3), hang=True))
+        assert [event.seq for event in call(api.url, "events", RUN_ID, take=2)] == [1, 2]

@@ -18,7 +18,7 @@ from palaver.actions import Approvals, ClientTool
 from palaver.client import AsyncPalaver, Conflict, NotFound, WaitTimeout
 from palaver.errors import ConfigurationError
 from palaver.models import AgentSpec
-from tests.both_clients import RUN, RUNS, Call, both_clients
+from tests.both_clients import RUN, RUNS, Call, async_client, both_clients
 from tests.scripted_api import (
     COMPLETED,
     CONVERSATION_ID,
@@ -77,7 +77,7 @@ OPEN_FILE = {
 }
 
 
-@both_clients
+@async_client
 class TestDeclaring:
     @pytest.mark.parametrize("method", ["submit", "run", "create_conversation"])
     def test_functions_specs_and_dicts(self, api: ScriptedAPI, call: Call, method: str) -> None:
@@ -261,7 +261,7 @@ class TestCalling:
         assert outputs(api) == []
 
 
-@both_clients
+@async_client
 class TestWaitingForOthers:
     def test_what_nobody_here_answers_is_returned_after_what_is_answered_here(
         self, api: ScriptedAPI, call: Call
@@ -305,7 +305,7 @@ class TestWaitingForOthers:
         assert len(api.seen) < 8
 
 
-@both_clients
+@async_client
 class TestSending:
     @pytest.fixture(autouse=True)
     def _one_call(self, api: ScriptedAPI) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from palaver.client import APIError, Conflict, NotFound, RunFailed, Unauthorized, Unprocessable, WaitTimeout
 from palaver.testing.ports import free_port
-from tests.both_clients import RUN, RUNS, Call, both_clients
+from tests.both_clients import RUN, RUNS, Call, async_client, both_clients
 from tests.scripted_api import COMPLETED, FAILED, RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
 
 
@@ -19,7 +19,7 @@ def api() -> Iterator[ScriptedAPI]:
         yield server
 
 
-@both_clients
+@async_client
 class TestWait:
     @pytest.mark.parametrize("status", ["completed", "incomplete", "failed", "cancelled", "expired"])
     def test_every_end_returns_at_once(self, api: ScriptedAPI, call: Call, status: str) -> None:

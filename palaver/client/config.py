@@ -17,14 +17,14 @@ _DIRECT: Final = {f"all://{host}": None for host in ("127.0.0.1", "localhost", "
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Config:
     """The API's URL and the key for it."""
 
     url: str
     api_key: str | None
 
     @classmethod
-    def of(cls, base_url: str | None, api_key: str | None) -> Address:
+    def of(cls, base_url: str | None, api_key: str | None) -> Config:
         """From arguments, else ``PALAVER_URL`` and ``PALAVER_API_KEY``, else the local API without a key.
 
         Raises:
@@ -50,25 +50,3 @@ class Address:
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
         return {"base_url": self.url, "headers": headers, "mounts": dict(_DIRECT), "follow_redirects": False}
-
-
-def options_of(body: object, seconds: float, connect: float | None = None) -> dict[str, Any]:
-    """Arguments for one request: its JSON, and how long a silence may last."""
-    timeout = httpx.Timeout(seconds, connect=seconds if connect is None else connect)
-    return {"timeout": timeout, **({} if body is None else {"json": body})}
-
-
-NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-"""Errors before the request left."""
-
-
-def reason_of(error: httpx.RequestError) -> str:
-    """What the network said, in words: many of these errors have no message."""
-    said = str(error).strip()
-    words: dict[type[httpx.RequestError], str] = {
-        httpx.ConnectTimeout: "no connection in time",
-        httpx.ReadTimeout: "no answer in time",
-        httpx.WriteTimeout: "the request could not be sent in time",
-        httpx.PoolTimeout: "no free connection in time",
-    }
-    return words.get(type(error)) or said or type(error).__name__

@@ -1,23 +1,27 @@
-"""What is done to a run that is there: stop it, decide on its calls, speak into it, go on with it, forget it."""
+# Made from palaver/client/aio/control.py by `make twin`: change that file, not this one.
+"""What is done to runs that are there: stop them, decide on their calls, speak into them, go on, forget."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from palaver.actions import ALL, Item
-from palaver.client import answers, controls, requests
-from palaver.client.agents import wire
-from palaver.client.core.base import Base
-from palaver.client.flow import Flow
+from palaver.client import requests
+from palaver.client.answers import BulkResult, bulk_of, run_of
+from palaver.client.errors import NotFound
+from palaver.client.options import BulkOptions, check, wire
+from palaver.client.requests import PAGE, Request
+from palaver.client.sync.transport import Transport
+from palaver.lifecycle import RunAction
 from palaver.models import AgentSpec, Budget, CancelMode, Run
 
 
-class Control(Base):
-    """One run at a time."""
+class Control:
+    """The methods of the client that change a run or a conversation."""
 
-    __slots__ = ()
+    _transport: Transport
 
     def cancel(
         self,
@@ -26,7 +30,7 @@ class Control(Base):
         mode: CancelMode = "now",
         *,
         idempotency_key: str | None = None,
-    ) -> Flow[Run]:
+    ) -> Run:
         """Ask the run to stop; returns it, cancelling or already cancelled. Asking twice is asking once.
 
         ``graceful`` lets what is under way finish, ``now`` stops it, ``rollback`` also withdraws what was said. A
@@ -37,12 +41,11 @@ class Control(Base):
             NotFound: there is no such run.
             APIError, ConnectionFailed: it could not be asked.
         """
-        request = controls.cancel_run(run_id, reason, mode, idempotency_key)
-        return answers.run_of((yield from self._call(request)))
+        return run_of(self._transport.call(requests.cancel_run(run_id, reason, mode, idempotency_key)))
 
     def send(
         self, run_id: str, items: Sequence[Item | Mapping[str, Any]], *, idempotency_key: str | None = None
-    ) -> Flow[Run]:
+    ) -> Run:
         """Put several things into the run at once: all of them take effect, or none. Returns the run by that.
 
         Items are those of `palaver.actions`, or dicts as the API takes them. The request carries an idempotency
@@ -54,8 +57,7 @@ class Control(Base):
             APIError, ConnectionFailed: it could not be done.
             ValueError: no items.
         """
-        request = controls.send_input(run_id, items, idempotency_key)
-        return answers.run_of((yield from self._call(request)))
+        return run_of(self._transport.call(requests.send_input(run_id, items, idempotency_key)))
 
     def approve(
         self,
@@ -65,7 +67,7 @@ class Control(Base):
         *,
         digest: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Flow[Run]:
+    ) -> Run:
         """Let a call run that waits for an approval, or all of them; with other ``arguments`` if given.
 
         With the ``digest`` of the pending action it is about exactly the call that was looked at.
@@ -88,7 +90,7 @@ class Control(Base):
         *,
         digest: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Flow[Run]:
+    ) -> Run:
         """Refuse a call that waits for an approval, or all of them; the model is told, with the ``reason``.
 
         Raises:
@@ -107,7 +109,7 @@ class Control(Base):
         is_error: bool = False,
         *,
         idempotency_key: str | None = None,
-    ) -> Flow[Run]:
+    ) -> Run:
         """Give the output of a client tool's call; ``call_id`` is the call's or its pending action's.
 
         The model is told text as it is, and anything else as JSON.
@@ -118,7 +120,7 @@ class Control(Base):
         item = {"type": "tool_output", "call_id": call_id, "output": output, "is_error": is_error}
         return self.send(run_id, [item], idempotency_key=idempotency_key)
 
-    def steer(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> Flow[Run]:
+    def steer(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> Run:
         """Say something into the run: its next model call sees it.
 
         Raises:
@@ -126,7 +128,7 @@ class Control(Base):
         """
         return self.send(run_id, [{"type": "message", "content": text}], idempotency_key=idempotency_key)
 
-    def pause(self, run_id: str, now: bool = False, *, idempotency_key: str | None = None) -> Flow[Run]:
+    def pause(self, run_id: str, now: bool = False, *, idempotency_key: str | None = None) -> Run:
         """Let the run begin nothing more; it is ``pausing`` until nothing is under way, then ``paused``.
 
         ``now`` also aborts a model call that is under way; resuming makes it again.
@@ -136,7 +138,7 @@ class Control(Base):
         """
         return self.send(run_id, [{"type": "pause", "now": now}], idempotency_key=idempotency_key)
 
-    def resume(self, run_id: str, *, idempotency_key: str | None = None) -> Flow[Run]:
+    def resume(self, run_id: str, *, idempotency_key: str | None = None) -> Run:
         """Let a paused run go on where it was.
 
         Raises:
@@ -154,7 +156,7 @@ class Control(Base):
         budget: Budget | Mapping[str, float] | None = None,
         deadline: datetime | None = None,
         idempotency_key: str | None = None,
-    ) -> Flow[Run]:
+    ) -> Run:
         """Go on with an ended run where it stopped: a new run in its conversation, which is returned.
 
         With ``from_step`` it is a fork: a new conversation with everything before that model step, and then
@@ -173,9 +175,9 @@ class Control(Base):
             "budget": requests.budget_object(budget),
             "deadline": requests.moment("deadline", deadline),
         }
-        return answers.run_of((yield from self._call(controls.retry_run(run_id, body, idempotency_key))))
+        return run_of(self._transport.call(requests.retry_run(run_id, body, idempotency_key)))
 
-    def delete(self, run_id: str) -> Flow[None]:
+    def delete(self, run_id: str) -> None:
         """Forget a run that has ended, with its events and what was said in it.
 
         Raises:
@@ -183,9 +185,9 @@ class Control(Base):
             NotFound: there is no such run.
             APIError, ConnectionFailed: it could not be done.
         """
-        yield from self._call(controls.delete_run(run_id))
+        self._delete(requests.delete_run(run_id))
 
-    def delete_conversation(self, conversation_id: str) -> Flow[None]:
+    def delete_conversation(self, conversation_id: str) -> None:
         """Forget a conversation, with all its runs.
 
         Raises:
@@ -193,10 +195,43 @@ class Control(Base):
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be done.
         """
-        yield from self._call(controls.delete_conversation(conversation_id))
+        self._delete(requests.delete_conversation(conversation_id))
 
-    def _decide(
-        self, run_id: str, action_id: str, decision: str, idempotency_key: str | None, **details: Any
-    ) -> Flow[Run]:
+    def bulk(
+        self,
+        action: RunAction,
+        *,
+        dry_run: bool = False,
+        **options: Unpack[BulkOptions],
+    ) -> BulkResult:
+        """Cancel, retry or delete every run that fits all that is given; returns once all were looked at.
+
+        ``agent`` is an agent's name, ``older_than`` the seconds since a run was submitted. Every run there is needs
+        ``all=True`` in the place of a filter. ``mode`` and ``reason`` go with ``cancel``. With ``dry_run`` nothing
+        is done: the result says to which runs it would be. What is refused for a run is counted, not raised.
+
+        Raises:
+            Unprocessable: no filter and not ``all``, or both.
+            APIError, ConnectionFailed: not all were looked at. Asking again does the rest.
+            ValueError: a time without a zone, or an empty ``status``.
+        """
+        check(options, BulkOptions)
+        total, cursor = BulkResult(), None
+        while True:
+            request = requests.act_on_runs(action, options, dry_run=dry_run, limit=PAGE, cursor=cursor)
+            done, cursor = bulk_of(self._transport.call(request))
+            total += done
+            if cursor is None:
+                return total
+
+    def _decide(self, run_id: str, action_id: str, decision: str, idempotency_key: str | None, **details: Any) -> Run:
         item = requests.given({"type": "approval", "action_id": action_id, "decision": decision, **details})
         return self.send(run_id, [item], idempotency_key=idempotency_key)
+
+    def _delete(self, request: Request) -> None:
+        try:
+            self._transport.call(request)
+        except NotFound as error:
+            # What is not there after a lost answer was deleted then.
+            if not error.perhaps_done:
+                raise

@@ -1,0 +1,57 @@
+"""What asyncio and threads do differently, for asyncio. `palaver.client.sync.concurrency` is the same for threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from types import TracebackType
+from typing import Self
+
+from palaver.actions import ToolOutput
+from palaver.client.functions import FunctionCall
+
+sleep = asyncio.sleep
+
+
+class Calls:
+    """Functions that are called beside everything else, each in a task. Leaving cancels those under way."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[ToolOutput], FunctionCall] = {}
+
+    def begin(self, call: FunctionCall) -> None:
+        """Call a function; one that is no coroutine gets a thread."""
+        self._tasks[asyncio.create_task(_output(call))] = call
+
+    async def finished(self) -> tuple[FunctionCall, ToolOutput]:
+        """Wait for one of the calls that were begun."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        task = done.pop()
+        return self._tasks.pop(task), task.result()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _output(call: FunctionCall) -> ToolOutput:
+    try:
+        arguments = call.arguments
+        if call.function.is_async:
+            return call.output(await call.function(**arguments))
+        result = await asyncio.to_thread(call.function, **arguments)
+        return call.output(await result if inspect.isawaitable(result) else result)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        # Who waits for the run may have been cancelled; the function may raise the same by itself.
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        return call.failed(error)

@@ -1,0 +1,238 @@
+"""What is done to runs that are there: stop them, decide on their calls, speak into them, go on, forget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+from palaver.actions import ALL, Item
+from palaver.client import requests
+from palaver.client.aio.transport import Transport
+from palaver.client.answers import BulkResult, bulk_of, run_of
+from palaver.client.errors import NotFound
+from palaver.client.options import BulkOptions, check, wire
+from palaver.client.requests import PAGE, Request
+from palaver.lifecycle import RunAction
+from palaver.models import AgentSpec, Budget, CancelMode, Run
+
+
+class AsyncControl:
+    """The methods of the client that change a run or a conversation."""
+
+    _transport: Transport
+
+    async def cancel(
+        self,
+        run_id: str,
+        reason: str | None = None,
+        mode: CancelMode = "now",
+        *,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Ask the run to stop; returns it, cancelling or already cancelled. Asking twice is asking once.
+
+        ``graceful`` lets what is under way finish, ``now`` stops it, ``rollback`` also withdraws what was said. A
+        stronger mode takes over from a weaker one.
+
+        Raises:
+            Conflict: it had ended otherwise before (``run_ended``).
+            NotFound: there is no such run.
+            APIError, ConnectionFailed: it could not be asked.
+        """
+        return run_of(await self._transport.call(requests.cancel_run(run_id, reason, mode, idempotency_key)))
+
+    async def send(
+        self, run_id: str, items: Sequence[Item | Mapping[str, Any]], *, idempotency_key: str | None = None
+    ) -> Run:
+        """Put several things into the run at once: all of them take effect, or none. Returns the run by that.
+
+        Items are those of `palaver.actions`, or dicts as the API takes them. The request carries an idempotency
+        key, a fresh one unless given: it is sent again after a lost answer and takes effect once.
+
+        Raises:
+            Conflict: an item cannot be; ``code`` and the message say why, ``pending_actions`` what could.
+            NotFound: there is no such run.
+            APIError, ConnectionFailed: it could not be done.
+            ValueError: no items.
+        """
+        return run_of(await self._transport.call(requests.send_input(run_id, items, idempotency_key)))
+
+    async def approve(
+        self,
+        run_id: str,
+        action_id: str = ALL,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        digest: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Let a call run that waits for an approval, or all of them; with other ``arguments`` if given.
+
+        With the ``digest`` of the pending action it is about exactly the call that was looked at.
+
+        Raises:
+            Conflict: nothing waits for an approval, or not this; the message says why. As `send`.
+            ValueError: ``arguments`` or a ``digest`` for all of them.
+        """
+        if action_id == ALL and (arguments is not None or digest is not None):
+            raise ValueError("arguments and digest are of one action: name its action_id")
+        changed = None if arguments is None else dict(arguments)
+        decision = "approve" if changed is None else "edit"
+        return await self._decide(run_id, action_id, decision, idempotency_key, arguments=changed, digest=digest)
+
+    async def deny(
+        self,
+        run_id: str,
+        action_id: str = ALL,
+        reason: str | None = None,
+        *,
+        digest: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Refuse a call that waits for an approval, or all of them; the model is told, with the ``reason``.
+
+        Raises:
+            Conflict: as `approve`.
+            ValueError: a ``digest`` for all of them.
+        """
+        if action_id == ALL and digest is not None:
+            raise ValueError("a digest is of one action: name its action_id")
+        return await self._decide(run_id, action_id, "deny", idempotency_key, reason=reason, digest=digest)
+
+    async def answer(
+        self,
+        run_id: str,
+        call_id: str,
+        output: Any,
+        is_error: bool = False,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Give the output of a client tool's call; ``call_id`` is the call's or its pending action's.
+
+        The model is told text as it is, and anything else as JSON.
+
+        Raises:
+            Conflict: the run does not wait for it (any more). As `send`.
+        """
+        item = {"type": "tool_output", "call_id": call_id, "output": output, "is_error": is_error}
+        return await self.send(run_id, [item], idempotency_key=idempotency_key)
+
+    async def steer(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> Run:
+        """Say something into the run: its next model call sees it.
+
+        Raises:
+            Conflict: it has ended (``run_ended``). As `send`.
+        """
+        return await self.send(run_id, [{"type": "message", "content": text}], idempotency_key=idempotency_key)
+
+    async def pause(self, run_id: str, now: bool = False, *, idempotency_key: str | None = None) -> Run:
+        """Let the run begin nothing more; it is ``pausing`` until nothing is under way, then ``paused``.
+
+        ``now`` also aborts a model call that is under way; resuming makes it again.
+
+        Raises:
+            Conflict: it has ended (``run_ended``). As `send`.
+        """
+        return await self.send(run_id, [{"type": "pause", "now": now}], idempotency_key=idempotency_key)
+
+    async def resume(self, run_id: str, *, idempotency_key: str | None = None) -> Run:
+        """Let a paused run go on where it was.
+
+        Raises:
+            Conflict: it is not paused (``not_paused``), or has ended. As `send`.
+        """
+        return await self.send(run_id, [{"type": "resume"}], idempotency_key=idempotency_key)
+
+    async def retry(
+        self,
+        run_id: str,
+        from_step: int | None = None,
+        *,
+        input: str | None = None,
+        agent: AgentSpec | Mapping[str, Any] | None = None,
+        budget: Budget | Mapping[str, float] | None = None,
+        deadline: datetime | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Go on with an ended run where it stopped: a new run in its conversation, which is returned.
+
+        With ``from_step`` it is a fork: a new conversation with everything before that model step, and then
+        ``input``, if given. ``agent``, ``budget`` and ``deadline`` are the old run's unless given.
+
+        Raises:
+            Conflict: it has not ended, left nothing to go on with, or another run came after it.
+            NotFound: there is no such run.
+            APIError, ConnectionFailed: it could not be done; `Unprocessable` for a step that it has not.
+            ValueError: a time without a zone.
+        """
+        body = {
+            "from_step": from_step,
+            "input": input,
+            "agent": None if agent is None else wire(agent),
+            "budget": requests.budget_object(budget),
+            "deadline": requests.moment("deadline", deadline),
+        }
+        return run_of(await self._transport.call(requests.retry_run(run_id, body, idempotency_key)))
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run that has ended, with its events and what was said in it.
+
+        Raises:
+            Conflict: it has not ended (``run_active``).
+            NotFound: there is no such run.
+            APIError, ConnectionFailed: it could not be done.
+        """
+        await self._delete(requests.delete_run(run_id))
+
+    async def delete_conversation(self, conversation_id: str) -> None:
+        """Forget a conversation, with all its runs.
+
+        Raises:
+            Conflict: a run of it has not ended (``conversation_busy``).
+            NotFound: there is no such conversation.
+            APIError, ConnectionFailed: it could not be done.
+        """
+        await self._delete(requests.delete_conversation(conversation_id))
+
+    async def bulk(
+        self,
+        action: RunAction,
+        *,
+        dry_run: bool = False,
+        **options: Unpack[BulkOptions],
+    ) -> BulkResult:
+        """Cancel, retry or delete every run that fits all that is given; returns once all were looked at.
+
+        ``agent`` is an agent's name, ``older_than`` the seconds since a run was submitted. Every run there is needs
+        ``all=True`` in the place of a filter. ``mode`` and ``reason`` go with ``cancel``. With ``dry_run`` nothing
+        is done: the result says to which runs it would be. What is refused for a run is counted, not raised.
+
+        Raises:
+            Unprocessable: no filter and not ``all``, or both.
+            APIError, ConnectionFailed: not all were looked at. Asking again does the rest.
+            ValueError: a time without a zone, or an empty ``status``.
+        """
+        check(options, BulkOptions)
+        total, cursor = BulkResult(), None
+        while True:
+            request = requests.act_on_runs(action, options, dry_run=dry_run, limit=PAGE, cursor=cursor)
+            done, cursor = bulk_of(await self._transport.call(request))
+            total += done
+            if cursor is None:
+                return total
+
+    async def _decide(
+        self, run_id: str, action_id: str, decision: str, idempotency_key: str | None, **details: Any
+    ) -> Run:
+        item = requests.given({"type": "approval", "action_id": action_id, "decision": decision, **details})
+        return await self.send(run_id, [item], idempotency_key=idempotency_key)
+
+    async def _delete(self, request: Request) -> None:
+        try:
+            await self._transport.call(request)
+        except NotFound as error:
+            # What is not there after a lost answer was deleted then.
+            if not error.perhaps_done:
+                raise

@@ -1,0 +1,102 @@
+"""Everything that is known of runs and conversations, as records."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
+
+from palaver.client import requests
+from palaver.client.aio.transport import Transport
+from palaver.client.answers import object_of, page_of, run_of, runs_of
+from palaver.client.errors import NotFound
+from palaver.client.exported import Exported, record
+from palaver.client.requests import PAGE, Request
+from palaver.events import EventKind
+from palaver.filters import RunFilter
+from palaver.lifecycle import RunStatus
+
+
+async def export(
+    transport: Transport, ids: tuple[str, ...], wanted: RunFilter, known: Exported
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Records of what has these ids, or of all runs that have ended and that ``wanted`` admits."""
+    exporting = _Exporting(transport, known)
+    admitted = requests.run_filter(wanted)
+    if ids and admitted:
+        raise ValueError("name runs and conversations, or give a filter, not both")
+    if not ids:
+        ended = [status.value for status in RunStatus if status.terminal]
+        async for each in exporting.runs({"status": ended, **admitted}):
+            yield each
+            known.add(each)  # whoever iterates has come back for more: this one is taken
+    for id in ids:
+        async for each in exporting.one(id):
+            yield each
+            known.add(each)
+
+
+class _Exporting:
+    """Asks for what is not ``known`` yet."""
+
+    def __init__(self, transport: Transport, known: Exported) -> None:
+        self._transport = transport
+        self._known = known
+
+    async def one(self, id: str) -> AsyncGenerator[dict[str, Any], None]:
+        """Of a run, or of a conversation and its runs."""
+        if not id.startswith("conv_"):
+            response = await self._transport.call(requests.get_run(id))
+            run_of(response)
+            async for each in self._run(object_of(response)):
+                yield each
+            return
+        async for each in self._conversation(id):
+            yield each
+        async for each in self.runs({"conversation_id": id}):
+            yield each
+
+    async def runs(self, admitted: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Of all runs that fit."""
+        cursor: str | None = None
+        while True:
+            response = await self._transport.call(requests.list_runs(admitted, PAGE, cursor))
+            page = page_of(response)
+            # As they came: a newer API may say more of them than this version knows.
+            for run, _ in zip(page.data, runs_of(page, response), strict=True):
+                try:
+                    async for each in self._run(run):
+                        yield each
+                except NotFound:
+                    continue
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _run(self, run: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        run_id = run["id"]
+        if run_id in self._known:
+            return
+        async for each in self._conversation(run["conversation_id"]):
+            yield each
+        async for event in self._pages(lambda position: requests.get_events(run_id, position), 0):
+            # Token deltas are in the messages, and the one kind of event that there may be thousands of.
+            if event["type"] != EventKind.MESSAGE_DELTA:
+                yield record("event", event=event)
+        yield record("run", run=run)
+
+    async def _conversation(self, conversation_id: str) -> AsyncGenerator[dict[str, Any], None]:
+        known = self._known.position(conversation_id)
+        messages = self._pages(lambda position: requests.get_messages(conversation_id, position, 200), known)
+        async for message in messages:
+            yield record("message", conversation_id=conversation_id, message=message)
+        found = await self._transport.call(requests.get_conversation(conversation_id))
+        yield record("conversation", conversation=object_of(found))
+
+    async def _pages(self, request: Callable[[int], Request], position: int) -> AsyncGenerator[dict[str, Any], None]:
+        while True:
+            page = page_of(await self._transport.call(request(position)))
+            for item in page.data:
+                yield item
+            if page.after is None or page.after <= position:
+                return
+            position = page.after

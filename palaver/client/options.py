@@ -1,0 +1,128 @@
+"""What the methods of the clients take by name, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from palaver.actions import Approvals
+from palaver.client.functions import ClientTools, Offer
+from palaver.filters import RunFilter
+from palaver.models import AgentSpec, Budget, CancelMode, OnConflict
+
+Until: TypeAlias = Literal["terminal", "action"]
+"""How far a run is to come: to its end; or to that, to a pending action, or to a pause."""
+
+
+class AgentOptions(TypedDict, total=False):
+    """Who answers: ``agent``, or ``model`` and the four that go with it."""
+
+    agent: AgentSpec | Mapping[str, Any] | None
+    """The whole agent, as a spec or as JSON."""
+    model: str | None
+    """``provider/name``."""
+    instructions: str | None
+    """What the model is told first."""
+    tools: Sequence[str]
+    """Tools of the server that it may use, by name."""
+    approvals: Approvals | Mapping[str, Any] | str | Sequence[str] | None
+    """Which calls wait for somebody: ``"never"``, ``"risky"``, ``"always"``, names and globs, or a whole policy."""
+    max_steps: int | None
+    """Model calls that a run may make."""
+    client_tools: ClientTools
+    """Tools that run here: typed functions, or declarations. They go with either form."""
+
+
+class SubmitOptions(AgentOptions, total=False):
+    """Everything that may be said of a run besides its input."""
+
+    conversation_id: str | None
+    """Go on with this conversation; a new one without it."""
+    on_conflict: OnConflict | None
+    """What becomes of a run whose conversation is busy."""
+    start_after: datetime | None
+    start_by: datetime | None
+    """It expires if nobody has begun by then."""
+    deadline: datetime | None
+    """It expires if it has not ended by then."""
+    budget: Budget | Mapping[str, float] | None
+    """What it may use up: ``tokens``, ``cost_usd``, ``tool_calls``, ``seconds``."""
+    metadata: Mapping[str, str] | None
+    tags: Sequence[str]
+    idempotency_key: str | None
+    """Submitting with the same key again makes no second run; a fresh one unless given."""
+
+
+class BulkOptions(RunFilter, total=False):
+    """Which runs, and what is done to them."""
+
+    older_than: float | None
+    """Seconds since they were submitted."""
+    all: bool
+    """Every run there is, in the place of a filter."""
+    mode: CancelMode | None
+    """How they are cancelled."""
+    reason: str | None
+    """Why they are cancelled."""
+
+
+def check(options: Mapping[str, Any], declared: type) -> None:
+    """Raises TypeError for an option that ``declared`` does not name, as a call with a wrong keyword does."""
+    known = getattr(declared, "__annotations__", {})
+    for name in options.keys() - known.keys():
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise TypeError(f"there is no argument {name!r}{hint}")
+
+
+def agent_object(options: AgentOptions, offer: Offer) -> Any:
+    """The agent on the wire, from a spec or from the short form; None to use the conversation's own.
+
+    Client tools go to either form: a spec keeps those that it declares itself.
+
+    Raises:
+        ValueError: both forms at once, or a short form without a model.
+    """
+    agent, model = options.get("agent"), options.get("model")
+    given = {
+        "instructions": options.get("instructions"),
+        "tools": list(options.get("tools") or ()) or None,
+        "max_steps": options.get("max_steps"),
+        "approvals": _approvals(options.get("approvals")),
+    }
+    details = {name: value for name, value in given.items() if value is not None}
+    if agent is not None:
+        if model is not None or details:
+            raise ValueError("give either agent or model, instructions, tools, max_steps and approvals, not both")
+        spec = wire(agent)
+        own = spec.get("client_tools") or []
+        names = {each.get("name") for each in own if isinstance(each, Mapping)}
+        more = [each for each in offer.declarations if each.get("name") not in names]
+        return {**spec, "client_tools": [*own, *more]} if more else spec
+    if model is None:
+        if details:
+            raise ValueError(f"{', '.join(details)} given without a model")
+        return None
+    declared = {"client_tools": list(offer.declarations)} if offer.declarations else {}
+    return {"model": model, **details, **declared}
+
+
+def wire(agent: AgentSpec | Mapping[str, Any]) -> dict[str, Any]:
+    """A spec as JSON."""
+    return agent.model_dump(mode="json", exclude_unset=True) if isinstance(agent, AgentSpec) else dict(agent)
+
+
+def _approvals(given: Approvals | Mapping[str, Any] | str | Sequence[str] | None) -> Any:
+    match given:
+        case None:
+            return None
+        case Approvals():
+            return given.model_dump(mode="json", exclude_unset=True)
+        case Mapping():
+            return dict(given)
+        case str():
+            return {"require": given}
+        case _:
+            return {"require": list(given)}

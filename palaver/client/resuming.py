@@ -1,0 +1,109 @@
+"""Where a reader of a run's events is, over as many connections as it takes. No I/O."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from palaver.client import backoff
+from palaver.client.answers import MAX_ANSWER, Response, event_of, unexpected
+from palaver.client.errors import APIError, ClientError
+from palaver.client.sse import SSEParser
+from palaver.events import EventKind
+from palaver.models import Event, Run
+
+SILENCE: Final = 45.0
+"""Seconds without a byte after which a connection counts as dead: three of the server's keep-alives."""
+RECONNECT: Final = 1.0
+"""Seconds before a reconnect, unless the server says ``retry:``."""
+OUTAGE: Final = 300.0
+"""Seconds without a byte, once connected, after which the stream gives up."""
+
+
+class Place:
+    """A place in a run's events: what was told, and when to try again for the rest."""
+
+    def __init__(self, run_id: str, after: int) -> None:
+        self.position = after
+        """The sequence number of the last event told."""
+        self.finished = False
+        """Nothing comes any more."""
+        self.progress = False
+        """Whether this connection told anything new."""
+        self._run_id = run_id
+        self._after = after
+        self._reconnect = RECONNECT
+        self._failures = 0
+        self._ever_connected = False
+        self._down_since: float | None = None
+        self._head = Response(0, {})
+        self._parser = SSEParser()
+
+    def connected(self, head: Response) -> None:
+        """A connection answered with ``head``.
+
+        Raises:
+            APIError: that is no stream of events.
+        """
+        self._head, self._parser = head, SSEParser()
+        if head.status == 204:
+            self.finished = True
+        elif not head.headers.get("content-type", "").startswith("text/event-stream"):
+            raise unexpected(head)
+        self._ever_connected = True
+
+    def read(self, chunk: bytes) -> Iterator[Event]:
+        """The events that ``chunk`` completes and that were not told yet.
+
+        Raises:
+            APIError: they are not events, or there is no end to one.
+        """
+        self._failures, self._down_since = 0, None
+        for frame in self._parser.feed(chunk):
+            event = event_of(frame, self._head, self._run_id, self.position)
+            if event.type == EventKind.STREAM_REWOUND:
+                self.position = min(self.position, event.data["from"] - 1)
+            elif frame.id:
+                if event.seq <= self.position:
+                    continue
+                self.position, self.progress = event.seq, True
+            self.finished = event.type == EventKind.RUN_FINISHED
+            yield event
+            if self.finished:
+                return
+        if self._parser.pending > MAX_ANSWER:
+            raise unexpected(self._head)
+        if self._parser.retry is not None:
+            self._reconnect = self._parser.retry
+
+    def rewound_by(self, error: ClientError) -> Event | None:
+        """What to tell when ``error`` says that the server does not know the position any more, which was its own."""
+        if self.position <= self._after or not isinstance(error, APIError) or error.code != "invalid_cursor":
+            return None
+        data = {"from": 1, "to": self.position}
+        self.position, self._after, self.progress = 0, 0, True
+        return Event(run_id=self._run_id, seq=0, at=datetime.now(UTC), type=EventKind.STREAM_REWOUND, data=data)
+
+    def look(self, run: Run) -> None:
+        """The stream ended without anything new: if it was all told before, no last event comes any more."""
+        self.finished = run.status.terminal and run.last_event_id == self.position
+
+    def pause(self, error: ClientError | None) -> float:
+        """Seconds to wait before the next connection; ``error`` is what ended the last one, or kept it from being.
+
+        Raises:
+            ClientError: ``error``, if that will not pass, or has lasted for too long.
+        """
+        self._failures += 1
+        now = time.monotonic()
+        down_since = self._down_since = now if self._down_since is None else self._down_since
+        gone = now - down_since > OUTAGE if self._ever_connected else self._failures > backoff.RETRIES
+        if error is not None and gone:
+            raise error
+        wait = backoff.bearable(self._failures, error)
+        progress, self.progress = self.progress, False
+        if progress:
+            return self._reconnect
+        return max(self._reconnect, wait) if self._ever_connected else wait

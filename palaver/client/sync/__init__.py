@@ -1,0 +1,8 @@
+# Made from palaver/client/aio/__init__.py by `make twin`: change that file, not this one.
+"""The blocking client."""
+
+from __future__ import annotations
+
+from palaver.client.sync.client import Palaver
+
+__all__ = ["Palaver"]

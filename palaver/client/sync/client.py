@@ -1,0 +1,252 @@
+# Made from palaver/client/aio/client.py by `make twin`: change that file, not this one.
+"""The blocking client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from palaver.client import requests
+from palaver.client.answers import conversation_of, messages_of, object_of, page_of, run_of, runs_of
+from palaver.client.config import Config
+from palaver.client.errors import ClientError
+from palaver.client.exported import Exported
+from palaver.client.functions import ClientTools, Offer
+from palaver.client.options import AgentOptions, SubmitOptions, Until, agent_object, check
+from palaver.client.requests import PAGE
+from palaver.client.sync.control import Control
+from palaver.client.sync.exporting import export
+from palaver.client.sync.following import follow
+from palaver.client.sync.transport import Transport
+from palaver.client.sync.waiting import LONG_POLL, Waiting
+from palaver.errors import RunFailed
+from palaver.filters import RunFilter
+from palaver.lifecycle import RunStatus
+from palaver.models import Conversation, Event, Message, Run
+
+
+class Palaver(Control):
+    """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
+
+    ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
+    ``PALAVER_API_KEY``; ``timeout``: seconds that the API may be silent before a request counts as lost,
+    and that a new run waits when the API has no room for it. ``on_wait`` is told why, and for how many
+    seconds, each time that a request waits before it is sent again.
+    Raises ConfigurationError for a URL or key that cannot be one.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        on_wait: Callable[[ClientError, float], None] | None = None,
+    ) -> None:
+        self._transport = Transport(Config.of(base_url, api_key), timeout, on_wait)
+
+    @property
+    def base_url(self) -> str:
+        """Where the API is."""
+        return self._transport.url
+
+    def submit(
+        self,
+        input: str | Sequence[Message | Mapping[str, Any]],
+        *,
+        wait: int = 0,
+        **options: Unpack[SubmitOptions],
+    ) -> Run:
+        """Submit a run; returns it as it is then, mostly queued.
+
+        Say who answers with ``agent``, or with ``model`` and, if wanted, ``instructions``, ``tools``, ``approvals``
+        and ``max_steps``, or with neither to go on with the conversation's own. ``client_tools`` go with the first
+        two; here they are only declared (`wait` answers calls of functions, `answer` those of others).
+
+        The request carries an idempotency key, a fresh one unless given, so that it is sent again after a lost
+        answer without making a second run. With ``wait`` the answer comes when the run has ended or needs
+        somebody, or after so many seconds. With ``on_conflict="steer"`` it may be the run that is going on.
+
+        Raises:
+            APIError: the API refused it; `Unprocessable` names the fields, `Conflict` says what is in the way.
+            ConnectionFailed: no answer, several times. With your own ``idempotency_key`` you may try again.
+            ValueError: arguments that do not go together, or a time without a zone.
+            ConfigurationError: a function in ``client_tools`` cannot be a tool.
+        """
+        check(options, SubmitOptions)
+        offer = Offer.of(options.get("client_tools", ()))
+        agent = agent_object(options, offer)
+        if agent is None and offer.declarations:
+            raise ValueError("client_tools given without a model or an agent: nobody would be told of them")
+        return run_of(self._transport.call(requests.submit_run(input, agent, options, wait), wait))
+
+    def run(
+        self,
+        input: str | Sequence[Message | Mapping[str, Any]],
+        *,
+        timeout: float | None = None,
+        until: Until = "action",
+        raise_on_failure: bool = True,
+        **options: Unpack[SubmitOptions],
+    ) -> Run:
+        """`submit` and `wait` in one; calls of functions in ``client_tools`` are answered here.
+
+        Returns the ended run, or one that is paused or needs somebody: then it has ``pending_actions``, and `wait`
+        goes on with it. With ``until="terminal"`` it waits until somebody has acted.
+        With neither ``agent`` nor ``model``, functions answer for the agent that the conversation has.
+
+        Raises:
+            RunFailed: its status is ``failed``, unless ``raise_on_failure`` is False. Other ends return.
+            WaitTimeout: it did not come so far within ``timeout`` seconds; it goes on.
+            APIError, ConnectionFailed, ValueError, ConfigurationError: as `submit` and `wait`.
+        """
+        begun = time.monotonic()
+        offer = Offer.of(options.get("client_tools", ()))
+        nobody_named = options.get("agent") is None and options.get("model") is None
+        if nobody_named and len(offer.functions) == len(offer.declarations):
+            options["client_tools"] = ()
+        run = self.submit(input, wait=LONG_POLL if timeout is None else int(min(timeout, LONG_POLL)), **options)
+        left = None if timeout is None else max(timeout - (time.monotonic() - begun), 0.0)
+        waiting = Waiting(self._transport, run.id, timeout=left, until=until, offer=offer)
+        run = waiting.until_reached(run)
+        if raise_on_failure and run.status is RunStatus.FAILED:
+            raise RunFailed(run.error or {}, run.id)
+        return run
+
+    def wait(
+        self,
+        run_id: str,
+        timeout: float | None = None,
+        *,
+        until: Until = "terminal",
+        client_tools: ClientTools = (),
+    ) -> Run:
+        """Wait until the run has ended, in whichever way, and return it.
+
+        With ``until="action"`` it also returns once it is paused or waits for what nobody here answers: that is in
+        its ``pending_actions``. Calls of functions in ``client_tools`` are answered here: those of a turn are made
+        at the same time, each output is sent when it is there, and what a function raises is told to the model.
+
+        ``timeout`` is in seconds; None waits as long as it takes, 0 looks once. Until then it keeps trying
+        over 429, 5xx and network errors. A server that does not answer at all may cost a second more, and a
+        function that was called is not left before it returns.
+
+        Raises:
+            WaitTimeout: it did not come so far in time; it goes on.
+            NotFound: there is no such run.
+            APIError: any other 4xx.
+            ValueError, ConfigurationError: something in ``client_tools`` cannot be a tool.
+        """
+        waiting = Waiting(self._transport, run_id, timeout=timeout, until=until, offer=Offer.of(client_tools))
+        return waiting.until_reached()
+
+    def get(self, run_id: str, wait: int = 0) -> Run:
+        """The run as it is now, or once it has ended or ``wait`` seconds are over.
+
+        Raises:
+            NotFound: there is no such run (any more).
+            APIError, ConnectionFailed: it cannot be had.
+        """
+        return run_of(self._transport.call(requests.get_run(run_id, wait), wait))
+
+    def list(self, *, limit: int | None = None, **wanted: Unpack[RunFilter]) -> Generator[Run, None, None]:
+        """Runs that fit all that is given, newest first, page by page as you iterate; at most ``limit`` of them.
+
+        ``agent`` is an agent's name.
+
+        Raises:
+            APIError, ConnectionFailed: a page cannot be had.
+            ValueError: a time without a zone, or an empty ``status``.
+        """
+        check(wanted, RunFilter)
+        admitted = requests.run_filter(wanted)
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            size = PAGE if left is None else min(left, PAGE)
+            response = self._transport.call(requests.list_runs(admitted, size, cursor))
+            page = page_of(response)
+            runs = runs_of(page, response)[:left]
+            yield from runs
+            left = None if left is None else left - len(runs)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def events(self, run_id: str, after: int = 0) -> Generator[Event, None, None]:
+        """The run's events behind sequence number ``after``, each once and in order, until ``run.finished``.
+
+        A broken connection is made again, after as long as the server asked, behind the last event that
+        arrived. Types that this version does not know come through as they are.
+
+        Raises:
+            NotFound: there is no such run.
+            APIError: any other 4xx.
+            ConnectionFailed, Unavailable: never connected, or no sign of life for five minutes.
+        """
+        with closing(follow(self._transport, run_id, after)) as events:
+            yield from events
+
+    def create_conversation(self, **options: Unpack[AgentOptions]) -> Conversation:
+        """Begin a conversation without a run; the agent as in `submit`.
+
+        Raises:
+            APIError, ConnectionFailed, ValueError: as `submit`, but a lost answer is not asked for again.
+        """
+        check(options, AgentOptions)
+        agent = agent_object(options, Offer.of(options.get("client_tools", ())))
+        return conversation_of(self._transport.call(requests.create_conversation(agent)))
+
+    def conversation(self, conversation_id: str) -> Conversation:
+        """The conversation: its agent, what is active, what is queued. Raises as `get`."""
+        return conversation_of(self._transport.call(requests.get_conversation(conversation_id)))
+
+    def messages(self, conversation_id: str) -> Generator[Message, None, None]:
+        """The conversation's messages, oldest first, page by page as you iterate. Raises as `get`."""
+        position = 0
+        while True:
+            response = self._transport.call(requests.get_messages(conversation_id, position))
+            page = page_of(response)
+            yield from messages_of(page, response)
+            if page.after is None or page.after <= position:
+                return
+            position = page.after
+
+    def export(
+        self, *ids: str, exported: Exported | None = None, **wanted: Unpack[RunFilter]
+    ) -> Generator[dict[str, Any], None, None]:
+        """Records of the runs and conversations with these ids, or of all runs that have ended and fit what is given.
+
+        A run has several records: a ``message`` for each of its conversation's that was not there yet, the
+        ``conversation``, an ``event`` for each of its events but token deltas, and last the ``run``: once that is
+        there, so is all the rest. What is in ``exported`` is left out, and what was taken is added to it. So is a run
+        left out that is deleted meanwhile, or whose retention passes.
+
+        Raises:
+            NotFound: an id is of nothing that is there (any more).
+            APIError, ConnectionFailed: not everything was brought. Asking again with ``exported`` brings the rest.
+            ValueError: ids together with filters, a time without a zone, or an empty ``status``.
+        """
+        check(wanted, RunFilter)
+        known = Exported() if exported is None else exported
+        with closing(export(self._transport, ids, wanted, known)) as records:
+            yield from records
+
+    def queues(self) -> dict[str, Any]:
+        """How much waits, since when, and who works, as the API says it. Raises as `get`."""
+        return object_of(self._transport.call(requests.get_queues()))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

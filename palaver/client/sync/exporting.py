@@ -1,0 +1,100 @@
+# Made from palaver/client/aio/exporting.py by `make twin`: change that file, not this one.
+"""Everything that is known of runs and conversations, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from palaver.client import requests
+from palaver.client.answers import object_of, page_of, run_of, runs_of
+from palaver.client.errors import NotFound
+from palaver.client.exported import Exported, record
+from palaver.client.requests import PAGE, Request
+from palaver.client.sync.transport import Transport
+from palaver.events import EventKind
+from palaver.filters import RunFilter
+from palaver.lifecycle import RunStatus
+
+
+def export(
+    transport: Transport, ids: tuple[str, ...], wanted: RunFilter, known: Exported
+) -> Generator[dict[str, Any], None, None]:
+    """Records of what has these ids, or of all runs that have ended and that ``wanted`` admits."""
+    exporting = _Exporting(transport, known)
+    admitted = requests.run_filter(wanted)
+    if ids and admitted:
+        raise ValueError("name runs and conversations, or give a filter, not both")
+    if not ids:
+        ended = [status.value for status in RunStatus if status.terminal]
+        for each in exporting.runs({"status": ended, **admitted}):
+            yield each
+            known.add(each)  # whoever iterates has come back for more: this one is taken
+    for id in ids:
+        for each in exporting.one(id):
+            yield each
+            known.add(each)
+
+
+class _Exporting:
+    """Asks for what is not ``known`` yet."""
+
+    def __init__(self, transport: Transport, known: Exported) -> None:
+        self._transport = transport
+        self._known = known
+
+    def one(self, id: str) -> Generator[dict[str, Any], None, None]:
+        """Of a run, or of a conversation and its runs."""
+        if not id.startswith("conv_"):
+            response = self._transport.call(requests.get_run(id))
+            run_of(response)
+            for each in self._run(object_of(response)):
+                yield each
+            return
+        for each in self._conversation(id):
+            yield each
+        for each in self.runs({"conversation_id": id}):
+            yield each
+
+    def runs(self, admitted: Mapping[str, Any]) -> Generator[dict[str, Any], None, None]:
+        """Of all runs that fit."""
+        cursor: str | None = None
+        while True:
+            response = self._transport.call(requests.list_runs(admitted, PAGE, cursor))
+            page = page_of(response)
+            # As they came: a newer API may say more of them than this version knows.
+            for run, _ in zip(page.data, runs_of(page, response), strict=True):
+                try:
+                    yield from self._run(run)
+                except NotFound:
+                    continue
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def _run(self, run: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
+        run_id = run["id"]
+        if run_id in self._known:
+            return
+        yield from self._conversation(run["conversation_id"])
+        for event in self._pages(lambda position: requests.get_events(run_id, position), 0):
+            # Token deltas are in the messages, and the one kind of event that there may be thousands of.
+            if event["type"] != EventKind.MESSAGE_DELTA:
+                yield record("event", event=event)
+        yield record("run", run=run)
+
+    def _conversation(self, conversation_id: str) -> Generator[dict[str, Any], None, None]:
+        known = self._known.position(conversation_id)
+        messages = self._pages(lambda position: requests.get_messages(conversation_id, position, 200), known)
+        for message in messages:
+            yield record("message", conversation_id=conversation_id, message=message)
+        found = self._transport.call(requests.get_conversation(conversation_id))
+        yield record("conversation", conversation=object_of(found))
+
+    def _pages(self, request: Callable[[int], Request], position: int) -> Generator[dict[str, Any], None, None]:
+        while True:
+            page = page_of(self._transport.call(request(position)))
+            yield from page.data
+            if page.after is None or page.after <= position:
+                return
+            position = page.after

@@ -1,0 +1,41 @@
+"""The blocking client is the asyncio one, word by word."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from deploy.twin import BY_HAND, SOURCE, TWIN, twins
+from palaver.client.aio import concurrency as tasks
+from palaver.client.sync import concurrency as threads
+
+TWINS = dict(twins())
+
+
+@pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
+def test_the_twin_is_current(path: Path) -> None:
+    assert path.read_text() == TWINS[path], "run `make twin`"
+
+
+@pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
+def test_nothing_of_asyncio_is_left(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    waits = ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await
+    assert not [node for node in ast.walk(tree) if isinstance(node, waits)]
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert not {name for name in names if name.startswith("Async") or name in ("asyncio", "aclosing")}
+
+
+def test_every_module_has_a_twin() -> None:
+    written, made = ({path.name for path in folder.glob("*.py")} for folder in (SOURCE, TWIN))
+    assert written == made == {path.name for path in TWINS} | BY_HAND
+
+
+def test_what_is_written_twice_has_the_same_names_and_arguments() -> None:
+    for name in ("begin", "finished"):
+        parameters = [inspect.signature(getattr(module.Calls, name)).parameters for module in (tasks, threads)]
+        assert parameters[0] == parameters[1]
+    assert threads.sleep.__name__ == tasks.sleep.__name__
