@@ -1,6 +1,6 @@
 """Locks what is installed: ``make lock`` writes each version with the hashes of all its files, for every platform.
 
-    constraints.txt        what Palaver runs on: the extras `server` and `testing`, and what builds Palaver itself
+    constraints.txt        what Palaver runs on: the extras but `dev`, and what builds Palaver itself
     constraints-dev.txt    what its tests and checks need besides
     constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
 
@@ -44,7 +44,7 @@ def main() -> None:
     """Write the three files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     building = [*project["build-system"]["requires"], *_BUILDING]
-    stack = _compile(building, ("--extra", "server", "--extra", "testing", "pyproject.toml"), [STACK])
+    stack = _compile(building, ("--extra", "cli", "--extra", "server", "--extra", "testing", "pyproject.toml"), [STACK])
     everything = _compile(building, ("--all-extras", "pyproject.toml"), [STACK, DEV], below=stack)
     _write(STACK, stack.values())
     _write(DEV, [lines for name, lines in everything.items() if name not in stack])

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from palaver.cli import app
+from palaver.cli.app import app
 from tests.scripted_api import CONVERSATION_ID, RUN_ID, ScriptedAPI, frame
 
 RUNS = "/v1/runs"

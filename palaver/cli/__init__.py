@@ -7,10 +7,9 @@ import signal
 import sys
 from typing import Final
 
-from palaver.cli.app import app
+__all__ = ["main"]
 
-__all__ = ["app", "main"]
-
+_EXTRA: Final = ("rich", "typer")
 _LOOK: Final = 0.5
 """Seconds that a Ctrl-C goes unseen at most, should it come between Python's last look for signals and a wait."""
 
@@ -20,6 +19,13 @@ def main() -> None:
 
     Exits 0, 1 (the run did not complete, or you said no), 2 (usage, 4xx), 3 (no API) or 130 (Ctrl-C).
     """
+    try:
+        from palaver.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        print(f"palaver: the command needs {error.name}: pip install 'palaver[cli]'", file=sys.stderr)
+        sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A model may write what the terminal's encoding has no letter for.

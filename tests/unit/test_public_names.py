@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import palaver
+from tests.scripted_api import COMPLETED, RUN_ID, ScriptedAPI, action_object, answer, run_object
 
 PUBLIC = (
     "APIError", "AgentSpec", "Approvals", "AsyncPalaver", "Budget", "BulkResult", "ClientError", "ClientTool",
@@ -23,11 +26,23 @@ SERVER_ONLY = ("aiohttp", "celery", "fastapi", "flower", "kombu", "orjson", "pyd
 CLI_ONLY = ("rich", "typer")
 
 
-def in_a_fresh_process(program: str) -> str:
-    """What it prints. It fails when something is imported that the base install has not."""
-    blocked = f"import sys; sys.modules.update(dict.fromkeys({[*SERVER_ONLY, *CLI_ONLY]!r}))"
+def in_the_base_install(program: str) -> subprocess.CompletedProcess[str]:
+    """Run it where what the extras bring cannot be imported."""
+    blocked = f"""
+import importlib.abc, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {SERVER_ONLY + CLI_ONLY}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
     command = [sys.executable, "-c", f"{blocked}\n{program}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def in_a_fresh_process(program: str) -> str:
+    """What it prints."""
+    done = in_the_base_install(program)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -81,3 +96,42 @@ def test_import_palaver_takes_a_fraction_of_the_clients_time() -> None:
         "print((b - a) / (time.process_time() - b))"
     )
     assert min(float(in_a_fresh_process(program)) for _ in range(3)) < 0.2
+
+
+def test_the_sdk_works_with_httpx_and_pydantic_alone() -> None:
+    with ScriptedAPI() as api:
+        pending = run_object(pending_actions=[action_object(1, "client_tool", "look", arguments='{"where": "here"}')])
+        api.on("POST", "/v1/runs", answer(pending))
+        api.on("POST", f"/v1/runs/{RUN_ID}/input", answer(run_object(), 202))
+        api.on("GET", f"/v1/runs/{RUN_ID}", answer(COMPLETED))
+        program = f"""
+from palaver import AgentSpec, Palaver, tool
+@tool
+def look(where: str) -> str:
+    return where
+with Palaver({api.url!r}) as client:
+    print(client.run("hi", agent=AgentSpec(model="a/b"), client_tools=[look]).output)
+"""
+        assert in_a_fresh_process(program) == "four"
+        [sent] = api.asked("POST", f"/v1/runs/{RUN_ID}/input")
+        assert sent.body["items"][0]["output"] == "here"
+
+
+def test_the_base_install_names_no_more_than_that() -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    assert [re.split("[><=]", each)[0] for each in project["dependencies"]] == ["httpx", "pydantic"]
+
+
+def test_the_command_without_its_extra_says_what_to_install() -> None:
+    done = in_the_base_install("import palaver.cli; palaver.cli.main()")
+    assert (done.returncode, done.stderr) == (2, "palaver: the command needs typer: pip install 'palaver[cli]'\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("palaver.deliveries", "palaver[server]"), ("palaver.testing.model_server", "palaver[testing]")],
+)
+def test_a_module_without_its_extra_says_what_to_install(module: str, extra: str) -> None:
+    done = in_the_base_install(f"import {module}")
+    assert done.returncode == 1
+    assert extra in done.stderr.splitlines()[-1]
