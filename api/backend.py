@@ -10,13 +10,13 @@ from typing import Final, Protocol, TypeVar, cast
 from starlette.requests import Request
 
 from api.problems import unavailable
+from palaver.follow_up import follow_up
 from palaver.leases import Delivery, Settled
 from palaver.models import Run
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.store import Store
-from palaver.store.due import Attention
 from palaver.store.sharing import Sharing
 from palaver.tools import Registry
 
@@ -69,10 +69,7 @@ class Backend:
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""
-        self.publisher.publish_soon(settled.deliveries)
-        if settled.next_run is not None:
-            for started in await prompt(self.store.due.attend([Attention(settled.next_run, "start")])):
-                self.publisher.publish_soon(started.deliveries)
+        await prompt(follow_up(self.store, self.publisher.publish_soon, [settled]))
 
 
 def backend(request: Request) -> Backend:

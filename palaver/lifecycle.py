@@ -73,16 +73,14 @@ class RunStatus(StrEnum):
 
 
 _S = RunStatus
-_ENDS_BEFORE_WORK = frozenset({_S.CANCELLED, _S.EXPIRED, _S.FAILED})
+_ENDS_ANYWHERE = frozenset({_S.CANCELLED, _S.EXPIRED, _S.FAILED, _S.INCOMPLETE})
 
 TRANSITIONS: Final = MappingProxyType(
     {
-        _S.QUEUED: frozenset({_S.RUNNING, _S.PAUSED}) | _ENDS_BEFORE_WORK,
-        _S.RUNNING: frozenset(
-            {_S.REQUIRES_ACTION, _S.PAUSED, _S.CANCELLING, _S.COMPLETED, _S.INCOMPLETE} | _ENDS_BEFORE_WORK
-        ),
-        _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED, _S.INCOMPLETE} | _ENDS_BEFORE_WORK),
-        _S.PAUSED: frozenset({_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION, _S.INCOMPLETE} | _ENDS_BEFORE_WORK),
+        _S.QUEUED: frozenset({_S.RUNNING, _S.PAUSED}) | _ENDS_ANYWHERE,
+        _S.RUNNING: frozenset({_S.REQUIRES_ACTION, _S.PAUSED, _S.CANCELLING, _S.COMPLETED} | _ENDS_ANYWHERE),
+        _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED} | _ENDS_ANYWHERE),
+        _S.PAUSED: frozenset({_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION} | _ENDS_ANYWHERE),
         _S.CANCELLING: frozenset({_S.CANCELLED}),
         _S.COMPLETED: frozenset[RunStatus](),
         _S.INCOMPLETE: frozenset[RunStatus](),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from palaver.actions import ActionType
 from palaver.errors.failure import Failure
-from palaver.lifecycle import StopReason
+from palaver.lifecycle import StopReason, WaitReason
 from palaver.models import Message, ToolCall, Usage
 from palaver.stuck import Nudge
 
@@ -104,4 +104,29 @@ class GiveUp:
     notes: tuple[LogNote, ...] = ()
 
 
-Verdict = Continue | Finish | RetryAfter | GiveUp
+@dataclass(frozen=True, slots=True)
+class Postpone:
+    """There is no room for the work yet: the step waits, and this was no attempt of it."""
+
+    delay: float
+    """Seconds until the step is due again."""
+    code: str
+    """What exactly there is no room for, as the run says it."""
+    reason: WaitReason = WaitReason.PROVIDER_COOLDOWN
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """The worker stops, or the run is to be paused: somebody else does the step, at once or when the run is resumed.
+
+    It counts as no loss. A tool call that has begun and is not declared idempotent is not started again: it is answered
+    as interrupted, and the model decides.
+    """
+
+    begun: bool
+    """Whether the work may have begun."""
+    usage: Usage = field(default_factory=Usage)
+
+
+Verdict = Continue | Finish | RetryAfter | GiveUp | Postpone | HandBack

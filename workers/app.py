@@ -35,6 +35,7 @@ from workers import child, environment
 from workers.consumer import Consumer
 from workers.consumer_watchdog import ConsumerWatchdog
 from workers.logs import hide_secrets
+from workers.outages import NotSettled
 from workers.output import Output
 from workers.pool import TaskPool
 from workers.prefork import ToolPool, pipes, slots
@@ -68,6 +69,9 @@ app.conf.update(
     worker_max_memory_per_child=settings().tool_kept_memory * KIB or None,
     palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
 )
+
+_FAILURES = (StepFailed, NotSettled)
+"""What a step ends with that is no surprise: Flower shows a FAILURE, and the log has no traceback."""
 
 _node = ""
 _hidden: frozenset[str] = frozenset()
@@ -125,7 +129,7 @@ async def _lifespan() -> AsyncIterator[None]:
 app.lifespan = _lifespan
 
 
-@app.task(name="palaver.model_step", throws=(StepFailed,))
+@app.task(name="palaver.model_step", throws=_FAILURES)
 async def model_step(run_id: str, conversation_id: str, step: str, number: int) -> str:
     """Try a model step."""
     assert _runtime is not None  # the pool enters the lifespan before the first task
@@ -153,7 +157,7 @@ def _drain_children(**_: Any) -> None:
     child.drain()
 
 
-@app.task(name="palaver.tool_step", Request=StepRequest, throws=(StepFailed,))
+@app.task(name="palaver.tool_step", Request=StepRequest, throws=_FAILURES)
 def tool_step(run_id: str, conversation_id: str, step: str, number: int) -> str:
     """Try a tool step."""
     return child.current().run(call_tool, run_id, conversation_id, step)

@@ -205,8 +205,13 @@ class Conversations:
         return None if kept is None else kept[0]
 
     def take_in(self, known: Conversation | None, lease: Lease, protocol: ModelProtocol) -> Conversation:
-        """The conversation as it is by what was ``known`` of it before ``lease``, and by what that brought."""
-        conversation = Conversation(protocol) if known is None or lease.rebuilt else known
+        """The conversation by what was ``known`` of it before ``lease`` and what that brought; an empty one for a step
+        that answers a call."""
+        if lease.call is not None:
+            return Conversation(protocol)
+        conversation = known
+        if conversation is None or lease.rebuilt or conversation.protocol is not protocol:
+            conversation = Conversation(protocol)
         conversation.extend(lease.entries, lease.position, lease.position_at)
         self.keep(lease.conversation_id, conversation)
         return conversation

@@ -12,11 +12,11 @@ from typing import Any, Self
 
 from palaver.deliveries import Publisher
 from palaver.errors import ErrorClass, classify
+from palaver.follow_up import follow_up
 from palaver.leases import Delivery, Queue, Settled
 from palaver.providers import load_providers
 from palaver.settings import Settings
 from palaver.store import Store
-from palaver.store.due import Attention
 from palaver.tools import Tool, load_tools
 from workers.active_step import ActiveStep, InterruptReason
 from workers.conversations import Conversations
@@ -107,15 +107,8 @@ class Runtime:
         self.publisher.publish_soon(deliveries)
 
     async def follow_up(self, settled: Settled) -> None:
-        """Do what a change in the store brought: publish what is due now, wake the conversation's next run."""
-        self.publish(settled.deliveries)
-        if settled.next_run:
-            await self.wake(settled.next_run)
-
-    async def wake(self, run_id: str) -> None:
-        """Begin the conversation's next run now rather than with the next sweep."""
-        for settled in await self.store.due.attend([Attention(run_id, "start")]):
-            self.publish(settled.deliveries)
+        """Do what comes of a change in the store: deliveries, and the conversation's next run."""
+        await follow_up(self.store, self.publish, [settled])
 
 
 async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:

@@ -17,6 +17,7 @@ from celery.worker.state import active_requests
 
 from palaver.deliveries import Publisher
 from palaver.errors import Failure, StaleLease
+from palaver.follow_up import follow_up
 from palaver.leases import Lease, Settled
 from palaver.models import AgentSpec, ToolCall
 from palaver.settings import settings
@@ -69,11 +70,9 @@ async def end_lease(run_id: str, conversation_id: str, step: str, worker: str, e
             outcome = ToolOutcome.failed(lease.call, ending.failure)
             with contextlib.suppress(StaleLease):
                 settled = [await store.steps.settle(lease, Continue(outcomes=(outcome,)))]
-        due = [Attention(each.next_run, "start") for each in settled if each.next_run]
-        settled += await store.due.attend([Attention(run_id, step), *due], worker=worker)
-    publisher = Publisher(settings().deliveries_url)
-    publisher.publish([delivery for each in settled for delivery in each.deliveries])
-    publisher.close()
+        settled += await store.due.attend([Attention(run_id, step)], worker=worker)
+        with contextlib.closing(Publisher(settings().deliveries_url)) as publisher:
+            await follow_up(store, publisher.publish, settled)
 
 
 def _lease(run_id: str, conversation_id: str, step: str, call: CallInHand) -> Lease:

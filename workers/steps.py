@@ -25,9 +25,10 @@ async def call_model(work: Work) -> Verdict:
     if (stuck := work.look_back()) is not None:
         return GiveUp(stuck.failure, StopReason.STUCK)
     agent = work.lease.agent
-    async with work.passing():
-        failpoint("model.asking")
+    async with work.permit as permit:
         reply = await ask_within_window(work, lambda: work.ask(agent, work.messages(), on_text=work.show))
+    if permit.postponed is not None:
+        return permit.postponed
     failpoint("model.answered")
     tokens = reply.usage.input_tokens
     if reply.finish_reason in _STOPS or not reply.tool_calls:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from palaver.deliveries import Publisher
 from palaver.failpoints import failpoint
-from palaver.leases import QUEUES, Delivery, Queue
+from palaver.follow_up import Publish, follow_up
+from palaver.leases import QUEUES, Queue
 from palaver.store import Store
 from palaver.store.due import Attention
 
@@ -37,7 +38,7 @@ class Sweeper:
         self,
         store: Store,
         publisher: Publisher,
-        publish: Callable[[Sequence[Delivery]], None],
+        publish: Publish,
         lease_seconds: float,
     ) -> None:
         self._store = store
@@ -77,15 +78,13 @@ class Sweeper:
 
     async def _attend(self, things: Sequence[Attention], unclaimed_after: float = _UNCLAIMED_AFTER) -> bool:
         """Act on ``things`` and on what comes of it; whether there was anything to do."""
-        acted = False
-        while things:
-            failpoint("sweep.found")
-            settled = await self._store.due.attend(things, unclaimed_after=unclaimed_after)
-            acted = acted or bool(settled)
-            failpoint("sweep.settled")
-            self._publish([delivery for each in settled for delivery in each.deliveries])
-            things = [Attention(each.next_run, "start") for each in settled if each.next_run]
-        return acted
+        if not things:
+            return False
+        failpoint("sweep.found")
+        settled = await self._store.due.attend(things, unclaimed_after=unclaimed_after)
+        failpoint("sweep.settled")
+        await follow_up(self._store, self._publish, settled)
+        return bool(settled)
 
     async def _repair(self, queue: Queue) -> None:
         """Send again what nobody has claimed, as far as the broker is nearly empty."""

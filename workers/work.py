@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -17,34 +15,33 @@ from palaver.leases import Lease
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.providers import Price
 from palaver.secrets import hide
-from palaver.store.providers import Wait
 from palaver.store.steps import Renewal
 from palaver.stuck import Nudge, Stuck, judge
 from palaver.tools import Tool
-from palaver.verdicts import Condensed, GiveUp, LogNote, RetryAfter, Verdict
+from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, RetryAfter, Verdict
 from workers.active_step import ActiveStep
 from workers.conversations import Conversation, OlderPart
 from workers.protocols import AnswerReader, ModelProtocol, Offer, Reply
-from workers.provider_limiter import NotAdmitted
 from workers.runtime import Runtime, away
 
 
 class Work:
     """One attempt of a step."""
 
-    def __init__(self, lease: Lease, runtime: Runtime, conversation: Conversation, held: ActiveStep) -> None:
+    def __init__(self, lease: Lease, runtime: Runtime, conversation: Conversation, active: ActiveStep) -> None:
         self.lease = lease
-        self._held = held
+        self._active = active
         self.runtime = runtime
         self.source: Source = "model" if lease.call is None else "tool"
         self._conversation = conversation
         self._begun = time.monotonic()
-        self._asked_until = 0.0
         self._readers: list[tuple[AnswerReader, Price | None]] = []
         self._condensed: list[Condensed] = []
         self._nudge: Nudge | None = None
         self._text: list[str] = []
         self._deltas = runtime.deltas.buffer(lease)
+        self.permit = runtime.limiter.permit(lease, lambda: self.prompt_bytes, lambda: self.usage)
+        """Around all model calls of this attempt."""
 
     def messages(self) -> list[bytes]:
         """The conversation up to here, each message in the form of the protocol."""
@@ -115,7 +112,7 @@ class Work:
             StaleLease: it does not, or nobody can tell.
         """
         runtime, lease = self.runtime, self.lease
-        if self._held.unheard < runtime.settings.lease_seconds:
+        if self._active.unheard < runtime.settings.lease_seconds:
             return
         try:
             (answer,) = await runtime.store.steps.renew([lease])
@@ -126,11 +123,10 @@ class Work:
         if answer is Renewal.GONE:
             raise StaleLease
 
-    def passing(self) -> AbstractAsyncContextManager[None]:
-        """Around all model calls of this attempt: the provider's gate. Raises NotAdmitted on entering."""
-        agent = self.lease.agent
-        size = len(agent.instructions) + sum(map(len, self.messages()))
-        return self.runtime.limiter.passing(self.lease, agent.provider, size, lambda: self.usage)
+    @property
+    def prompt_bytes(self) -> int:
+        """How large the prompt of the next call is, about."""
+        return len(self.lease.agent.instructions) + sum(map(len, self.messages()))
 
     async def ask(
         self,
@@ -143,12 +139,12 @@ class Work:
         """What ``agent`` answers to ``messages``. A call for a ``purpose`` of ours says so in its id.
 
         Raises:
-            NotAdmitted: the provider began to cool down.
             ProviderError, httpx.HTTPError, ConfigurationError: from the model port.
         """
         lease, runtime = self.lease, self.runtime
         reader = self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent))
-        self._stop_if_cooling(agent.provider)
+        self.permit.begin_call()
+        failpoint("model.asking")
         self._readers.append((reader, runtime.model.price(agent)))
         breakpoints = not purpose and runtime.model.takes_cache_control(agent.provider)
         body = self.protocol.body(agent, messages, self._offers(agent), breakpoints=breakpoints)
@@ -168,13 +164,6 @@ class Work:
             *(Offer(tool.name, tool.description, tool.schema) for tool in tools),
             *(Offer(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
         ]
-
-    def _stop_if_cooling(self, provider: str) -> None:
-        """The gate was passed before the first call: a cool-down that began since then stops a further one."""
-        until = self.runtime.limiter.asks_until(provider)
-        if self._readers and until > self._asked_until:
-            raise NotAdmitted(Wait("cooldown", until - asyncio.get_running_loop().time()))
-        self._asked_until = until
 
     def show(self, text: str) -> None:
         """Let watchers see more of the answer."""
@@ -216,6 +205,9 @@ class Work:
     def accounted(self, verdict: Verdict) -> Verdict:
         """``verdict`` with what the attempt used and did besides."""
         notes: tuple[LogNote, ...] = (*self._condensed, *((self._nudge,) if self._nudge else ()))
+        if isinstance(verdict, Postpone | HandBack):
+            # The next attempt condenses, and looks back, for itself.
+            return replace(verdict, usage=self.usage)
         return replace(verdict, usage=self.usage, notes=notes)
 
     def withdraws(self, verdict: Verdict) -> bool:

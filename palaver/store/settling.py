@@ -17,14 +17,16 @@ from palaver.limits import beyond, most
 from palaver.models import Message, Usage
 from palaver.store.connection import Value
 from palaver.stuck import Nudge
-from palaver.verdicts import Condensed, Continue, Finish, GiveUp, LogNote, OpenCall, RetryAfter, ToolOutcome, Verdict
+from palaver.verdicts import Condensed, Continue, Finish, GiveUp, LogNote, OpenCall, RetryAfter, ToolOutcome
 
 Args = list[Value]
+Outcome = Continue | Finish | RetryAfter | GiveUp
+"""The verdicts of work that was done, or failed."""
 NANODOLLARS: Final = 1_000_000_000
 """In a dollar. Costs are added up as whole numbers: nothing is lost between two calls, however many there are."""
 
 
-def settle_args(lease: Lease, verdict: Verdict, streamed: bool) -> Args:
+def settle_args(lease: Lease, verdict: Outcome, streamed: bool) -> Args:
     """ARGV of ``settle.lua``.
 
     Raises:

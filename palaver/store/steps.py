@@ -1,4 +1,4 @@
-"""What workers do with steps: claim, feed, renew, settle, hand back, postpone."""
+"""What workers do with steps: claim, feed, renew, settle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import orjson
 
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
-from palaver.lifecycle import WaitReason
 from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.settings import Settings
@@ -20,7 +19,7 @@ from palaver.store import keys, records
 from palaver.store.connection import Connection, Value
 from palaver.store.scripts import Call, Scripts
 from palaver.store.settling import settle_args, used
-from palaver.verdicts import Verdict
+from palaver.verdicts import HandBack, Postpone, Verdict
 
 _MESSAGES: Final = (b"message.created", b"tool.finished", b"conversation.condensed")
 """The entries that a model's messages are derived from."""
@@ -136,46 +135,26 @@ class Steps:
         return since, tail, withdrawn
 
     async def settle(self, lease: Lease, verdict: Verdict, *, streamed: bool = False) -> Settled:
-        """Apply ``verdict``; ``streamed`` when watchers saw text that it withdraws.
+        """Apply ``verdict``, with which the lease ends; ``streamed`` when watchers saw text that it withdraws.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: it brings more than one script may be given.
         """
-        reply = await self._scripts.run(
-            "settle", keys.of_run(lease.run_id, lease.conversation_id), settle_args(lease, verdict, streamed)
-        )
-        return _settled(reply, lease.run_id, lease.conversation_id)
-
-    async def hand_back(self, lease: Lease, *, begun: bool = True, usage: Usage | None = None) -> Settled:
-        """Give a lease up so that somebody else goes on, at once or when the run is resumed; it counts as no loss.
-
-        ``begun`` says whether the work may have begun. A tool call that had, and that is not declared
-        idempotent, is not started again: it is answered as interrupted, and the model decides.
-
-        Raises:
-            StaleLease: it was not held any more.
-        """
-        names = keys.of_run(lease.run_id, lease.conversation_id)
-        reply = await self._scripts.run(
-            "hand_back", names, (lease.step, lease.fence, int(begun), *used(usage or Usage()))
-        )
-        return _settled(reply, lease.run_id, lease.conversation_id)
-
-    async def postpone(self, lease: Lease, seconds: float, reason: WaitReason, *, code: str) -> Settled:
-        """Give a lease up before its work began; the step is due again in so many ``seconds``.
-
-        It counts as no attempt and no loss, and its time does not count as the step's. The run says that it
-        waits for ``reason``, and with ``code`` for what exactly.
-
-        Raises:
-            StaleLease: it was not held any more.
-        """
-        names = keys.of_run(lease.run_id, lease.conversation_id)
-        delay = ceil(seconds * 1000)
-        reply = await self._scripts.run("postpone", names, (lease.step, lease.fence, delay, reason, code))
-        return _settled(reply, lease.run_id, lease.conversation_id)
+        args: Args
+        match verdict:
+            case Postpone():
+                name, delay = "postpone", ceil(verdict.delay * 1000)
+                args = [lease.step, lease.fence, delay, verdict.reason, verdict.code]
+            case HandBack():
+                name, args = "hand_back", [lease.step, lease.fence, int(verdict.begun), *used(verdict.usage)]
+            case _:
+                name, args = "settle", settle_args(lease, verdict, streamed)
+        reply = await self._scripts.run(name, keys.of_run(lease.run_id, lease.conversation_id), args)
+        if reply[0] == b"stale":
+            raise StaleLease
+        return settled(reply, lease.run_id, lease.conversation_id)
 
     async def recall(self, run_id: str, conversation_id: str, step: str) -> Settled | None:
         """Make a postponed step due now; None if it is not waiting any more."""
@@ -237,12 +216,6 @@ def _batches(deltas: Iterable[Delta]) -> Iterator[list[Delta]]:
         size += len(delta.data)
     if batch:
         yield batch
-
-
-def _settled(reply: list[Any], run_id: str, conversation_id: str) -> Settled:
-    if reply[0] == b"stale":
-        raise StaleLease
-    return settled(reply, run_id, conversation_id)
 
 
 def settled(reply: list[Any], run_id: str, conversation_id: str) -> Settled:

@@ -15,14 +15,14 @@ from palaver.actions import ActionType, Decision, Item, Pause, PendingAction, Re
 from palaver.errors import ErrorClass, Failure
 from palaver.leases import Delivery, Lease, Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec, Entry, Event, Message, Run, Submission, ToolCall
+from palaver.models import AgentSpec, Entry, Event, Message, Run, Submission, ToolCall, Usage
 from palaver.retry import RetryPolicy
 from palaver.store import Store, keys
 from palaver.store.control import Acted
 from palaver.store.due import Attention
 from palaver.store.runs import Submitted
 from palaver.testing import aeventually
-from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome
+from palaver.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall, Postpone, RetryAfter, ToolOutcome
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.", tools=("calculator",))
 RATE_LIMITED = Failure.of(ErrorClass.RATE_LIMITED)
@@ -164,6 +164,14 @@ class Desk:
     async def give_up(self, lease: Lease, failure: Failure = INTERNAL) -> Settled:
         """The step is not tried again."""
         return await self.store.steps.settle(lease, GiveUp(failure, StopReason.ERROR))
+
+    async def hand_back(self, lease: Lease, *, begun: bool = True, usage: Usage | None = None) -> Settled:
+        """The worker stops."""
+        return await self.store.steps.settle(lease, HandBack(begun, usage or Usage()))
+
+    async def postpone(self, lease: Lease, seconds: float = 60.0, code: str = "cooldown") -> Settled:
+        """The provider has no room."""
+        return await self.store.steps.settle(lease, Postpone(seconds, code))
 
     async def attend(self, run_id: str, what: str, **more: Any) -> list[Settled]:
         """A sweeper looks at something."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from palaver.leases import Lease
-from palaver.lifecycle import WaitReason
 from palaver.store.runs import Submitted
 from tests.contract.desk import PAUSE, PAUSE_NOW, TOOL_ERROR, Desk
 
@@ -66,7 +65,7 @@ async def _tool_backing_off(desk: Desk) -> Standing:
 
 async def _postponed(desk: Desk) -> Standing:
     run_id, lease = await desk.begin()
-    await desk.store.steps.postpone(lease, 60, WaitReason.PROVIDER_COOLDOWN, code="cooldown")
+    await desk.postpone(lease)
     return Standing(run_id)
 
 

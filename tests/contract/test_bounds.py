@@ -94,7 +94,7 @@ class TestQueues:
         for _ in range(2):
             await narrow.submit(conversation_id=lease.conversation_id)
         made = await narrow.submit(conversation_id=lease.conversation_id, on_conflict="interrupt")
-        await narrow.store.steps.hand_back(lease)
+        await narrow.hand_back(lease)
         assert (await narrow.get(first)).status is RunStatus.CANCELLED
         assert (await narrow.store.runs.conversation(lease.conversation_id)).active_run == made.run_id
 
@@ -119,7 +119,7 @@ class TestSteering:
         run_id, lease = await desk.begin()
         third = say("x" * (most("steering") // 3))
         await desk.act(run_id, PAUSE, third, third)
-        await desk.store.steps.hand_back(lease)
+        await desk.hand_back(lease)
         with pytest.raises(StateConflict):
             await desk.act(run_id, third)
         await desk.act(run_id, RESUME)

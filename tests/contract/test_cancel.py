@@ -90,7 +90,7 @@ async def test_cancel_wins_over_whatever_the_model_step_brings(desk: Desk, bring
             partial = Message(role="assistant", content="I was ab", partial=True)
             settled = await desk.store.steps.settle(lease, Finish(partial, StopReason.CANCELLED))
         case "handed back":
-            settled = await desk.store.steps.hand_back(lease)
+            settled = await desk.hand_back(lease)
         case _:
             (settled,) = await desk.hasten(run_id, lease.step)
 
@@ -106,7 +106,7 @@ async def test_each_parallel_call_is_answered_truthfully_and_in_order(desk: Desk
     await desk.answer(await desk.claim(by_name["finished"]), "done")
     await desk.retry(await desk.claim(by_name["backing_off"]), failure=TOOL_ERROR)
     leased = await desk.claim(by_name["leased"])
-    await desk.store.steps.hand_back(await desk.claim(by_name["handed"]), begun=False)
+    await desk.hand_back(await desk.claim(by_name["handed"]), begun=False)
     await desk.lose(await desk.claim(by_name["lost"], "w9"))
 
     assert (await desk.store.runs.cancel(run_id)).status == "cancelling"
@@ -139,7 +139,7 @@ async def test_a_tool_stopped_half_way_says_so(desk: Desk, brings: str) -> None:
         case "cancelled":
             await desk.store.steps.settle(lease, Finish(None, StopReason.CANCELLED))
         case "handed back":
-            await desk.store.steps.hand_back(lease)
+            await desk.hand_back(lease)
         case "lost":
             await desk.lose(lease)
         case _:
@@ -149,7 +149,7 @@ async def test_a_tool_stopped_half_way_says_so(desk: Desk, brings: str) -> None:
     assert await desk.results(run_id) == [("c1", expected), ("c2", DENIED)]
     assert (await desk.get(run_id)).status is RunStatus.CANCELLED
     with pytest.raises(StaleLease):
-        await desk.store.steps.hand_back(lease)
+        await desk.hand_back(lease)
 
 
 async def test_cancelling_waits_for_every_worker(desk: Desk) -> None:
@@ -173,7 +173,7 @@ async def test_text_of_an_answer_that_is_not_kept_is_discarded(desk: Desk, lets_
         case "lost":
             await desk.lose(lease)
         case "handed back":
-            await desk.store.steps.hand_back(lease)
+            await desk.hand_back(lease)
         case _:
             await desk.redis.hset(f"{{p00}}:run:{run_id}", "deadline", 2)
             await desk.hasten(run_id, "end")

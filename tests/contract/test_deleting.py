@@ -70,7 +70,7 @@ async def test_a_worker_that_knew_it_to_the_last_entry_begins_anew(desk: Desk) -
     _, lease = await desk.begin(input="two", conversation_id=conversation)
     assert lease.position == (await desk.store.runs.conversation(conversation)).entries
     await desk.store.control.delete_run(first)
-    (delivery,) = (await desk.store.steps.hand_back(lease)).deliveries
+    (delivery,) = (await desk.hand_back(lease)).deliveries
     again = await desk.claim(delivery, known=lease.position)
     assert (again.rebuilt, desk.said(again)) == (True, ["two"])
     await desk.finish(again)

@@ -133,7 +133,7 @@ async def test_an_idempotent_tool_is_started_again_until_it_is_poison(desk: Desk
 async def test_handing_back_is_no_loss(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     for _ in range(5):
-        (delivery,) = (await desk.store.steps.hand_back(lease)).deliveries
+        (delivery,) = (await desk.hand_back(lease)).deliveries
         assert delivery.queue == "model.recovered"
         lease = await desk.claim(delivery)
     assert (lease.attempt, lease.try_number) == (1, 1)
@@ -144,7 +144,7 @@ async def test_handing_back_is_no_loss(desk: Desk) -> None:
 @pytest.mark.parametrize("begun", [True, False])
 async def test_handing_back_a_tool(desk: Desk, idempotent: bool, begun: bool) -> None:
     run_id, (delivery,) = await desk.turn("c1", idempotent=["c1"] if idempotent else [])
-    settled = await desk.store.steps.hand_back(await desk.claim(delivery), begun=begun)
+    settled = await desk.hand_back(await desk.claim(delivery), begun=begun)
 
     if begun and not idempotent:
         assert [each.step for each in settled.deliveries] == ["2"]

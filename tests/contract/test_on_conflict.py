@@ -180,7 +180,7 @@ async def test_an_answer_that_got_lost_interrupts_once(desk: Desk, how: Any, key
     if held:
         assert (await desk.answer(lease)).next_run == second.run_id
         with pytest.raises(StaleLease):
-            await desk.store.steps.hand_back(lease)
+            await desk.hand_back(lease)
 
 
 @pytest.mark.parametrize("how", TAKES_OVER)

@@ -70,7 +70,7 @@ async def test_again_changes_nothing_and_now_is_stronger(desk: Desk) -> None:
     ]  # fmt: skip
     assert await aeventually(listener.pending) == [Interruption(run_id, pausing=True)]
     await listener.close()
-    await desk.store.steps.hand_back(lease)
+    await desk.hand_back(lease)
     await desk.act(run_id, PAUSE_NOW)
     assert (await desk.kinds(run_id)).count("run.paused") == 1
 
@@ -106,7 +106,7 @@ async def test_now_aborts_a_model_call_and_it_is_made_again(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     await desk.act(run_id, PAUSE_NOW)
     assert await desk.store.steps.renew([lease]) == [Renewal.PAUSING]
-    assert (await desk.store.steps.hand_back(lease, usage=Usage(input_tokens=7))).status == "paused"
+    assert (await desk.hand_back(lease, usage=Usage(input_tokens=7))).status == "paused"
     assert (await desk.kinds(run_id))[-2:] == ["message.discarded", "run.paused"]
 
     (delivery,) = await _resume(desk, run_id)
@@ -137,14 +137,14 @@ async def _lost(desk: Desk, lease: Lease) -> Settled:
 
 
 async def _postponed(desk: Desk, lease: Lease) -> Settled:
-    return await desk.store.steps.postpone(lease, 60, WaitReason.PROVIDER_COOLDOWN, code="cooldown")
+    return await desk.postpone(lease)
 
 
 @pytest.mark.parametrize(("brings", "reason"), [
     (lambda desk, lease: desk.retry(lease), WaitReason.BACKOFF),
     (_postponed, WaitReason.PROVIDER_COOLDOWN),
-    (lambda desk, lease: desk.store.steps.hand_back(lease), None),
-    (lambda desk, lease: desk.store.steps.hand_back(lease, begun=False), None),
+    (lambda desk, lease: desk.hand_back(lease), None),
+    (lambda desk, lease: desk.hand_back(lease, begun=False), None),
     (_lost, None),
 ], ids=["retry", "postponed", "handed back", "unbegun", "lost"])  # fmt: skip
 @pytest.mark.parametrize("pause_first", [True, False])
@@ -227,7 +227,7 @@ async def test_what_a_tool_brings_while_the_run_is_to_pause(desk: Desk, brings: 
         case "give up":
             settled = await desk.give_up(lease, TOOL_ERROR)
         case "handed back":
-            settled = await desk.store.steps.hand_back(lease)
+            settled = await desk.hand_back(lease)
         case "poison":
             settled = await desk.give_up(lease, INTERNAL)
         case _:
@@ -441,7 +441,7 @@ async def test_cancel_while_pausing(desk: Desk, pause: Any) -> None:
     assert (await desk.store.runs.cancel(run_id, mode="graceful")).status == "cancelling"
     assert not (await desk.get(run_id)).pausing
     assert await desk.store.steps.renew([lease]) == [Renewal.PROLONGED]
-    assert (await desk.store.steps.hand_back(lease)).status == "cancelled"
+    assert (await desk.hand_back(lease)).status == "cancelled"
     assert "run.paused" not in await desk.kinds(run_id)
 
 

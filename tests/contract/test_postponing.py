@@ -8,19 +8,15 @@ import orjson
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.leases import Delivery, Lease, Settled, Stray
-from palaver.lifecycle import RunStatus, WaitReason
+from palaver.leases import Delivery, Stray
+from palaver.lifecycle import RunStatus
 from palaver.store import keys
 from tests.contract.desk import Desk
 
 
-async def _postpone(desk: Desk, lease: Lease, seconds: float = 60.0) -> Settled:
-    return await desk.store.steps.postpone(lease, seconds, WaitReason.PROVIDER_COOLDOWN, code="cooldown")
-
-
 async def test_a_postponed_run_says_why_and_until_when(desk: Desk) -> None:
     run_id, lease = await desk.begin()
-    settled = await _postpone(desk, lease)
+    settled = await desk.postpone(lease)
     assert (settled.status, settled.deliveries) == ("running", ())
     run = await desk.get(run_id)
     assert run.waiting is not None
@@ -32,13 +28,13 @@ async def test_a_postponed_run_says_why_and_until_when(desk: Desk) -> None:
     assert event.type == "run.waiting"
     assert event.data == {"step": "1", "reason": "provider_cooldown", "code": "cooldown", "delay": 60}
     with pytest.raises(StaleLease):
-        await _postpone(desk, lease)
+        await desk.postpone(lease)
 
 
 async def test_postponing_costs_no_attempt_and_comes_first_afterwards(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     for _ in range(5):
-        await _postpone(desk, lease)
+        await desk.postpone(lease)
         assert await desk.attend(run_id, "1") != []
         assert isinstance(await desk.try_claim(Delivery("model", run_id, lease.conversation_id, "1", 1)), Stray)
         (settled,) = await desk.hasten(run_id, "1")
@@ -52,7 +48,7 @@ async def test_postponing_costs_no_attempt_and_comes_first_afterwards(desk: Desk
 
 async def test_waiting_for_room_is_not_the_steps_time(desk: Desk) -> None:
     run_id, lease = await desk.begin()
-    await _postpone(desk, lease, 3600)
+    await desk.postpone(lease, 3600)
     step = await _step(desk, run_id)
     assert "first" not in step
     (settled,) = await desk.hasten(run_id, "1")
@@ -61,7 +57,7 @@ async def test_waiting_for_room_is_not_the_steps_time(desk: Desk) -> None:
     (settled,) = await desk.hasten(run_id, "1")
     lease = await desk.claim(settled.deliveries[0])
     before = (await _step(desk, run_id))["first"]
-    await _postpone(desk, lease, 3600)
+    await desk.postpone(lease, 3600)
     assert (await _step(desk, run_id))["first"] == before + 3_600_000
     recalled = await desk.store.steps.recall(run_id, lease.conversation_id, "1")
     assert recalled is not None
@@ -79,7 +75,7 @@ async def test_only_what_was_postponed_is_recalled(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     recall = desk.store.steps.recall
     assert await recall(run_id, lease.conversation_id, "1") is None
-    await _postpone(desk, lease)
+    await desk.postpone(lease)
     settled = await recall(run_id, lease.conversation_id, "1")
     assert settled is not None
     assert [each.queue for each in settled.deliveries] == ["model.recovered"]
@@ -92,7 +88,7 @@ async def test_only_what_was_postponed_is_recalled(desk: Desk) -> None:
 
 async def test_a_cancel_does_not_wait_for_room(desk: Desk) -> None:
     run_id, lease = await desk.begin()
-    await _postpone(desk, lease)
+    await desk.postpone(lease)
     settled = await desk.store.runs.cancel(run_id)
     assert settled.status == "cancelled"
     assert await desk.store.steps.recall(run_id, lease.conversation_id, "1") is None
@@ -102,5 +98,5 @@ async def test_a_cancel_wins_over_postponing(desk: Desk) -> None:
     run_id, lease = await desk.begin()
     second = await desk.submit(conversation_id=lease.conversation_id)
     await desk.store.runs.cancel(run_id)
-    settled = await _postpone(desk, lease)
+    settled = await desk.postpone(lease)
     assert (settled.status, settled.next_run) == ("cancelled", second.run_id)

@@ -133,7 +133,7 @@ async def test_who_comes_late_to_a_run_that_is_gone_writes_nothing(desk: Desk, r
     answer = Finish(Message(role="assistant", content="bye"), StopReason.END_TURN)
     for late in (
         desk.store.steps.settle(lease, answer),
-        desk.store.steps.hand_back(lease),
+        desk.hand_back(lease),
     ):
         with pytest.raises(StaleLease):
             await late

@@ -27,7 +27,7 @@ async def test_a_worker_whose_claim_was_lost_cannot_write_under_the_next_one(des
     lease = await desk.claim(submitted.deliveries[0], "w2")
     assert lease.fence > zombie.fence
     before = await desk.everything()
-    for write in (desk.finish(zombie), desk.retry(zombie), desk.store.steps.hand_back(zombie)):
+    for write in (desk.finish(zombie), desk.retry(zombie), desk.hand_back(zombie)):
         with pytest.raises(StaleLease):
             await write
     await desk.store.steps.feed([Delta(zombie, "message.delta", b"{}")])
@@ -92,7 +92,7 @@ async def test_a_worker_that_knows_more_than_there_is_begins_anew(desk: Desk, re
     (delivery,) = (await desk.attend(run_id, "2", unclaimed_after=-60))[0].deliveries
     ahead = await desk.claim(delivery)
     await rewind(redis, kept)
-    (delivery,) = (await desk.store.steps.hand_back(lease)).deliveries
+    (delivery,) = (await desk.hand_back(lease)).deliveries
     lease = await desk.claim(delivery, known=ahead.position)
     assert (lease.rebuilt, desk.said(lease)) == (True, ["hello"])
     await desk.store.steps.settle(lease, calls("a"))

@@ -71,7 +71,7 @@ async def test_a_worker_that_knew_it_begins_anew_and_only_once(desk: Desk) -> No
         again = await desk.claim(submitted.deliveries[0], known=known)
         assert again.rebuilt
         assert desk.said(again) == ["one", "one!", "two"]
-        submitted = submitted.__class__(submitted.run_id, False, (await desk.store.steps.hand_back(again)).deliveries)
+        submitted = submitted.__class__(submitted.run_id, False, (await desk.hand_back(again)).deliveries)
     lease = await desk.claim(submitted.deliveries[0], known=again.position)
     assert (lease.rebuilt, lease.entries) == (False, ())
     (delivery,) = (await desk.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")))).deliveries

@@ -8,7 +8,7 @@ import pytest
 
 from palaver.errors import StateConflict
 from palaver.leases import Lease
-from palaver.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Message
 from palaver.verdicts import Continue
 from tests.contract.desk import PAUSE, RESUME, Desk, approve, output, say
@@ -49,9 +49,9 @@ async def test_a_call_that_is_made_again_sees_it(desk: Desk, brings: str) -> Non
         case "retry":
             await desk.retry(lease)
         case "postponed":
-            await desk.store.steps.postpone(lease, 60, WaitReason.PROVIDER_COOLDOWN, code="cooldown")
+            await desk.postpone(lease)
         case "handed back":
-            settled = await desk.store.steps.hand_back(lease)
+            settled = await desk.hand_back(lease)
         case _:
             (settled,) = await desk.lose(lease)
     if brings in ("retry", "postponed"):
@@ -142,7 +142,7 @@ async def test_whatever_ends_the_run_it_is_in_the_log(desk: Desk, redis: Any, en
             await redis.hset(f"{{p00}}:run:{run_id}", "deadline", 2)
             await desk.hasten(run_id, "end")
         case _:
-            await desk.store.steps.hand_back(tool, begun=False)
+            await desk.hand_back(tool, begun=False)
             await desk.store.runs.cancel(run_id)
     run = await desk.get(run_id)
     assert run.status == ends.split()[0]

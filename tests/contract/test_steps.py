@@ -92,7 +92,7 @@ async def test_a_stale_fence_writes_nothing(desk: Desk, redis: Any) -> None:
     with pytest.raises(StaleLease):
         await desk.finish(stale)
     with pytest.raises(StaleLease):
-        await desk.store.steps.hand_back(stale)
+        await desk.hand_back(stale)
     await desk.store.steps.feed([Delta(stale, "message.delta", b"{}")])
     assert [await redis.dump(key) for key in sorted(await redis.keys("*"))] == before
 

@@ -47,7 +47,7 @@ async def test_an_older_worker_lets_go_once_newer_code_has_acted(desk: Desk, new
     run_id, lease = await desk.begin()
     await newer.store.runs.cancel(run_id)
     before = await redis.hgetall(keys.run(run_id))
-    for write in (desk.finish(lease), desk.store.steps.hand_back(lease)):
+    for write in (desk.finish(lease), desk.hand_back(lease)):
         with pytest.raises(StaleLease):
             await write
     assert await redis.hgetall(keys.run(run_id)) == before

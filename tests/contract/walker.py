@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from palaver.errors import StaleLease
 from palaver.leases import Lease, Settled
-from palaver.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import Message, ToolCall
 from palaver.store import keys
 from palaver.store.steps import Renewal
@@ -155,9 +155,9 @@ class Walker(Clients):
             case "retry":
                 return self.desk.retry(lease)
             case "postpone":
-                return steps.postpone(lease, 60, WaitReason.PROVIDER_COOLDOWN, code="cooldown")
+                return self.desk.postpone(lease)
             case _:
-                return steps.hand_back(lease, begun=flag)
+                return self.desk.hand_back(lease, begun=flag)
 
     async def renew(self, choose: Choose) -> None:
         """A worker renews what it holds, or held."""

@@ -9,7 +9,6 @@ from typing import Any, Final
 import orjson
 
 from palaver.leases import Delta, Lease
-from palaver.lifecycle import WaitReason
 from palaver.models import Message, Retry, ToolCall
 from palaver.providers import Limits
 from palaver.store import keys
@@ -284,12 +283,12 @@ async def _late(desk: Desk, n: int) -> Act:
 async def _hand_back(desk: Desk, n: int) -> Act:
     _, deliveries = await desk.turn(*_ids(n))
     lease = await desk.claim(deliveries[0])
-    return lambda: desk.store.steps.hand_back(lease)
+    return lambda: desk.hand_back(lease)
 
 
 async def _postponed(desk: Desk) -> Lease:
     _, lease = await desk.begin()
-    await desk.store.steps.postpone(lease, 60, WaitReason.PROVIDER_COOLDOWN, code="cooldown")
+    await desk.postpone(lease)
     return lease
 
 

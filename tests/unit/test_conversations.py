@@ -8,10 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.leases import LogMessage
-from palaver.models import Message, ToolCall
+from palaver.leases import Lease, LogMessage
+from palaver.models import AgentSpec, Message, ToolCall
 from workers.conversations import Conversation, Conversations
 from workers.protocols import CHAT_COMPLETIONS
+from workers.protocols.chat_completions import ChatCompletions
 
 
 def entries(*messages: Message, start: int = 1) -> list[LogMessage]:
@@ -84,3 +85,33 @@ def test_old_conversations_make_room() -> None:
         conversation.extend(entries(user("x" * (30 << 20))), 1)
         kept.keep(f"conv_{i}", conversation)
     assert [kept.get(f"conv_{i}") is None for i in range(3)] == [True, False, False]
+
+
+def test_what_is_known_in_another_protocols_form_is_derived_anew() -> None:
+    spoken, kept = ChatCompletions(), Conversations()
+    known = kept.take_in(None, lease(*entries(user("one"))), CHAT_COMPLETIONS)
+    assert kept.take_in(known, lease(*entries(user("two"), start=2)), CHAT_COMPLETIONS) is known
+    other = kept.take_in(known, lease(*entries(user("one"), user("two"))), spoken)
+    assert other is not known
+    assert other.protocol is spoken
+    assert [message["content"] for message in seen(other)] == ["one", "two"]
+    assert kept.get("conv") is other
+
+
+def lease(*brought: LogMessage) -> Lease:
+    """A model step's, with what its claim brought."""
+    return Lease(
+        run_id="run",
+        conversation_id="conv",
+        step="1",
+        fence=1,
+        attempt=1,
+        try_number=1,
+        elapsed=0.0,
+        time_left=60.0,
+        agent=AgentSpec(model="a/b"),
+        falls_back=False,
+        call=None,
+        position=brought[-1].position,
+        entries=brought,
+    )

@@ -12,15 +12,14 @@ from fakeredis import FakeAsyncRedis, FakeServer
 
 from palaver.errors import ErrorClass, Failure
 from palaver.leases import Delivery, Lease
-from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, Usage
 from palaver.providers import Provider
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing import aeventually
-from palaver.verdicts import GiveUp, RetryAfter
+from palaver.verdicts import Postpone, RetryAfter, Verdict
 from tests.contract.desk import Desk
-from workers.provider_limiter import NotAdmitted, ProviderLimiter
+from workers.provider_limiter import ProviderLimiter, ProviderPermit
 
 NOTHING = Usage()
 URL = "http://127.0.0.1:1/v1"
@@ -59,19 +58,17 @@ class Worker:
         _, lease = await self.desk.begin(agent=AgentSpec(model=f"{provider}/echo"))
         return lease
 
-    def passing(self, lease: Lease, used: Usage = NOTHING) -> Any:
-        """Around a call of the lease's provider, with a prompt of 400 bytes."""
-        return self.limiter.passing(lease, lease.agent.provider, 400, lambda: used)
+    def permit(self, lease: Lease, used: Usage = NOTHING) -> ProviderPermit:
+        """Around the calls of one attempt, with a prompt of 400 bytes."""
+        return self.limiter.permit(lease, lambda: 400, lambda: used)
 
-    async def refused(self, lease: Lease) -> NotAdmitted | None:
+    async def refused(self, lease: Lease) -> Postpone | None:
         """Why the lease may not call now; None if it may."""
-        try:
-            async with self.passing(lease):
-                return None
-        except NotAdmitted as refused:
-            return refused
+        async with self.permit(lease) as permit:
+            permit.begin_call()
+        return permit.postponed
 
-    async def limited(self, lease: Lease, retry_after: float | None = 30.0) -> RetryAfter | GiveUp:
+    async def limited(self, lease: Lease, retry_after: float | None = 30.0) -> Verdict:
         """The provider refused the lease's call with a 429."""
         failure = Failure.of(ErrorClass.RATE_LIMITED, retry_after=retry_after)
         return await self.limiter.apply(lease, RetryAfter(0.5, failure))
@@ -111,7 +108,7 @@ async def test_a_cool_down_is_heard_by_the_other_worker(workers: tuple[Worker, W
         assert await one.refused(await one.lease("free"))
         refused = await aeventually(lambda: two.refused(waits))
         assert refused is not None
-        assert 29 < refused.wait.seconds < 32
+        assert 29 < refused.delay < 32
         before = two.redis.asked
         assert await two.refused(other) is None
         assert two.redis.asked == before
@@ -163,15 +160,45 @@ async def test_without_redis_a_rate_limit_is_retried_all_the_same(workers: tuple
     assert verdict.delay == 0.5
 
 
+async def test_a_cool_down_between_two_calls_ends_the_attempt(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    async with one.hearing():
+        lease, calls = await one.lease("free"), 0
+        async with one.permit(lease) as permit:
+            permit.begin_call()
+            await two.limited(await two.lease("free"))
+            await aeventually(lambda: one.refused(lease))
+            calls += 1
+            permit.begin_call()
+            calls += 1
+        assert calls == 1
+        assert permit.postponed is not None
+        assert permit.postponed.code == "cooldown"
+        assert 29 < permit.postponed.delay < 42
+
+
+async def test_what_a_call_raises_goes_further(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+
+    async def fail() -> None:
+        async with one.permit(await one.lease("narrow")) as permit:
+            permit.begin_call()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    (state,) = await one.desk.store.providers.state(["narrow"])
+    assert state.in_flight == 0
+
+
 async def test_a_failed_call_gives_its_place_to_the_next(workers: tuple[Worker, Worker]) -> None:
     one, two = workers
     holder, waits = await one.lease("narrow"), await two.lease("narrow")
     with suppress(ZeroDivisionError):
-        async with one.passing(holder):
+        async with one.permit(holder):
             refused = await two.refused(waits)
             assert refused is not None
-            seconds, reason = refused.wait.seconds, WaitReason.PROVIDER_COOLDOWN
-            await two.desk.store.steps.postpone(waits, seconds, reason, code=refused.wait.code)
+            await two.desk.store.steps.settle(waits, refused)
             raise ZeroDivisionError
     assert [(each.run_id, each.queue) for each in one.published] == [(waits.run_id, "model.recovered")]
     lease = await two.desk.claim(one.published[0])
@@ -181,22 +208,22 @@ async def test_a_failed_call_gives_its_place_to_the_next(workers: tuple[Worker, 
 async def test_a_waiter_that_is_gone_does_not_keep_its_place(workers: tuple[Worker, Worker]) -> None:
     one, two = workers
     holder = await one.lease("narrow")
-    async with one.passing(holder):
+    async with one.permit(holder):
         gone, waits = await two.lease("narrow"), await two.lease("narrow")
         for lease in (gone, waits):
             assert await two.refused(lease)
-            await two.desk.store.steps.postpone(lease, 60, WaitReason.PROVIDER_COOLDOWN, code="max_in_flight")
+            await two.desk.postpone(lease, 60, "max_in_flight")
         await two.desk.store.runs.cancel(gone.run_id)
     assert [each.run_id for each in one.published] == [waits.run_id]
 
 
 async def test_tokens_are_counted_as_the_provider_reports_them(workers: tuple[Worker, Worker]) -> None:
     one, _ = workers
-    async with one.passing(await one.lease("counted"), Usage(input_tokens=700, output_tokens=50)):
+    async with one.permit(await one.lease("counted"), Usage(input_tokens=700, output_tokens=50)):
         pass
     (state,) = await one.desk.store.providers.state(["counted"])
     assert state.tokens_last_minute == 750
-    async with one.passing(await one.lease("narrow")):
+    async with one.permit(await one.lease("narrow")):
         pass
     (state,) = await one.desk.store.providers.state(["narrow"])
     # Without a report the estimate stands: four bytes a token.
@@ -207,11 +234,11 @@ async def test_further_calls_of_an_attempt_do_not_wait_and_those_who_come_later_
     workers: tuple[Worker, Worker],
 ) -> None:
     one, two = workers
-    async with one.passing(await one.lease("paced"), Usage(model_calls=10)):
+    async with one.permit(await one.lease("paced"), Usage(model_calls=10)):
         pass
     (state,) = await one.desk.store.providers.state(["paced"])
     assert state.requests_last_minute == 10
     refused = await two.refused(await two.lease("paced"))
     assert refused is not None
-    assert refused.wait.code == "requests_per_minute"
-    assert refused.wait.seconds == pytest.approx(6, abs=0.5)
+    assert refused.code == "requests_per_minute"
+    assert refused.delay == pytest.approx(6, abs=0.5)

@@ -11,8 +11,8 @@ import redis.exceptions
 from palaver.leases import Settled
 from palaver.lifecycle import StopReason
 from palaver.models import Message
-from palaver.verdicts import Finish, GiveUp, Verdict
-from workers import step
+from palaver.verdicts import Finish, GiveUp, HandBack, Postpone, Verdict
+from workers import outages
 
 FINISH = Finish(Message(role="assistant", content="x"), StopReason.END_TURN)
 LEASE: Any = SimpleNamespace(run_id="run_1", step="1", agent=SimpleNamespace(provider="fake", model_name="echo"))
@@ -38,8 +38,8 @@ class Store:
             raise redis.exceptions.ConnectionError("away")
 
 
-async def settle(store: Store) -> list[Verdict]:
-    await step._settle(SimpleNamespace(store=store), LEASE, FINISH, streamed=False)  # type: ignore[arg-type]
+async def settle(store: Store, verdict: Verdict = FINISH) -> list[Verdict]:
+    await outages.settle(SimpleNamespace(store=store), LEASE, verdict, streamed=False)  # type: ignore[arg-type]
     return store.tried
 
 
@@ -48,12 +48,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_sleep(seconds: float) -> None:
         pass
 
-    monkeypatch.setattr("workers.step.asyncio.sleep", no_sleep)
+    monkeypatch.setattr("workers.outages.asyncio.sleep", no_sleep)
 
 
 async def test_a_verdict_that_takes_too_long_each_time_ends_its_run() -> None:
     tried = await settle(Store(*[redis.exceptions.TimeoutError()] * 99))
-    assert len(tried) == step.OVERLONG + 1
+    assert len(tried) == outages.OVERLONG + 1
     last = tried[-1]
     assert isinstance(last, GiveUp)
     assert (last.failure.error_class, last.failure.code, last.stop_reason) == ("storage", "not_settled", "error")
@@ -68,8 +68,9 @@ async def test_a_verdict_that_takes_too_long_each_time_ends_its_run() -> None:
         redis.exceptions.ResponseError("BUSY Redis is busy"),
     ],
 )
-async def test_what_passes_is_waited_for(error: Exception) -> None:
-    assert await settle(Store(*[error] * 20)) == [FINISH] * 21
+@pytest.mark.parametrize("verdict", [FINISH, Postpone(1.0, "cooldown")])
+async def test_what_passes_is_waited_for(error: Exception, verdict: Verdict) -> None:
+    assert await settle(Store(*[error] * 20), verdict) == [verdict] * 21
 
 
 async def test_a_redis_that_does_not_answer_anything_is_waited_for() -> None:
@@ -79,3 +80,10 @@ async def test_a_redis_that_does_not_answer_anything_is_waited_for() -> None:
 async def test_a_verdict_that_cannot_be_written_ends_its_run_at_once() -> None:
     tried = await settle(Store(ValueError("no")))
     assert [type(each) for each in tried] == [Finish, GiveUp]
+
+
+async def test_a_lease_that_is_handed_back_waits_for_no_outage() -> None:
+    store = Store(redis.exceptions.ConnectionError("away"))
+    with pytest.raises(outages.NotSettled, match="ConnectionError"):
+        await settle(store, HandBack(begun=True))
+    assert len(store.tried) == 1

@@ -1,0 +1,24 @@
+"""What to do once a script has answered that a run moved. The API and the workers do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from palaver.leases import Delivery, Settled
+from palaver.store import Store
+from palaver.store.due import Attention
+
+Publish = Callable[[Sequence[Delivery]], object]
+"""Sends deliveries to the workers; what gets lost on the way, the sweeper sends again."""
+
+
+async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) -> None:
+    """Publish what is due now, and start the runs whose turn in their conversations has come.
+
+    Such a run may end as it starts, and then the next one has the turn: this goes on until none is left. If the process
+    dies meanwhile, or Redis goes away, the sweeper does the rest.
+    """
+    while moved:
+        publish([delivery for each in moved for delivery in each.deliveries])
+        starts = [Attention(each.next_run, "start") for each in moved if each.next_run]
+        moved = await store.due.attend(starts) if starts else ()

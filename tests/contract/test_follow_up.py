@@ -1,0 +1,75 @@
+"""What follows from a script's answer: deliveries go out, and every run whose turn has come starts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palaver.follow_up import follow_up
+from palaver.leases import Delivery
+from palaver.lifecycle import StopReason
+from palaver.models import Message
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.stuck import Nudge
+from palaver.verdicts import Finish
+from tests.contract.desk import Desk
+
+TREE = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def published() -> list[Delivery]:
+    """What was sent to the workers."""
+    return []
+
+
+async def test_the_next_run_starts_and_its_delivery_goes_out(desk: Desk, published: list[Delivery]) -> None:
+    _, lease = await desk.begin()
+    second = await desk.submit(conversation_id=lease.conversation_id)
+    await follow_up(desk.store, published.extend, [await desk.finish(lease)])
+    assert [(each.run_id, each.step) for each in published] == [(second.run_id, "1")]
+    assert await desk.attend(second.run_id, "start")
+    assert (await desk.store.due.due())[0] == []
+
+
+async def test_runs_that_end_as_they_start_stop_nobody_behind_them(
+    redis: Any, settings: Settings, published: list[Delivery]
+) -> None:
+    desk = Desk(Store(redis, settings.model_copy(update={"max_entries": 100})), redis)
+    _, lease = await desk.begin()
+    behind = [await desk.submit(conversation_id=lease.conversation_id) for _ in range(4)]
+    fills_the_log = Finish(Message(role="assistant", content="bye"), StopReason.END_TURN, notes=(Nudge("so"),) * 97)
+    await follow_up(desk.store, published.extend, [await desk.store.steps.settle(lease, fills_the_log)])
+    runs = [await desk.get(each.run_id) for each in behind]
+    assert {run.stop_reason for run in runs} == {StopReason.CONVERSATION_FULL}
+    assert (await desk.store.due.due())[0] == []
+
+
+async def test_several_conversations_go_on_at_once(desk: Desk, published: list[Delivery]) -> None:
+    leases = [(await desk.begin())[1] for _ in range(3)]
+    behind = [await desk.submit(conversation_id=lease.conversation_id) for lease in leases]
+    await follow_up(desk.store, published.extend, [await desk.finish(lease) for lease in leases])
+    assert [each.run_id for each in published] == [each.run_id for each in behind]
+
+
+def _reads(folder: str) -> Iterator[str]:
+    """The modules in which something of an answer is looked at that ``follow_up`` acts upon."""
+    for path in sorted((TREE / folder).rglob("*.py")):
+        place = str(path.relative_to(TREE))
+        if not place.startswith("palaver/store/"):
+            names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+            yield from (f"{place}: {name}" for name in names & {"deliveries", "next_run"})
+
+
+def test_nobody_else_picks_an_answer_to_pieces() -> None:
+    found = [*_reads("palaver"), *_reads("workers"), *_reads("api")]
+    # What a submit answers has deliveries, and no run whose turn has come.
+    assert {each for each in found if not (each.startswith("api/") and each.endswith(": deliveries"))} == {
+        "palaver/follow_up.py: deliveries",
+        "palaver/follow_up.py: next_run",
+    }

@@ -1,0 +1,109 @@
+"""Claiming and settling while Redis may be away: what is asked again, for how long, and what is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from typing import Final
+
+from palaver.errors import ErrorClass, Failure, NewerVersion, StaleLease, classify
+from palaver.leases import Lease, Settled, Stray
+from palaver.lifecycle import StopReason
+from palaver.verdicts import GiveUp, HandBack, Verdict
+from workers.conversations import Conversation
+from workers.runtime import Runtime, away
+
+log = logging.getLogger(__name__)
+
+SETTLE_FOR: Final = 60.0
+"""Seconds that a finished step keeps its verdict while Redis is away: another model call costs more than the memory."""
+OVERLONG: Final = 3
+"""Tries to settle that took too long while Redis was well: the verdict is to blame, which would come back for ever."""
+_NOT_TAKEN: Final = "The outcome of this step took the store too long, each time."
+
+
+class NotSettled(Exception):
+    """Redis is away for too long: the lease runs out, and somebody else does the step. Shown in Flower as a FAILURE."""
+
+
+async def claim(
+    runtime: Runtime, run_id: str, conversation_id: str, step: str, known: Conversation | None
+) -> Lease | Stray:
+    """Claim a step, with the messages that lack in what is ``known`` of its conversation.
+
+    Asks again if the answer is lost, for half a lease: it may have been a lease, and nobody else would know that the
+    work on it has not begun. If what is known is in the form of another protocol, the same lease is asked for with the
+    whole log.
+    """
+    nonce, clock = secrets.token_hex(8), asyncio.get_running_loop().time
+    deadline = clock() + runtime.settings.lease_seconds / 2
+    while True:
+        try:
+            lease = await runtime.store.steps.claim(
+                run_id,
+                conversation_id,
+                step,
+                worker=runtime.worker_id,
+                nonce=nonce,
+                known=None if "/" in step else known.position if known else 0,
+                known_at=known.position_at if known else 0,
+            )
+        except NewerVersion:
+            return Stray("for a newer worker")
+        except Exception as error:
+            if not away(error):
+                raise
+            if clock() > deadline:
+                return Stray(f"not claimed, left to the sweeper: {type(error).__name__}")
+            await asyncio.sleep(0.1)
+            continue
+        if isinstance(lease, Stray) or known is None or known.protocol is runtime.model.protocol(lease.agent):
+            return lease
+        known = None
+
+
+async def settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool) -> Settled:
+    """Settle, through an outage of Redis if need be: the store takes the verdict as long as the fence still stands. A
+    lease that is to be handed back is worth no wait.
+
+    What cannot be settled while Redis is well would come back for ever: after a few tries the run ends with that.
+
+    Raises:
+        StaleLease: it does not; somebody else goes on.
+        NotSettled: the outage takes too long.
+    """
+    deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0
+    while True:
+        try:
+            return await runtime.store.steps.settle(lease, verdict, streamed=streamed)
+        except StaleLease:
+            raise
+        except Exception as error:
+            failure = classify(error, provider=lease.agent.provider, model=lease.agent.model_name)
+            if failure.code == "store_timeout" and await _is_well(runtime):
+                overlong += 1
+            if overlong >= OVERLONG:
+                failure = Failure.of(ErrorClass.STORAGE, _NOT_TAKEN, code="not_settled", retryable=False)
+            hopeless = overlong >= OVERLONG or failure.error_class is not ErrorClass.STORAGE
+            if hopeless and not isinstance(verdict, GiveUp):
+                # It would come back for ever: the run ends, and says why.
+                if failure.error_class is ErrorClass.INTERNAL:
+                    log.exception("cannot settle %s/%s", lease.run_id, lease.step)
+                verdict = GiveUp(failure, StopReason.ERROR, verdict.usage)
+                continue
+            if isinstance(verdict, HandBack) or asyncio.get_running_loop().time() > deadline:
+                raise NotSettled(f"the lease runs out by itself: {type(error).__name__}") from error
+            log.warning("cannot settle %s/%s yet: %s", lease.run_id, lease.step, type(error).__name__)
+            await asyncio.sleep(0.5)
+
+
+async def _is_well(runtime: Runtime) -> bool:
+    """Whether Redis answers."""
+    try:
+        await runtime.store.ping()
+    except Exception as error:
+        if not away(error):
+            raise
+        return False
+    return True
