@@ -10,21 +10,21 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
-import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.closing import end
 from palaver.errors import ErrorClass, UnknownRun, classify
-from palaver.events import EventKind
+from palaver.events import EventKind, Kept
 from palaver.limits import MIB
-from palaver.models import Event
+from palaver.store.events import StoredEvent, about_stream
 from palaver.store.feeds import Feeds
 
 _log = logging.getLogger("palaver.api")
 _RETRY: Final = (1000, 3000)
 """Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
+_UNNUMBERED: Final = frozenset(kind for kind in EventKind if kind.kept is Kept.NOWHERE)
 _FRAMES: Final = 1024
 _FRAME_BYTES: Final = 4 * MIB
 
@@ -33,11 +33,11 @@ class Frames:
     """Events on the wire. Those of late are kept: all watchers of a run get the same, encoded once."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[int, tuple[Event, bytes]] = OrderedDict()
+        self._made: OrderedDict[int, tuple[StoredEvent, bytes]] = OrderedDict()
         """By identity; what is here keeps its own."""
         self._size = 0
 
-    def of(self, event: Event) -> bytes:
+    def of(self, event: StoredEvent) -> bytes:
         """The frame of an event."""
         found = self._made.get(id(event))
         if found is not None:
@@ -53,20 +53,10 @@ class Frames:
 _shared: Final = Frames()
 
 
-def frame(event: Event) -> bytes:
-    """An event on the wire; its id is what ``Last-Event-ID`` repeats."""
-    if event.type == EventKind.STREAM_REWOUND:
-        return _about(event.type, event.run_id, event.data["from"], event.data["to"])
-    data = orjson.dumps(
-        {**event.data, "run_id": event.run_id, "seq": event.seq, "at": event.at}, option=orjson.OPT_UTC_Z
-    )
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.seq, event.type.encode(), data)
-
-
-def _about(kind: str, run_id: str, first: int, last: int) -> bytes:
-    """Says something about events that are gone. Without an id: nothing can be resumed from it."""
-    data = orjson.dumps({"run_id": run_id, "from": first, "to": last})
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+def frame(event: StoredEvent) -> bytes:
+    """An event on the wire. Its id is what ``Last-Event-ID`` repeats: nothing is resumed from one without."""
+    number = b"" if event.type in _UNNUMBERED else b"id: %d\n" % event.seq
+    return b"%bevent: %b\ndata: %b\n\n" % (number, event.type.encode(), event.to_json())
 
 
 async def frames(feeds: Feeds, run_id: str, after: int) -> AsyncIterator[bytes]:
@@ -81,7 +71,8 @@ async def frames(feeds: Feeds, run_id: str, after: int) -> AsyncIterator[bytes]:
             lines = []
             for event in events:
                 if event.seq > last + 1:
-                    lines.append(_about("stream.gap", run_id, last + 1, event.seq - 1))
+                    gap = about_stream(EventKind.STREAM_GAP, run_id, last, event.at, last + 1, event.seq - 1)
+                    lines.append(frame(gap))
                 last = event.seq
                 lines.append(_shared.of(event))
             # What is there together goes out together.

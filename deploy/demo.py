@@ -16,7 +16,18 @@ from pathlib import Path
 from deploy.errors import StackError
 from deploy.stack import Stack
 from palaver import Palaver
-from palaver.models import Event, Run
+from palaver.events import (
+    Event,
+    MessageCreated,
+    MessageDelta,
+    MessageDiscarded,
+    RunFinished,
+    RunRetrying,
+    StepLost,
+    StepStarted,
+    ToolFinished,
+)
+from palaver.models import Run
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 
@@ -43,7 +54,7 @@ class Demo:
         run = self._submit("429-1-2@2+tool-2", "Hello again.", "calculator")
         events = self._follow(run)
         self._completed(run)
-        delays = [event.data["delay"] for event in events if event.type == "run.retrying"]
+        delays = [event.delay for event in events if isinstance(event, RunRetrying)]
         expect(len(delays) == 1 and 2 <= delays[0] <= 2.5, f"one retry, after {delays[0]:.1f} s as the provider asked")
 
     def kill(self) -> None:
@@ -55,9 +66,9 @@ class Demo:
 
         def kill_in_the_answer(event: Event) -> None:
             nonlocal deltas
-            deltas += event.type == "message.delta"
-            if event.type == "step.started":
-                working.append(str(event.data["worker"]))
+            deltas += isinstance(event, MessageDelta)
+            if isinstance(event, StepStarted):
+                working.append(event.worker)
             elif deltas == 6 and not killed:
                 killed.append(working[-1])
                 os.kill(int(killed[0].rpartition("/")[2]), signal.SIGKILL)
@@ -79,8 +90,8 @@ class Demo:
 
         def cancel_after_a_while(event: Event) -> None:
             nonlocal seen
-            seen += event.type == "message.delta"
-            if seen == 8 and event.type == "message.delta":
+            seen += isinstance(event, MessageDelta)
+            if seen == 8 and isinstance(event, MessageDelta):
                 say("\n      >>> cancel")
                 self.client.cancel(run.id, reason="the demo has heard enough")
 
@@ -110,8 +121,8 @@ class Demo:
             for line in _told(event, streamed):
                 sys.stdout.write(line)
                 sys.stdout.flush()
-            if event.type in ("message.delta", "message.created", "message.discarded"):
-                streamed = event.type == "message.delta"
+            if isinstance(event, MessageDelta | MessageCreated | MessageDiscarded):
+                streamed = isinstance(event, MessageDelta)
             events.append(event)
             react(event)
         return events
@@ -127,25 +138,24 @@ class Demo:
 
 def _told(event: Event, streamed: bool) -> Iterator[str]:
     """What a person is told of an event; ``streamed`` when the text of the message has been written out already."""
-    data = event.data
-    match event.type:
-        case "message.delta":
-            yield data["text"] if streamed else f"      model: {data['text']}"
-        case "message.created":
-            message = data["message"]
-            asked = " ".join(f"[{call['name']} {call['arguments']}]" for call in message.get("tool_calls", ()))
-            role = "user" if message["role"] == "user" else "model"
-            yield f"{asked}\n" if streamed else f"      {role}: {message.get('content', '')}{asked}\n"
-        case "tool.finished":
-            yield f"      tool {data['message']['name']}: {data['message']['content']}\n"
-        case "run.retrying":
-            yield f"      retry in {data['delay']:.1f} s: {data['error']['class']}\n"
-        case "step.lost":
-            yield f"      the lease of step {data['step']} has run out; it is delivered again\n"
-        case "message.discarded" if streamed:
+    match event:
+        case MessageDelta():
+            yield event.text if streamed else f"      model: {event.text}"
+        case MessageCreated():
+            message = event.message
+            asked = " ".join(f"[{call.name} {call.arguments}]" for call in message.tool_calls)
+            role = "user" if message.role == "user" else "model"
+            yield f"{asked}\n" if streamed else f"      {role}: {message.content}{asked}\n"
+        case ToolFinished():
+            yield f"      tool {event.message.name}: {event.message.content}\n"
+        case RunRetrying():
+            yield f"      retry in {event.delay:.1f} s: {event.error['class']}\n"
+        case StepLost():
+            yield f"      the lease of step {event.step} has run out; it is delivered again\n"
+        case MessageDiscarded() if streamed:
             yield "\n      the half-written answer is withdrawn\n"
-        case "run.finished":
-            yield f"      {data['status']}: {data['stop_reason']}\n"
+        case RunFinished():
+            yield f"      {event.status}: {event.stop_reason}\n"
 
 
 def say(line: str) -> None:

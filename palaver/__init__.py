@@ -28,8 +28,9 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from palaver.errors import ConfigurationError, PalaverError, RetryableToolError, RunFailed, ToolError
+    from palaver.events import Event
     from palaver.lifecycle import RunStatus, StopReason
-    from palaver.models import AgentSpec, Budget, Conversation, Event, Message, Run, StuckLimits, Usage
+    from palaver.models import AgentSpec, Budget, Conversation, Message, Run, StuckLimits, Usage
     from palaver.tools import tool
 
 _HOMES: Final = {
@@ -51,8 +52,9 @@ _HOMES: Final = {
         "WaitTimeout",
     ),
     "palaver.errors": ("ConfigurationError", "PalaverError", "RetryableToolError", "RunFailed", "ToolError"),
+    "palaver.events": ("Event",),
     "palaver.lifecycle": ("RunStatus", "StopReason"),
-    "palaver.models": ("AgentSpec", "Budget", "Conversation", "Event", "Message", "Run", "StuckLimits", "Usage"),
+    "palaver.models": ("AgentSpec", "Budget", "Conversation", "Message", "Run", "StuckLimits", "Usage"),
     "palaver.tools": ("tool",),
 }
 """Where each public name is defined; the imports above say the same to editors and type checkers."""

@@ -256,29 +256,6 @@ class Conversation(BaseModel):
     last_outcome: Outcome | None = None
 
 
-class Event(BaseModel):
-    """One thing that a watcher of a run sees. ``seq`` is gap-free within the run and starts at 1."""
-
-    run_id: str
-    seq: int
-    at: datetime
-    type: str
-    data: dict[str, Any] = {}
-
-
-class Entry(BaseModel):
-    """One entry of a conversation's log: a durable event, at its position in the conversation (from 1)."""
-
-    position: int
-    run_id: str
-    seq: int
-    at: datetime
-    type: str
-    data: dict[str, Any] = {}
-    withdrawn: bool = False
-    """Its run was rolled back: models are not told of it any more."""
-
-
 class Submission(Strict):
     """The body of ``POST /v1/runs``. Only ``agent`` (or the conversation's own) and ``input`` are needed."""
 

@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
+from palaver.events import EVENTS
+
 RUN_ID = "run_00" + "a" * 26
 CONVERSATION_ID = "conv_00" + "b" * 26
 AT = "2026-01-01T00:00:00Z"
@@ -80,10 +82,37 @@ def stream(*pieces: bytes, cut: bool = False, hang: bool = False) -> Reply:
     return Reply(headers={"Content-Type": "text/event-stream"}, pieces=pieces, cut=cut, hang=hang)
 
 
+_OF_A_STEP: Mapping[str, Any] = {"step": "1", "attempt": 1}
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "run.created": {"conversation_id": CONVERSATION_ID},
+    "run.finished": {"status": "completed", "stop_reason": "end_turn", "error": None},
+    "run.cancelling": {"mode": "now", "by": None, "reason": None},
+    "run.waiting": {"step": "1", "reason": "provider_cooldown", "code": "cooldown", "delay": 1.0},
+    "run.retrying": {**_OF_A_STEP, "delay": 1.0, "fallback": False},
+    "step.started": {**_OF_A_STEP, "worker": "w1"},
+    "step.lost": {**_OF_A_STEP, "worker": "w1"},
+    "message.delta": _OF_A_STEP,
+    "message.discarded": _OF_A_STEP,
+    "tool.finished": {"step": "1/c1"},
+    "conversation.condensed": {"step": "1", "summary": "so far", "through": 3},
+    "action.required": {"step": "1/c1"},
+    "action.resolved": {"action_id": "act_1", "call_id": "call_1", "decision": "approve"},
+}
+"""What an event of a kind says where a test does not care."""
+
+
 def frame(seq: int, kind: str, **data: Any) -> bytes:
-    """One event as the API writes it."""
-    text = json.dumps({**data, "run_id": RUN_ID, "seq": seq, "at": AT})
-    return f"id: {seq}\nevent: {kind}\ndata: {text}\n\n".encode()
+    """One event as the API writes it; not one that it never writes."""
+    fields = {"run_id": RUN_ID, "seq": seq, "at": AT, **_DEFAULTS.get(kind, {}), **data}
+    EVENTS[kind].model_validate_json(json.dumps({"type": kind, **fields}), extra="forbid")
+    return newer_frame(**{"kind": kind, **fields})
+
+
+def newer_frame(seq: int, kind: str, **data: Any) -> bytes:
+    """An event as a newer API may write it: of any kind, and with anything in it."""
+    number = "" if kind.startswith("stream.") else f"id: {seq}\n"
+    text = json.dumps({"type": kind, "run_id": RUN_ID, "seq": seq, "at": AT, **data})
+    return f"{number}event: {kind}\ndata: {text}\n\n".encode()
 
 
 def run_object(status: str = "running", **changes: Any) -> dict[str, Any]:
@@ -125,8 +154,25 @@ def action_object(number: int = 1, kind: str = "approval", tool: str = "send", *
     }
 
 
+def error_object(error_class: str, **changes: Any) -> dict[str, Any]:
+    """An error on the wire."""
+    return {
+        "class": error_class,
+        "code": error_class,
+        "message": "It failed.",
+        "source": "model",
+        "retryable": False,
+        "recoverable": False,
+        "step": "1",
+        "attempt": 1,
+        "provider": None,
+        "user_action": "none",
+        **changes,
+    }
+
+
 COMPLETED = run_object("completed", stop_reason="end_turn", output="four")
-FAILURE = {"class": "authentication", "code": "fake.invalid_api_key", "message": "The key is not accepted."}
+FAILURE = error_object("authentication", code="fake.invalid_api_key", message="The key is not accepted.")
 FAILED = run_object("failed", stop_reason="error", error={**FAILURE, "user_action": "settings"})
 
 

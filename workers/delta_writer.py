@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from palaver.events import EventKind
 from palaver.leases import Delta, Lease
 from palaver.limits import most
 from palaver.secrets import Passing
@@ -52,7 +53,7 @@ class DeltaBuffer:
             self.written = True
             part = text[start : start + _LONGEST]
             data = orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": part})
-            yield Delta(self.lease, "message.delta", data)
+            yield Delta(self.lease, EventKind.MESSAGE_DELTA, data)
 
     async def flush(self) -> None:
         """Write the rest, if a beginning was written; else the whole message will do."""

@@ -18,14 +18,15 @@ from api.headers import JSON, accepted
 from api.native.links import conversation_path
 from api.openapi import operation
 from api.queries import FARTHEST, Number, Query, read_query
+from palaver.events import MESSAGES
 from palaver.fields import Strict
-from palaver.models import AgentSpec, Conversation, Entry, Message
+from palaver.models import AgentSpec, Conversation, Message
+from palaver.store.events import LogEntry
 from palaver.store.runs import Runs
 
 router = APIRouter(tags=["conversations"])
 
 _CONVERSATION: Final = {"conversation_id": "The conversation's id."}
-_MESSAGES: Final = frozenset({"message.created", "tool.finished"})
 _LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through, about: status changes lie between messages."""
 
@@ -131,7 +132,7 @@ async def _page(runs: Runs, conversation_id: str, query: MessagesQuery) -> Messa
     async with aclosing(runs.pages(conversation_id, after=position)) as pages:
         async for page in pages:
             for entry in page:
-                if entry.type in _MESSAGES:
+                if entry.type in MESSAGES:
                     if len(found) == query.limit or is_full(size):
                         return MessagePage(data=found, next_after=position, has_more=True)
                     found.append(_message(entry))
@@ -148,15 +149,16 @@ def _size(message: Message) -> int:
     return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
 
 
-def _message(entry: Entry) -> ConversationMessage:
+def _message(entry: LogEntry) -> ConversationMessage:
+    data = entry.data
     return ConversationMessage(
         position=entry.position,
         run_id=entry.run_id,
         at=entry.at,
-        nudge=entry.data.get("nudge", False),
-        steer=entry.data.get("steer", False),
+        nudge=data.get("nudge", False),
+        steer=data.get("steer", False),
         withdrawn=entry.withdrawn,
-        **entry.data["message"],
+        **data["message"],
     )
 
 

@@ -7,16 +7,15 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from palaver.actions import PendingAction
 from palaver.cli.connection import say
 from palaver.cli.pending import called, chosen, commands, lines
 from palaver.cli.words import one_line
 from palaver.client import ClientError, Conflict, Palaver, Unprocessable
 from palaver.client.backoff import passing
+from palaver.events import ActionRequired, Event, RunPaused
 from palaver.lifecycle import RunStatus
-from palaver.models import Event, Run
+from palaver.models import Run
 
 _QUESTION: Final = "Approve {call}? [y]es, [n]o, no with a [r]eason, [e]dit the arguments: "
 
@@ -42,14 +41,11 @@ class Asker:
             KeyboardInterrupt: Ctrl-C in place of an answer.
             ClientError: the API refuses to hear about the run.
         """
-        if event.type == "run.paused" and self._is(lambda run: run.status is RunStatus.PAUSED):
+        if isinstance(event, RunPaused) and self._is(lambda run: run.status is RunStatus.PAUSED):
             say(f"  palaver resume {self._run_id}")
-        if event.type != "action.required":
+        if not isinstance(event, ActionRequired):
             return
-        try:
-            action = PendingAction.model_validate(event.data.get("action"))
-        except ValidationError:
-            return
+        action = event.action
         if self._ask and action.type == "approval":
             self._decide(action)
         elif self._waits(action):

@@ -15,8 +15,9 @@ from palaver.cli.transcript import Transcript
 from palaver.cli.words import document
 from palaver.client import ClientError, Conflict, Palaver
 from palaver.client.backoff import passing
+from palaver.events import Event
 from palaver.lifecycle import RunStatus
-from palaver.models import Event, Run
+from palaver.models import Run
 
 
 class Ending:

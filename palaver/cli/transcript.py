@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import singledispatchmethod
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -12,7 +13,32 @@ from rich.text import Text
 from palaver.cli.advice import advise
 from palaver.cli.pending import wanted
 from palaver.cli.words import amount, clock, one_line, plain, seconds, usage, why
-from palaver.models import Event, Run
+from palaver.events import (
+    ActionRequired,
+    ActionResolved,
+    BaseEvent,
+    BudgetWarning,
+    ConversationCondensed,
+    Event,
+    MessageCreated,
+    MessageDelta,
+    MessageDiscarded,
+    MessagesWithdrawn,
+    RunCancelling,
+    RunPaused,
+    RunPausing,
+    RunQueued,
+    RunResumed,
+    RunRetrying,
+    RunStarted,
+    RunWaiting,
+    StepLost,
+    StepStarted,
+    StreamGap,
+    StreamRewound,
+    ToolFinished,
+)
+from palaver.models import Message, Run
 
 _NO_ROOM: Final[Mapping[str, str]] = {
     "cooldown": "the provider asked for fewer requests and is left alone",
@@ -29,11 +55,9 @@ _CANCELLING: Final[Mapping[str, str]] = {
 
 
 class Transcript:
-    """Writes text as it is streamed and everything else as lines. Unknown event types are left out."""
+    """Writes text as it is streamed and everything else as lines. Events of other kinds are left out."""
 
     def __init__(self, console: Console, *, show_input: bool) -> None:
-        self.position = 0
-        """The sequence number of the last event shown."""
         self.doing = "waiting for a worker"
         """What the run is busy with, for those who wait."""
         self.mid_line = False
@@ -41,40 +65,12 @@ class Transcript:
         self._console = console
         self._show_input = show_input
         self._streamed = ""
-        self._at = datetime.now(UTC)
         self._waits: tuple[str, str] | None = None
         """Step and code of the wait that was told last: it may be told again and again."""
-        self._writers: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "run.queued": self._queued,
-            "run.started": self._started,
-            "run.retrying": self._retrying,
-            "run.waiting": self._waiting,
-            "run.cancelling": self._cancelling,
-            "run.pausing": self._pausing,
-            "run.paused": self._paused,
-            "run.resumed": self._resumed,
-            "action.required": self._action_required,
-            "action.resolved": self._action_resolved,
-            "budget.warning": self._warning,
-            "step.started": self._step_started,
-            "step.lost": self._step_lost,
-            "message.delta": self._delta,
-            "message.created": self._created,
-            "message.discarded": self._discarded,
-            "messages.withdrawn": self._withdrawn,
-            "conversation.condensed": self._condensed,
-            "tool.started": self._tool_started,
-            "tool.finished": self._tool_finished,
-            "stream.gap": self._gap,
-            "stream.rewound": self._rewound,
-        }
 
     def show(self, event: Event) -> None:
         """Write what the event means."""
-        self.position, self._at = max(self.position, event.seq), event.at
-        writer = self._writers.get(event.type)
-        if writer is not None:
-            writer(event.data)
+        self._tell(event)
 
     def begin(self, run: Run) -> None:
         """Say which run it is."""
@@ -92,145 +88,150 @@ class Transcript:
         ids = f"{run.id} · {run.conversation_id}"
         self._line(f"{run.status}{reason} · {usage(run.usage)} · {ids}", style)
 
-    def _queued(self, data: Mapping[str, Any]) -> None:
-        behind = one_line(data.get("behind"))
-        self.doing = f"waiting behind run {behind}" if behind else "waiting for its turn"
-        self._line(f"queued behind run {behind}, which the conversation is busy with" if behind else "queued")
+    @singledispatchmethod
+    def _tell(self, event: BaseEvent) -> None:
+        """Of other kinds nothing is told."""
 
-    def _started(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _queued(self, event: RunQueued) -> None:
+        behind = one_line(event.behind)
+        self.doing = f"waiting behind run {behind}"
+        self._line(f"queued behind run {behind}, which the conversation is busy with")
+
+    @_tell.register
+    def _started(self, event: RunStarted) -> None:
         self.doing = "running"
         # What the user says from here on is news, also to the one who began.
         self._show_input = True
 
-    def _retrying(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _retrying(self, event: RunRetrying) -> None:
         self._waits = None
-        step, attempt = one_line(data.get("step")), one_line(data.get("attempt"))
-        then = "the next model takes over" if data.get("fallback") else f"again in {seconds(data.get('delay'))}"
+        step = one_line(event.step)
+        then = "the next model takes over" if event.fallback else f"again in {seconds(event.delay)}"
         self.doing = f"backing off before step {step} is tried again"
-        reason = why(data.get("error")) or "no reason given"
-        self._line(f"step {step}, attempt {attempt} failed, {then}: {reason}", "yellow")
+        self._line(f"step {step}, attempt {event.attempt} failed, {then}: {why(event.error)}", "yellow")
 
-    def _waiting(self, data: Mapping[str, Any]) -> None:
-        step, code, delay = one_line(data.get("step")), one_line(data.get("code")), data.get("delay")
-        reason = _NO_ROOM.get(code) or f"{one_line(data.get('reason'))} {code}".rstrip()
+    @_tell.register
+    def _waiting(self, event: RunWaiting) -> None:
+        step, code = one_line(event.step), one_line(event.code)
+        reason = _NO_ROOM.get(code) or f"{event.reason} {code}".rstrip()
         self.doing = f"waiting: {reason}"
-        until = ""
         # A place in flight comes free by the end of another call, not at a time.
-        if isinstance(delay, (int, float)) and code != "max_in_flight":
-            until = f" until {clock(self._at + timedelta(seconds=delay))}"
+        until = "" if code == "max_in_flight" else f" until {clock(event.at + timedelta(seconds=event.delay))}"
         if self._waits != (step, code):
             self._line(f"step {step} waits{until}: {reason}", "yellow")
         self._waits = (step, code)
 
-    def _cancelling(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _cancelling(self, event: RunCancelling) -> None:
         self.doing = "cancelling"
-        reason, mode = one_line(data.get("reason")), one_line(data.get("mode"))
-        how = _CANCELLING.get(mode, "cancelling")
-        self._line(f"{how} ({reason})" if reason else how, "yellow")
+        how = _CANCELLING.get(event.mode, "cancelling")
+        self._line(f"{how} ({one_line(event.reason)})" if event.reason else how, "yellow")
 
-    def _pausing(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _pausing(self, event: RunPausing) -> None:
         self.doing = "pausing"
-        self._line("pausing at once" if data.get("now") else "pausing once nothing is under way any more", "yellow")
+        self._line("pausing at once" if event.now else "pausing once nothing is under way any more", "yellow")
 
-    def _paused(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _paused(self, event: RunPaused) -> None:
         self.doing = "paused until somebody resumes it"
         self._line("paused", "yellow")
 
-    def _resumed(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _resumed(self, event: RunResumed) -> None:
         self.doing = "running"
         self._line("resumed")
 
-    def _action_required(self, data: Mapping[str, Any]) -> None:
-        given = data.get("action")
-        action = given if isinstance(given, Mapping) else {}
-        what = wanted(action.get("type"))
+    @_tell.register
+    def _action_required(self, event: ActionRequired) -> None:
+        action = event.action
+        what = wanted(action.type)
         self.doing = f"waiting for {what}"
-        call = f"{one_line(action.get('tool'))} {one_line(action.get('arguments'))}"
-        self._line(f"{call} waits for {what} (action {one_line(action.get('id'))})", "yellow")
+        call = f"{one_line(action.tool)} {one_line(action.arguments)}"
+        self._line(f"{call} waits for {what} (action {one_line(action.id)})", "yellow")
 
-    def _action_resolved(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _action_resolved(self, event: ActionResolved) -> None:
         self.doing = "running"
-        reason, by = one_line(data.get("reason")), one_line(data.get("by"))
-        who = f"decided by {by}" if by else "decided"
-        self._line(f"{who}: {one_line(data.get('decision'))}{f' ({reason})' if reason else ''}")
+        who = f"decided by {one_line(event.by)}" if event.by else "decided"
+        self._line(f"{who}: {event.decision}{f' ({one_line(event.reason)})' if event.reason else ''}")
 
-    def _warning(self, data: Mapping[str, Any]) -> None:
-        used, limit = data.get("used"), amount(data.get("limit"))
-        spent = "nobody knows how much" if used is None else amount(used)
-        self._line(f"limit {one_line(data.get('what'))}: {spent} of {limit} used", "yellow")
+    @_tell.register
+    def _warning(self, event: BudgetWarning) -> None:
+        spent = "nobody knows how much" if event.used is None else amount(event.used)
+        self._line(f"limit {event.what}: {spent} of {amount(event.limit)} used", "yellow")
 
-    def _step_started(self, data: Mapping[str, Any]) -> None:
-        self.doing = f"working on step {one_line(data.get('step'))}"
+    @_tell.register
+    def _step_started(self, event: StepStarted) -> None:
+        self.doing = f"working on step {one_line(event.step)}"
 
-    def _step_lost(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _step_lost(self, event: StepLost) -> None:
         self.doing = "waiting for another worker"
-        self._line(f"step {one_line(data.get('step'))} lost its worker; another one takes over", "yellow")
+        self._line(f"step {one_line(event.step)} lost its worker; another one takes over", "yellow")
 
-    def _delta(self, data: Mapping[str, Any]) -> None:
-        text = data.get("text")
-        if isinstance(text, str):
-            self._streamed += text
-            self._text(text)
+    @_tell.register
+    def _delta(self, event: MessageDelta) -> None:
+        self._streamed += event.text
+        self._text(event.text)
 
-    def _created(self, data: Mapping[str, Any]) -> None:
-        message = data.get("message")
-        if not isinstance(message, Mapping):
-            return
-        content = message.get("content")
-        text = content if isinstance(content, str) else ""
-        if data.get("nudge"):
-            self._line(f"(the model was told: {one_line(text, 2000)})", "yellow")
-            return
-        if message.get("role") == "user":
+    @_tell.register
+    def _created(self, event: MessageCreated) -> None:
+        message = event.message
+        if event.nudge:
+            self._line(f"(the model was told: {one_line(message.content, 2000)})", "yellow")
+        elif message.role == "user":
             if self._show_input:
-                self._line(f"> {one_line(text, 2000)}", "bold")
-            return
-        if message.get("role") != "assistant":
-            return
+                self._line(f"> {one_line(message.content, 2000)}", "bold")
+        elif message.role == "assistant":
+            self._answered(message)
+
+    def _answered(self, message: Message) -> None:
         # Who came in the middle, or missed a part, is told the whole.
-        if not text.startswith(self._streamed):
+        if not message.content.startswith(self._streamed):
             self._break_line()
             self._streamed = ""
-        self._text(text[len(self._streamed) :])
+        self._text(message.content[len(self._streamed) :])
         self._streamed = ""
         self._break_line()
-        if message.get("partial"):
+        if message.partial:
             self._line("(the answer was cut off here)", "yellow")
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, (list, tuple)) else ():
-            if isinstance(call, Mapping):
-                self._line(f"→ {one_line(call.get('name'))} {one_line(call.get('arguments'))}", "cyan")
+        for call in message.tool_calls:
+            self._line(f"→ {one_line(call.name)} {one_line(call.arguments)}", "cyan")
 
-    def _discarded(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _discarded(self, event: MessageDiscarded) -> None:
         self._streamed = ""
-        self._line(
-            f"(step {one_line(data.get('step'))} broke off: the half-streamed text above is withdrawn)",
-            "yellow",
-        )
+        self._line(f"(step {one_line(event.step)} broke off: the half-streamed text above is withdrawn)", "yellow")
 
-    def _withdrawn(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _withdrawn(self, event: MessagesWithdrawn) -> None:
         self._line("(what was said in this run is withdrawn: models are not told of it any more)", "yellow")
 
-    def _condensed(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _condensed(self, event: ConversationCondensed) -> None:
         self._line("(the conversation grew too long: its older part is now a summary to the model)", "yellow")
 
-    def _tool_started(self, data: Mapping[str, Any]) -> None:
-        self.doing = f"waiting for tool {one_line(data.get('name')) or one_line(data.get('step'))}"
-
-    def _tool_finished(self, data: Mapping[str, Any]) -> None:
+    @_tell.register
+    def _tool_finished(self, event: ToolFinished) -> None:
         self.doing = "running"
-        message = data.get("message")
-        result = message if isinstance(message, Mapping) else {}
-        failed = bool(result.get("is_error")) or data.get("error") is not None
-        verb = "failed: " if failed else ""
-        told = one_line(result.get("content")) or why(data.get("error"))
-        self._line(f"← {one_line(result.get('name')) or 'tool'} {verb}{told}", "red" if failed else "cyan")
+        result = event.message
+        failed = result.is_error or event.error is not None
+        told = one_line(result.content) or why(event.error)
+        self._line(
+            f"← {one_line(result.name) or 'tool'} {'failed: ' if failed else ''}{told}", "red" if failed else "cyan"
+        )
 
-    def _gap(self, data: Mapping[str, Any]) -> None:
-        self._line(f"(events {_span(data)} are no longer kept)")
+    @_tell.register
+    def _gap(self, event: StreamGap) -> None:
+        self._line(f"(events {event.first} to {event.last} are no longer kept)")
 
-    def _rewound(self, data: Mapping[str, Any]) -> None:
-        self._line(f"(the server has lost the events {_span(data)}; what follows replaces them)", "yellow")
+    @_tell.register
+    def _rewound(self, event: StreamRewound) -> None:
+        lost = f"events {event.first} to {event.last}"
+        self._line(f"(the server has lost the {lost}; what follows replaces them)", "yellow")
 
     def _text(self, text: str) -> None:
         shown = plain(text)
@@ -246,7 +247,3 @@ class Transcript:
         if self.mid_line:
             self._console.out("", highlight=False)
             self.mid_line = False
-
-
-def _span(data: Mapping[str, Any]) -> str:
-    return f"{one_line(data.get('from'))} to {one_line(data.get('to'))}"

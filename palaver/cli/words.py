@@ -62,14 +62,14 @@ def clock(when: datetime) -> str:
     return f"{when.astimezone():%H:%M:%S}"
 
 
-def amount(number: object) -> str:
-    """``81``, ``0.125``; what is no number as it is."""
-    return f"{number:.6g}" if isinstance(number, float) else one_line(number)
+def amount(number: float) -> str:
+    """``81``, ``0.125``."""
+    return f"{number:.6g}" if number % 1 else f"{number:.0f}"
 
 
-def seconds(duration: object) -> str:
-    """``3 s``, ``0.25 s``; what is no number as it is."""
-    return f"{duration:.3g} s" if isinstance(duration, (int, float)) and duration < 100 else f"{duration} s"
+def seconds(duration: float) -> str:
+    """``3 s``, ``0.25 s``."""
+    return f"{duration:.3g} s" if duration < 100 else f"{duration:.0f} s"
 
 
 def usage(used: Usage) -> str:

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -15,8 +14,9 @@ from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
 from palaver.client.sse import Frame
 from palaver.errors import retry_after, safe_text
+from palaver.events import Event, read_event
 from palaver.limits import MIB
-from palaver.models import AgentSpec, Conversation, Event, Message, Run
+from palaver.models import AgentSpec, Conversation, Message, Run
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -117,23 +117,12 @@ def page_of(response: Response) -> Page:
     return Page(data, _text(cursor) or None, after if more and isinstance(after, int) else None)
 
 
-def event_of(frame: Frame, response: Response, run_id: str, position: int) -> Event:
-    """The event in a frame. Raises `APIError` when it is not one.
-
-    What the server says about the stream itself (``stream.gap``) may have no number and no time of its own:
-    it then gets ``position`` and the present.
-    """
+def event_of(frame: Frame, response: Response) -> Event:
+    """The event in a frame. Raises `APIError` when it is not one."""
     try:
-        data = json.loads(frame.data)
-        number = data.pop("seq", position)
-        about = {
-            "run_id": data.pop("run_id", run_id),
-            "seq": int(frame.id) if frame.id else number,
-            "at": data.pop("at", None) or datetime.now(UTC).isoformat(),
-        }
-    except (ValueError, TypeError, AttributeError):
+        return read_event(frame.data)
+    except ValueError:
         raise unexpected(response) from None
-    return _model(Event, {**about, "type": frame.event, "data": data}, response)
 
 
 def error_of(response: Response) -> APIError:

@@ -11,8 +11,8 @@ from palaver.client import backoff
 from palaver.client.answers import MAX_ANSWER, Response, event_of, unexpected
 from palaver.client.errors import APIError, ClientError
 from palaver.client.sse import SSEParser
-from palaver.events import EventKind
-from palaver.models import Event, Run
+from palaver.events import Event, EventKind, StreamRewound
+from palaver.models import Run
 
 SILENCE: Final = 45.0
 """Seconds without a byte after which a connection counts as dead: three of the server's keep-alives."""
@@ -62,9 +62,9 @@ class Place:
         """
         self._failures, self._down_since = 0, None
         for frame in self._parser.feed(chunk):
-            event = event_of(frame, self._head, self._run_id, self.position)
-            if event.type == EventKind.STREAM_REWOUND:
-                self.position = min(self.position, event.data["from"] - 1)
+            event = event_of(frame, self._head)
+            if isinstance(event, StreamRewound):
+                self.position = min(self.position, event.first - 1)
             elif frame.id:
                 if event.seq <= self.position:
                     continue
@@ -82,9 +82,9 @@ class Place:
         """What to tell when ``error`` says that the server does not know the position any more, which was its own."""
         if self.position <= self._after or not isinstance(error, APIError) or error.code != "invalid_cursor":
             return None
-        data = {"from": 1, "to": self.position}
+        last = self.position
         self.position, self._after, self.progress = 0, 0, True
-        return Event(run_id=self._run_id, seq=0, at=datetime.now(UTC), type=EventKind.STREAM_REWOUND, data=data)
+        return StreamRewound(run_id=self._run_id, seq=0, at=datetime.now(UTC), first=1, last=last)
 
     def look(self, run: Run) -> None:
         """The stream ended without anything new: if it was all told before, no last event comes any more."""

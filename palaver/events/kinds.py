@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, StrEnum
+from typing import Final
 
 
 class Kept(Enum):
@@ -57,3 +58,7 @@ class EventKind(StrEnum):
     def durable(self) -> bool:
         """Whether the conversation's log has it, too."""
         return self.kept is Kept.LOG
+
+
+MESSAGES: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})
+"""Those that bring a message into the conversation."""

@@ -13,12 +13,13 @@ import orjson
 
 from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
-from palaver.events import EventKind
+from palaver.events import MESSAGES, EventKind
 from palaver.ids import new_id, shard_of
 from palaver.leases import Settled
-from palaver.models import Entry, Message, Retry, Run, Submission
+from palaver.models import Message, Retry, Run, Submission
 from palaver.store import keys
 from palaver.store.connection import Value
+from palaver.store.events import LogEntry
 from palaver.store.runs import (
     CONVERSATION_FULL,
     STEERING_FULL,
@@ -210,7 +211,8 @@ class Control:
         """The newest message when the run ended, if it is behind position ``after`` of the log."""
         newest: dict[str, Any] | None = None
         async for entry in self._log(run, after):
-            newest = entry.data.get("message", newest)
+            if entry.type in MESSAGES:
+                newest = entry.data["message"]
             if entry.run_id == run.id and entry.type == EventKind.RUN_FINISHED:
                 break
         return newest
@@ -218,14 +220,15 @@ class Control:
     async def _position_before(self, run: Run, step: int) -> int:
         """The log position right before the answer of the run's model step ``step``, or where that failed."""
         async for entry in self._log(run, await self._runs.begins_at(run.id)):
-            if entry.run_id == run.id:
-                said = entry.data.get("message", {})
-                answer = said.get("role") == "assistant" and entry.data.get("step") == str(step)
-                if answer or (entry.type == EventKind.RUN_FINISHED and step == run.step):
-                    return entry.position - 1
+            if entry.run_id != run.id:
+                continue
+            # Of the messages, only answers of the model are of a step.
+            answer = entry.type == EventKind.MESSAGE_CREATED and entry.data.get("step") == str(step)
+            if answer or (entry.type == EventKind.RUN_FINISHED and step == run.step):
+                return entry.position - 1
         raise StateConflict("unknown_step", run.id, f"the run has made no model step {step}")
 
-    async def _log(self, run: Run, after: int) -> AsyncIterator[Entry]:
+    async def _log(self, run: Run, after: int) -> AsyncIterator[LogEntry]:
         """The log of the run's conversation behind position ``after``."""
         async with aclosing(self._runs.pages(run.conversation_id, after=after)) as pages:
             async for page in pages:

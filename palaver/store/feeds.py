@@ -24,9 +24,9 @@ from redis.exceptions import RedisError
 from palaver.errors import ErrorClass, classify
 from palaver.events import EventKind
 from palaver.limits import beyond, most
-from palaver.models import Event
 from palaver.store import records
 from palaver.store.connection import Connection, Listener, PubSub, PubSubMessage, now_ms
+from palaver.store.events import StoredEvent, about_stream, from_channel
 from palaver.store.pages import PAGE, Pages, feed_of
 from palaver.store.sharing import Sharing, in_turns
 
@@ -50,12 +50,12 @@ class _Watcher:
     __slots__ = ("bytes", "events", "news", "stale")
 
     def __init__(self) -> None:
-        self.events: deque[tuple[Event, int]] = deque()
+        self.events: deque[tuple[StoredEvent, int]] = deque()
         self.bytes = 0
         self.news = asyncio.Event()
         self.stale = True
 
-    def offer(self, event: Event, size: int) -> None:
+    def offer(self, event: StoredEvent, size: int) -> None:
         """Take an event, or note that the feed must be read because there is no room for it."""
         if len(self.events) < _BACKLOG and (self.bytes + size <= _BACKLOG_BYTES or not self.events):
             self.events.append((event, size))
@@ -65,9 +65,9 @@ class _Watcher:
             beyond("watcher_events" if len(self.events) == _BACKLOG else "watcher_bytes")
             self.look()
 
-    def take(self, last: int) -> Sequence[Event]:
+    def take(self, last: int) -> Sequence[StoredEvent]:
         """What was offered and follows on ``last``. If an event is missing in between, the feed must be read."""
-        taken: list[Event] = []
+        taken: list[StoredEvent] = []
         while self.events:
             event, size = self.events.popleft()
             self.bytes -= size
@@ -103,7 +103,7 @@ class Feeds:
         self.watching = 0
         """Watchers that this process serves now."""
 
-    async def page(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> Sequence[Event]:
+    async def page(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> Sequence[StoredEvent]:
         """Events behind ``after``, in order: from the feed, and from the log what the feed has no more.
 
         At most ``limit``, fewer if they are large, at least one if there is one. The log has the durable ones only, so
@@ -116,7 +116,7 @@ class Feeds:
 
     async def watch(
         self, run_id: str, *, after: int = 0, seen: datetime | None = None
-    ) -> AsyncGenerator[Event | None, None]:
+    ) -> AsyncGenerator[StoredEvent | None, None]:
         """As ``follow``, one event after the other; None in long silences."""
         async with aclosing(self.follow(run_id, after=after, seen=seen)) as batches:  # type: ignore[type-var]
             async for events in batches:
@@ -127,7 +127,7 @@ class Feeds:
 
     async def follow(
         self, run_id: str, *, after: int = 0, seen: datetime | None = None
-    ) -> AsyncIterator[Sequence[Event]]:
+    ) -> AsyncIterator[Sequence[StoredEvent]]:
         """Events behind ``after`` as they come, those that are there together; none in long silences. Ends with
         ``run.finished``.
 
@@ -141,7 +141,7 @@ class Feeds:
         last, unread = after, False
         with self._watching(feed_of(run_id)) as watcher:
             while True:
-                events: Sequence[Event] = ()
+                events: Sequence[StoredEvent] = ()
                 if watcher.stale:
                     watcher.stale = unread = False
                     try:
@@ -173,20 +173,14 @@ class Feeds:
 
     async def _look(
         self, run_id: str, last: int, seen: datetime | None
-    ) -> tuple[Sequence[Event], int, datetime | None, bool]:
+    ) -> tuple[Sequence[StoredEvent], int, datetime | None, bool]:
         """What the feed has behind ``last``: events, up to where and when what was seen is still there, whether that is
         all. What was lost is told in place of events."""
         found = await self._reads.read((run_id, last, seen), lambda: self._pages.glance(run_id, last, seen))
         if found.kept == last:
             return found.events, last, found.kept_at, found.over
         now = records.instant(await now_ms(self._redis))
-        told = Event(
-            run_id=run_id,
-            seq=found.kept,
-            at=now,
-            type=EventKind.STREAM_REWOUND,
-            data={"from": found.kept + 1, "to": last},
-        )
+        told = about_stream(EventKind.STREAM_REWOUND, run_id, found.kept, now, found.kept + 1, last)
         return [told], found.kept, found.kept_at, False
 
     @staticmethod
@@ -268,7 +262,7 @@ class Feeds:
                 watcher.look()
         elif message["type"] == "message" and watchers:
             data = message["data"]
-            event = records.published(message["channel"].rpartition(b":")[2].decode(), data)
+            event = from_channel(message["channel"].rpartition(b":")[2].decode(), data)
             async for watcher in in_turns(watchers):
                 watcher.offer(event, len(data))
 

@@ -13,9 +13,9 @@ from palaver.errors import UnknownRun
 from palaver.events import EventKind
 from palaver.ids import is_id
 from palaver.limits import most
-from palaver.models import Event
-from palaver.store import keys, records
+from palaver.store import keys
 from palaver.store.connection import Connection, Fields, StreamEntry
+from palaver.store.events import StoredEvent, from_feed, from_log
 
 PAGE: Final = most("page_events")
 _BYTES: Final = most("page_bytes")
@@ -29,7 +29,7 @@ large an entry is before it is here."""
 class Glance:
     """What a watcher needs to know of a run whose events it has seen up to some number."""
 
-    events: Sequence[Event]
+    events: Sequence[StoredEvent]
     """The next page."""
     kept: int
     """The newest that was seen and is still there; less than what was seen if the store lost something."""
@@ -56,7 +56,7 @@ class Pages:
         over = not events and kept == last and await self._is_over(run_id, last)
         return Glance(events, kept, kept_at, over)
 
-    async def page(self, run_id: str, after: int, limit: int) -> Sequence[Event]:
+    async def page(self, run_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         """Events behind ``after``, in order, as many as are allowed on a page, and at least one if there is one.
 
         The log has the durable ones only, so the numbers of a page that reaches behind the feed have gaps.
@@ -65,10 +65,10 @@ class Pages:
             UnknownRun: there is no such run (any more).
         """
         feed = feed_of(run_id)
-        found, size = list[Event](), 0
+        found, size = list[StoredEvent](), 0
         async with aclosing(self._entries(feed, f"{after + 1}-0", limit)) as entries:  # type: ignore[type-var]
             async for entry_id, fields in entries:
-                found.append(records.event(run_id, entry_id, fields))
+                found.append(from_feed(run_id, entry_id, fields))
                 size += _size(fields)
                 if len(found) == limit or size >= _BYTES:
                     break
@@ -93,14 +93,16 @@ class Pages:
             position = f"({chunk[-1][0].decode()}"
             count = min(2 * count, _MOST)
 
-    async def _durable(self, run_id: str, after: int, before: int | None, limit: int) -> tuple[Sequence[Event], bool]:
+    async def _durable(
+        self, run_id: str, after: int, before: int | None, limit: int
+    ) -> tuple[Sequence[StoredEvent], bool]:
         """What the log has of the run's events between two numbers, and whether that is all of it."""
         conversation_id, newest, begin, deleting = await self._redis.hmget(
             keys.run(run_id), ("conversation", "events", "logged", "deleting")
         )
         if conversation_id is None or deleting is not None:
             raise UnknownRun(f"there is no run {run_id}")
-        events, size = list[Event](), 0
+        events, size = list[StoredEvent](), 0
         if newest is None or after >= int(newest):
             return events, True
         log, position = keys.log(conversation_id.decode()), begin.decode() if begin else "-"
@@ -108,10 +110,10 @@ class Pages:
             async for entry_id, fields in entries:
                 if fields[b"run"].decode() != run_id or int(fields[b"seq"]) <= after:
                     continue
-                entry = records.entry(entry_id, fields)
+                entry = from_log(entry_id, fields)
                 if before is not None and entry.seq >= before:
                     break
-                events.append(records.event_of(entry))
+                events.append(entry.event())
                 size += _size(fields)
                 if entry.type == EventKind.RUN_FINISHED:
                     break
@@ -130,12 +132,12 @@ class Pages:
         newest = await self._redis.xrevrange(feed_of(run_id), f"{last}-0", "-", 1)
         if not newest:
             return last, seen
-        found = records.event(run_id, *newest[0])
+        found = from_feed(run_id, *newest[0])
         if seen is None or (found.seq == last and found.at == seen):
             return last, found.at if found.seq == last else None
         before = f"({last}-0"
         while chunk := await self._redis.xrevrange(feed_of(run_id), before, "-", _FIRST):
-            for event in (records.event(run_id, *entry) for entry in chunk):
+            for event in (from_feed(run_id, *entry) for entry in chunk):
                 if event.at <= seen:
                     return event.seq, event.at
             before = f"({chunk[-1][0].decode()}"

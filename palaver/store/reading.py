@@ -16,10 +16,11 @@ from palaver.filters import RunFilter, admits
 from palaver.ids import all_shards, is_id, shard_of
 from palaver.lifecycle import WaitReason
 from palaver.limits import KIB, beyond, most
-from palaver.models import Conversation, Entry, Message, Run, Waiting
+from palaver.models import Conversation, Message, Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, now_ms
+from palaver.store.events import LogEntry, Withdrawn, from_log
 from palaver.store.scripts import Scripts
 
 _SCAN: Final = 100
@@ -182,13 +183,13 @@ class Reading:
             raise _unknown(conversation_id)
         return records.conversation(found)
 
-    async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[Entry]:
+    async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[LogEntry]:
         """Log entries behind position ``after``, in order: ``limit`` at most, fewer only at the log's end.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
-        found: Sequence[Entry] = ()
+        found: Sequence[LogEntry] = ()
         async with aclosing(self.pages(conversation_id, after=after)) as pages:
             async for page in pages:
                 found = [*found, *page]
@@ -196,7 +197,7 @@ class Reading:
                     break
         return found[:limit]
 
-    async def pages(self, conversation_id: str, *, after: int = 0) -> AsyncGenerator[Sequence[Entry], None]:
+    async def pages(self, conversation_id: str, *, after: int = 0) -> AsyncGenerator[Sequence[LogEntry], None]:
         """The log behind position ``after``, in order, a page at a time: Redis keeps others waiting for one.
 
         Raises:
@@ -210,10 +211,9 @@ class Reading:
             if reply[0] != b"read":
                 raise _unknown(conversation_id)
             _, entries, ends, _, withdrawn = reply
-            parts = records.Withdrawn(withdrawn)
+            parts = Withdrawn(withdrawn)
             page = [
-                records.entry(each, dict(zip(fields[::2], fields[1::2], strict=True)), parts)
-                for each, fields in entries
+                from_log(each, dict(zip(fields[::2], fields[1::2], strict=True)), parts) for each, fields in entries
             ]
             if page:
                 after = page[-1].position

@@ -1,4 +1,4 @@
-"""How runs, conversations, events and log entries are written in Redis, and read back."""
+"""How runs and conversations are written in Redis, and read back."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from palaver.models import (
     AgentSpec,
     Cancel,
     Conversation,
-    Entry,
-    Event,
     Outcome,
     Run,
     RunTimes,
@@ -91,7 +89,7 @@ def run(fields: Fields) -> Run:
         status=RunStatus(fields[b"status"].decode()),
         stop_reason=None if stop is None else StopReason(stop.decode()),
         waiting=waiting,
-        pending_actions=tuple(_action(each) for each in _json(fields.get(b"actions")) or ()),
+        pending_actions=tuple(action(each) for each in _json(fields.get(b"actions")) or ()),
         pausing=b"pausing" in fields,
         withdrawn=b"withdrawn" in fields,
         retried_from=retried.decode() if (retried := fields.get(b"retried_from")) else None,
@@ -124,7 +122,8 @@ def _usage(fields: Fields) -> Usage:
     return Usage(**counted, cost_usd=cost)
 
 
-def _action(fields: dict[str, Any]) -> PendingAction:
+def action(fields: dict[str, Any]) -> PendingAction:
+    """A pending action from its JSON."""
     kept = {name: fields[name] for name in PendingAction.model_fields}
     return PendingAction(**{**kept, "expires_at": instant(fields["expires_at"])})
 
@@ -156,80 +155,6 @@ def conversation(fields: Fields) -> Conversation:
         queued_runs=tuple(fields.get(b"queued", b"").decode().split()),
         last_outcome=None if outcome is None else Outcome.model_validate_json(outcome),
     )
-
-
-def event(run_id: str, entry_id: bytes, fields: Fields) -> Event:
-    """An event from a feed entry; its id is the sequence number."""
-    return Event(
-        run_id=run_id,
-        seq=_number(entry_id),
-        at=instant(fields[b"at"]),
-        type=fields[b"type"].decode(),
-        data=_data(fields[b"type"], fields[b"data"]),
-    )
-
-
-class Withdrawn:
-    """The parts of a conversation's log that models are not told of any more.
-
-    ``text`` is the JSON that the conversation has: for each part its first and its last position, and the run whose
-    part it is. Others that were queued meanwhile have entries between those.
-    """
-
-    def __init__(self, text: bytes | None) -> None:
-        self._parts: dict[str, list[tuple[int, int]]] = {}
-        for first, last, run_id in orjson.loads(text or b"[]"):
-            self._parts.setdefault(run_id, []).append((first, last))
-
-    def has(self, position: int, run_id: str) -> bool:
-        """Whether the entry of this run at this position is in one of them."""
-        return any(first <= position <= last for first, last in self._parts.get(run_id, ()))
-
-    def without(self, run_id: str, through: int) -> bytes:
-        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none."""
-        kept = [
-            (first, last, each)
-            for each, parts in self._parts.items()
-            for first, last in parts
-            if each != run_id and first <= through
-        ]
-        return orjson.dumps(kept) if kept else b""
-
-
-def entry(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None = None) -> Entry:
-    """A log entry; its id is the position in the conversation."""
-    position, run_id = _number(entry_id), fields[b"run"].decode()
-    return Entry(
-        position=position,
-        withdrawn=withdrawn is not None and withdrawn.has(position, run_id),
-        run_id=run_id,
-        seq=int(fields[b"seq"]),
-        at=instant(fields[b"at"]),
-        type=fields[b"type"].decode(),
-        data=_data(fields[b"type"], fields[b"data"]),
-    )
-
-
-def event_of(entry: Entry) -> Event:
-    """The event that a log entry was."""
-    return Event(run_id=entry.run_id, seq=entry.seq, at=entry.at, type=entry.type, data=entry.data)
-
-
-def published(run_id: str, message: bytes) -> Event:
-    """An event from the feed's channel: ``seq millis type data``."""
-    seq, at, kind, data = message.split(b" ", 3)
-    return Event(run_id=run_id, seq=int(seq), at=instant(at), type=kind.decode(), data=_data(kind, data))
-
-
-def _data(kind: bytes, text: bytes) -> dict[str, Any]:
-    data: dict[str, Any] = orjson.loads(text)
-    if kind == b"action.required":
-        data["action"] = _action(data["action"]).model_dump(mode="json")
-    return data
-
-
-def _number(entry_id: bytes) -> int:
-    return int(entry_id.partition(b"-")[0])
 
 
 def cursor(place: tuple[int, str]) -> str:

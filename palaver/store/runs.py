@@ -17,6 +17,7 @@ from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submiss
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, Value, now_ms
+from palaver.store.events import Withdrawn
 from palaver.store.reading import Reading
 from palaver.store.room import Room
 from palaver.store.scripts import Scripts
@@ -225,7 +226,7 @@ class Runs(Reading):
             if reply[0] == b"unknown":
                 raise UnknownConversation(f"there is no conversation {conversation_id}")
             if first is None:
-                withdrawn = records.Withdrawn(reply[2]).without(made_anew, through)
+                withdrawn = Withdrawn(reply[2]).without(made_anew, through)
                 first = Copied(conversation_id, through, reply[1], withdrawn)
         assert first is not None  # the first reply made it
         return first

@@ -10,6 +10,7 @@ import orjson
 
 from palaver.actions import digest
 from palaver.errors import Failure, ResponseTooLarge
+from palaver.events import EventKind
 from palaver.ids import safe_call_id
 from palaver.leases import Lease
 from palaver.lifecycle import RunStatus
@@ -62,9 +63,9 @@ def settle_args(lease: Lease, verdict: Outcome, streamed: bool) -> Args:
         data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
         if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
             data["prompt_tokens"] = verdict.prompt_tokens
-        entries += ("message.created", "", orjson.dumps(data))
+        entries += (EventKind.MESSAGE_CREATED, "", orjson.dumps(data))
     for outcome in outcomes:
-        entries += ("tool.finished", outcome.message.call_id or "", orjson.dumps(_finished(outcome, lease)))
+        entries += (EventKind.TOOL_FINISHED, outcome.message.call_id or "", orjson.dumps(_finished(outcome, lease)))
     opened = _opened(lease, message, outcomes, calls, finishes)
     if sum(len(each) for each in (*entries, *opened) if isinstance(each, bytes | str)) > most("verdict"):
         beyond("verdict")
@@ -89,10 +90,10 @@ def _log_note(note: LogNote, lease: Lease) -> Args:
     match note:
         case Condensed():
             data = {"step": lease.step, "summary": note.summary, "through": note.through}
-            return ["conversation.condensed", "", orjson.dumps(data)]
+            return [EventKind.CONVERSATION_CONDENSED, "", orjson.dumps(data)]
         case Nudge():
             data = {"message": _compact(Message(role="user", content=note.text)), "nudge": True}
-            return ["message.created", "", orjson.dumps(data)]
+            return [EventKind.MESSAGE_CREATED, "", orjson.dumps(data)]
 
 
 def _opened(

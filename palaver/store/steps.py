@@ -11,17 +11,19 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import NewerVersion, NotDurable, StaleLease
+from palaver.events import MESSAGES, EventKind
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, Value
+from palaver.store.events import Withdrawn
 from palaver.store.scripts import Call, Scripts
 from palaver.store.settling import settle_args, used
 from palaver.verdicts import HandBack, Postpone, Verdict
 
-_MESSAGES: Final = (b"message.created", b"tool.finished", b"conversation.condensed")
+_MESSAGES: Final = frozenset(kind.encode() for kind in (*MESSAGES, EventKind.CONVERSATION_CONDENSED))
 """The entries that a model's messages are derived from."""
 _BATCH: Final = 100
 """Leases or deltas in one script call: about a millisecond of Redis (bench/store_cost.py)."""
@@ -91,7 +93,7 @@ class Steps:
         spec = records.agent(agent)
         if more:
             since, tail, withdrawn = await self._read_on(conversation_id, since, tail, withdrawn, more[5:])
-        entries = tuple(_messages(tail, records.Withdrawn(withdrawn)))
+        entries = tuple(_messages(tail, Withdrawn(withdrawn)))
         return Lease(
             run_id=run_id,
             conversation_id=conversation_id,
@@ -236,7 +238,7 @@ def deliveries(lines: Sequence[bytes], run_id: str, conversation_id: str) -> tup
     return tuple(found)
 
 
-def _messages(tail: Sequence[Any], withdrawn: records.Withdrawn) -> list[LogMessage]:
+def _messages(tail: Sequence[Any], withdrawn: Withdrawn) -> list[LogMessage]:
     """What of the log's ``tail`` is said to a model; an entry is ``type``, ``at``, ``run``, ``seq`` and ``data``."""
     found = []
     for entry_id, fields in tail:

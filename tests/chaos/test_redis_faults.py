@@ -20,8 +20,7 @@ import httpx
 import pytest
 
 from palaver.client import NotFound, Palaver
-from palaver.events import EventKind
-from palaver.models import Event
+from palaver.events import Event, StreamRewound, read_event
 from palaver.testing import eventually
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.load import TOOLS, Load
@@ -173,9 +172,9 @@ class Watcher:
         with Palaver(self._url) as client:
             try:
                 for event in client.events(self.run_id):
-                    if event.type == EventKind.STREAM_REWOUND:
+                    if isinstance(event, StreamRewound):
                         self.rewound += 1
-                        self.events = [each for each in self.events if each.seq < event.data["from"]]
+                        self.events = [each for each in self.events if each.seq < event.first]
                     else:
                         self.events.append(event)
             except NotFound:
@@ -218,7 +217,7 @@ def cut_power(cluster: Cluster, policy: str, cuts: int) -> None:
             assert power.may_be_lost(watcher.ended) or watcher.unknown == (watcher.run_id in unknown)
             # Whose stream had ended before the cut cannot be told.
             if not watcher.unknown and not power.may_be_lost(watcher.ended):
-                assert watcher.events == cluster.events(watcher.run_id)
+                assert watcher.events == [read_event(each.to_json()) for each in cluster.events(watcher.run_id)]
     counts = {
         "power cuts": cuts,
         "bytes lost": power.lost_bytes,

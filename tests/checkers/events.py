@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from palaver.models import Event
+from palaver.store.events import StoredEvent
 from tests.checkers.evidence import Evidence
 
 _ADDED = frozenset({"run_id", "seq", "at"})
@@ -58,7 +58,7 @@ def watchers_saw_everything(evidence: Evidence) -> None:
             _compare(run.id, seen[run.id], events)
 
 
-def _compare(run_id: str, seen: Sequence[Mapping[str, Any]], events: Sequence[Event]) -> None:
+def _compare(run_id: str, seen: Sequence[Mapping[str, Any]], events: Sequence[StoredEvent]) -> None:
     numbers = [line["id"] for line in seen]
     assert numbers == list(range(1, len(events) + 1)), f"a watcher of {run_id} saw {numbers} of {len(events)} events"
     for line, event in zip(seen, events, strict=True):

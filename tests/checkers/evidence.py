@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from palaver.models import Conversation, Entry, Event, Run
+from palaver.models import Conversation, Run
 from palaver.store import Store, keys
+from palaver.store.events import LogEntry, StoredEvent
 from palaver.testing.model_server import LedgerEntry
 
 SLACK = 6.0
@@ -22,14 +23,14 @@ class History:
     """A conversation and its runs, as the store has them."""
 
     conversation: Conversation
-    entries: Sequence[Entry]
+    entries: Sequence[LogEntry]
     runs: Mapping[str, Run]
-    events: Mapping[str, Sequence[Event]]
+    events: Mapping[str, Sequence[StoredEvent]]
     immortal: Sequence[str]
     """Its keys that have no time to live."""
 
     @property
-    def ended(self) -> Iterator[tuple[Run, Sequence[Event]]]:
+    def ended(self) -> Iterator[tuple[Run, Sequence[StoredEvent]]]:
         """Its runs that are terminal, with their events."""
         return ((run, self.events[run_id]) for run_id, run in self.runs.items() if run.status.terminal)
 
@@ -68,7 +69,7 @@ class Evidence:
     """When it was gathered: a model call that is open then has lasted until then. Epoch seconds."""
 
     @property
-    def runs(self) -> Iterator[tuple[Run, Sequence[Event]]]:
+    def runs(self) -> Iterator[tuple[Run, Sequence[StoredEvent]]]:
         """All runs that have ended, with their events."""
         return (pair for history in self.histories for pair in history.ended)
 
@@ -93,8 +94,8 @@ async def read_histories(store: Store, run_ids: Iterable[str]) -> list[History]:
     return found
 
 
-async def _events(store: Store, run_id: str) -> list[Event]:
-    found: list[Event] = []
+async def _events(store: Store, run_id: str) -> list[StoredEvent]:
+    found: list[StoredEvent] = []
     while page := await store.feeds.page(run_id, after=found[-1].seq if found else 0):
         found += page
     return found
@@ -130,6 +131,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def message_of(entry: Entry | Event) -> dict[str, Any] | None:
+def message_of(entry: StoredEvent) -> dict[str, Any] | None:
     """The message that an entry or event brings; None if it brings none."""
     return entry.data.get("message")

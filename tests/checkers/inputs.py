@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from palaver.models import Event, Run
+from palaver.models import Run
+from palaver.store.events import StoredEvent
 from tests.checkers.evidence import Evidence
 
 STARTS = {"approve", "edit"}
@@ -25,7 +26,7 @@ def inputs_hold(evidence: Evidence) -> None:
         _check(run, events)
 
 
-def _check(run: Run, events: Sequence[Event]) -> None:
+def _check(run: Run, events: Sequence[StoredEvent]) -> None:
     assert not run.pending_actions, run
     assert not run.pausing, run
     waiting: dict[str, dict[str, Any]] = {}

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from palaver.errors.failure import ErrorObject
 from palaver.lifecycle import TRANSITIONS, RunStatus
-from palaver.models import Event, Run
+from palaver.models import Run
+from palaver.store.events import StoredEvent
 from tests.checkers.evidence import Evidence
 
 _STATUS_OF = {
@@ -163,5 +164,5 @@ def calls_stop_with_the_run(evidence: Evidence) -> None:
             assert until <= over, f"{run.id} ended at {run.times.ended_at}, but not {call}"
 
 
-def _cancelled_at(events: Sequence[Event]) -> float | None:
+def _cancelled_at(events: Sequence[StoredEvent]) -> float | None:
     return next((event.at.timestamp() for event in events if event.type == "run.cancelling"), None)

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from palaver.models import Entry, Event
+from palaver.store.events import StoredEvent
 from palaver.testing.model_server import LedgerEntry
 from tests.checkers.evidence import Evidence, message_of
 from tests.checkers.told import digests
@@ -146,7 +146,7 @@ def backlog_not_multiplied(evidence: Evidence) -> None:
         assert messages <= steps + 2 * GATE, f"{messages} messages in the broker for {steps} steps that wait"
 
 
-def _whole_answer(entry: Entry | Event) -> bool:
+def _whole_answer(entry: StoredEvent) -> bool:
     message = message_of(entry)
     return bool(message and message["role"] == "assistant" and not message.get("partial"))
 
@@ -163,9 +163,9 @@ def _condenses(call: LedgerEntry) -> bool:
     return ":condense-" in (call.request_id or "")
 
 
-def _tries(events: Sequence[Event]) -> list[Event]:
+def _tries(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     return [event for event in events if event.type == "step.started" and _model(event)]
 
 
-def _model(event: Event) -> bool:
+def _model(event: StoredEvent) -> bool:
     return "/" not in event.data["step"]

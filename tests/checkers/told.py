@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from palaver.models import Entry, Run
+from palaver.models import Run
+from palaver.store.events import LogEntry
 from tests.checkers.evidence import message_of
 
 SUMMARY = "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
@@ -29,7 +30,7 @@ class Turn:
         return [*self.said, *(result for result in self.results.values() if result)]
 
 
-def digests(run: Run, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
+def digests(run: Run, entries: Sequence[LogEntry]) -> tuple[set[str], set[str]]:
     """Of the histories that the run may ask with, and of those that it got a whole answer to."""
     told, withdrawn = Told(run.agent.instructions), set[int]()
     asked, kept = set(), set()
@@ -38,7 +39,7 @@ def digests(run: Run, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
         if message and message["role"] == "assistant" and entry.run_id == run.id and not message.get("partial"):
             kept.add(told.digest)
         if entry.type == "messages.withdrawn":
-            withdrawn.update(range(entry.data["from"], entry.data["to"] + 1))
+            withdrawn.update(range(entry.data["first"], entry.data["last"] + 1))
             told = Told(run.agent.instructions)
             for earlier in entries[:index]:
                 if earlier.position not in withdrawn:
@@ -66,7 +67,7 @@ class Told:
         """As the model server has it."""
         return _digest([*self._system, *(message for turn in self._turns for message in turn.messages)])
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LogEntry) -> None:
         """One more entry."""
         turns, message = self._turns, message_of(entry)
         if entry.type == "conversation.condensed":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from palaver.models import Entry
+from palaver.store.events import LogEntry
 from tests.checkers.evidence import Evidence, message_of
 
 NOT_TWICE = frozenset({"record", "nap", "busy", "frozen", "crash", "overrun", "send", "linger"})
@@ -46,7 +46,7 @@ def starts_have_calls(evidence: Evidence) -> None:
             assert count <= tries[key], f"{key} was started {count} times in {tries[key]} tries"
 
 
-def _starts(evidence: Evidence, result: Entry) -> int:
+def _starts(evidence: Evidence, result: LogEntry) -> int:
     key = _key(result.run_id, result.data["step"])
     return sum(start["call"] == key for start in evidence.tool_starts.get(result.run_id, ()))
 

@@ -15,11 +15,12 @@ from palaver.actions import ActionType, Decision, Item, Pause, PendingAction, Re
 from palaver.errors import ErrorClass, Failure
 from palaver.leases import Delivery, Lease, Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec, Entry, Event, Message, Run, Submission, ToolCall, Usage
+from palaver.models import AgentSpec, Message, Run, Submission, ToolCall, Usage
 from palaver.retry import RetryPolicy
 from palaver.store import Store, keys
 from palaver.store.control import Acted
 from palaver.store.due import Attention
+from palaver.store.events import LogEntry, StoredEvent
 from palaver.store.runs import Submitted
 from palaver.testing import aeventually
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall, Postpone, RetryAfter, ToolOutcome
@@ -230,7 +231,7 @@ class Desk:
         """The run."""
         return await self.store.runs.get(run_id)
 
-    async def events(self, run_id: str) -> Sequence[Event]:
+    async def events(self, run_id: str) -> Sequence[StoredEvent]:
         """All events of a run."""
         return await self.store.feeds.page(run_id)
 
@@ -243,7 +244,7 @@ class Desk:
         found = [entry.data["message"] for entry in await self.log(run_id) if entry.type == "tool.finished"]
         return [(message["call_id"], message["content"]) for message in found]
 
-    async def log(self, run_id: str) -> Sequence[Entry]:
+    async def log(self, run_id: str) -> Sequence[LogEntry]:
         """The log of the run's conversation."""
         return await self.store.runs.entries((await self.get(run_id)).conversation_id, limit=1000)
 

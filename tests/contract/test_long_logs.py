@@ -102,7 +102,7 @@ async def test_a_run_with_very_many_deltas_keeps_few_and_says_what_is_gone(desk:
         fields = dict(line.split(b": ", 1) for line in frame.splitlines())
         data = orjson.loads(fields.get(b"data", b"{}"))
         if fields.get(b"event") == b"stream.gap":
-            covered += range(data["from"], data["to"] + 1)
+            covered += range(data["first"], data["last"] + 1)
         elif b"id" in fields:
             covered.append(int(fields[b"id"]))
             shown += 1

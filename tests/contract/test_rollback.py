@@ -51,8 +51,8 @@ async def test_the_next_model_call_is_not_told_of_it(desk: Desk) -> None:
     assert {entry.withdrawn for entry in log if entry.run_id != run_id} == {False}
     (told,) = [entry for entry in log if entry.type == "messages.withdrawn"]
     said = [entry.position for entry in log if entry.run_id == run_id and "message" in entry.data]
-    assert told.data["from"] <= said[0]
-    assert said[-1] <= told.data["to"] < told.position
+    assert told.data["first"] <= said[0]
+    assert said[-1] <= told.data["last"] < told.position
     assert (await desk.kinds(run_id))[-2:] == ["messages.withdrawn", "run.finished"]
 
 

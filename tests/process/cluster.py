@@ -19,9 +19,10 @@ import redis
 from deploy.child import Child
 from deploy.ports import Ports
 from deploy.stack import PROCFILE, Stack
-from palaver.models import Event, Run
+from palaver.models import Run
 from palaver.settings import Settings
 from palaver.store import Store
+from palaver.store.events import StoredEvent
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 from palaver.testing.ports import free_port
@@ -302,21 +303,21 @@ class Cluster(Inputs):
         assert (run.status, run.output) == ("completed", "echo: go on"), run
         return run
 
-    def events(self, run_id: str) -> list[Event]:
+    def events(self, run_id: str) -> list[StoredEvent]:
         """All events so far."""
 
-        async def read(store: Store) -> list[Event]:
-            found: list[Event] = []
+        async def read(store: Store) -> list[StoredEvent]:
+            found: list[StoredEvent] = []
             while page := await store.feeds.page(run_id, after=found[-1].seq if found else 0):
                 found += page
             return found
 
         return self.ask(read)
 
-    def saw(self, run_id: str, kind: str, within: float = 10.0, **data: Any) -> Event:
+    def saw(self, run_id: str, kind: str, within: float = 10.0, **data: Any) -> StoredEvent:
         """The first event of this type with these data, once there is one."""
 
-        def look() -> Event | None:
+        def look() -> StoredEvent | None:
             return next((e for e in self.events(run_id) if e.type == kind and data.items() <= e.data.items()), None)
 
         event = eventually(look, within=within, why=f"{kind} {data} of {run_id}")

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from palaver.models import Event
+from palaver.events import Event, StepStarted
 
 TOLD = {
     "record": "",
@@ -46,7 +46,7 @@ class Moment:
         return self._counts(seen[-1]) and sum(map(self._counts, seen)) == self.count
 
     def _counts(self, event: Event) -> bool:
-        begun = event.type == "step.started" and "/" in event.data["step"]
+        begun = isinstance(event, StepStarted) and "/" in event.step
         return self.after in ("any", event.type) or (self.after == "tool" and begun)
 
 

@@ -21,7 +21,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from palaver.client import AsyncPalaver, Conflict
-from palaver.models import Event, Run
+from palaver.events import Event, StepStarted, ToolFinished
+from palaver.models import Run
 from tests.chaos.seeds import first_seed, scaled
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
@@ -176,7 +177,7 @@ class Talk:
                         await asyncio.to_thread(self._end_model_worker, seen)
             judge(await self.client.get(run_id), happening, seen, cancelled=cancelled)
         except (AssertionError, TimeoutError) as error:
-            told = (f"  {each.seq} {each.at:%S.%f} {each.type} {str(each.data)[:160]}" for each in seen)
+            told = (f"  {each.seq} {each.at:%S.%f} {each.type} {each.model_dump_json()[:240]}" for each in seen)
             self.wrong += [f"{run_id}, {happening}: {error!r}", *told]
 
     async def _cancel(self, run_id: str) -> bool:
@@ -189,9 +190,9 @@ class Talk:
 
     def _end_model_worker(self, seen: Sequence[Event]) -> None:
         """SIGKILL to the one that had the run last, or to any, and another one in its place."""
-        begun = [each.data for each in seen if each.type == "step.started" and "/" not in each.data["step"]]
+        begun = [each.worker for each in seen if isinstance(each, StepStarted) and "/" not in each.step]
         pids = self.cluster.stack.pids("worker")
-        self.cluster.kill("worker", pids.index(int(begun[-1]["worker"].rpartition("/")[2])) if begun else 0)
+        self.cluster.kill("worker", pids.index(int(begun[-1].rpartition("/")[2])) if begun else 0)
         self.cluster.start("worker")
 
 
@@ -205,6 +206,6 @@ def judge(run: Run, happening: Happening, seen: Sequence[Event], *, cancelled: b
     # Whatever ends a run may end its calls.
     sealed = set() if end == "end_turn" else {"tool_interrupted", "tool_denied"}
     for event in seen:
-        if event.type == "tool.finished":
-            expected = told[event.data["message"]["name"]]
-            assert event.data.get("error", {}).get("class", "") in {expected, *sealed}, f"{event.data} for {expected!r}"
+        if isinstance(event, ToolFinished):
+            expected = told[event.message.name or ""]
+            assert (event.error["class"] if event.error else "") in {expected, *sealed}, f"{event} for {expected!r}"

@@ -128,7 +128,7 @@ def test_what_was_rolled_back_is_not_told_again(cluster: Cluster, warm: bool) ->
     assert prompt(cluster, following) == sum(not each["withdrawn"] for each in page) - 1 == 5
     assert (run.withdrawn, cluster.run(first).withdrawn) == (True, False)
     withdrawn = cluster.saw(second, "messages.withdrawn").data
-    inside = [each for each in page if withdrawn["from"] <= each["position"] <= withdrawn["to"]]
+    inside = [each for each in page if withdrawn["first"] <= each["position"] <= withdrawn["last"]]
     assert inside == [each for each in page if each["withdrawn"]]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from palaver.client import AsyncPalaver, Palaver, RunFailed
 from palaver.errors.failure import ErrorObject, ProviderObject
+from palaver.events import Event, RunFinished
 from tests.command_line import Said
 from tests.process.cluster import Cluster, stream
 
@@ -72,13 +73,18 @@ def told(cluster: Cluster, run_id: str) -> Iterator[tuple[str, Any]]:
         yield "SDK get", client.get(run_id).error
         yield "SDK wait", client.wait(run_id).error
         yield "SDK list", next(run.error for run in client.list(status="failed") if run.id == run_id)
-        yield "SDK events", list(client.events(run_id))[-1].data["error"]
+        yield "SDK events", error_in(list(client.events(run_id))[-1])
     yield from asyncio.run(_told_on_a_loop(url, run_id))
     for command in (("show", run_id), ("list", "--limit", "200")):
         [document] = Said(url, *command, "--json").documents
         found = document if isinstance(document, dict) else next(run for run in document if run["id"] == run_id)
         yield f"CLI {command[0]}", found["error"]
     yield "CLI watch", finished(Said(url, "watch", run_id, "--json").documents)
+
+
+def error_in(event: Event) -> ErrorObject | None:
+    assert isinstance(event, RunFinished)
+    return event.error
 
 
 async def _told_on_a_loop(url: str, run_id: str) -> list[tuple[str, Any]]:
@@ -89,7 +95,7 @@ async def _told_on_a_loop(url: str, run_id: str) -> list[tuple[str, Any]]:
             ("async get", (await client.get(run_id)).error),
             ("async wait", (await client.wait(run_id)).error),
             ("async list", next(run.error for run in listed if run.id == run_id)),
-            ("async events", events[-1].data["error"]),
+            ("async events", error_in(events[-1])),
         ]
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from palaver.models import Event, Run
+from palaver.models import Run
+from palaver.store.events import StoredEvent
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
@@ -15,7 +16,7 @@ SAME = '[[args {"expression": "1 + 1"}]]'
 FAILS = '[[args {"expression": "1 / 0"}]]'
 
 
-def nudges(cluster: Cluster, run_id: str) -> list[Event]:
+def nudges(cluster: Cluster, run_id: str) -> list[StoredEvent]:
     return [event for event in cluster.events(run_id) if event.data.get("nudge")]
 
 

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from palaver.models import Event
+from palaver.store.events import StoredEvent
 from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 
 pytestmark = pytest.mark.process
 
 
-def answers(cluster: Cluster, run_id: str) -> list[Event]:
+def answers(cluster: Cluster, run_id: str) -> list[StoredEvent]:
     return [event for event in cluster.events(run_id) if event.type == "tool.finished"]
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from palaver.client import Conflict, Palaver, RunFailed, Unprocessable
+from palaver.events import MessageDelta
 from palaver.models import Run
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
@@ -61,7 +62,7 @@ def test_watching_a_run(palaver: Palaver) -> None:
     events = list(palaver.events(run.id))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert events[-1].type == "run.finished"
-    said = "".join(event.data["text"] for event in events if event.type == "message.delta")
+    said = "".join(event.text for event in events if isinstance(event, MessageDelta))
     assert said == palaver.get(run.id).output
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from api.sse import EventStream, frame, frames
-from palaver.models import Event
+from palaver.store.events import StoredEvent
 from palaver.testing import aeventually
 from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
 
@@ -124,11 +124,11 @@ async def test_events_that_are_gone_are_told_as_gaps() -> None:
         for number, name, data in rest:
             if name == "stream.gap":
                 assert number is None
-                covered |= set(range(data["from"], data["to"] + 1))
+                covered |= set(range(data["first"], data["last"] + 1))
         assert covered == set(range(1, len(whole) + 1))
         gaps = [data for _, name, data in rest if name == "stream.gap"]
         assert gaps
-        resumed = await api.client.get(f"{run['links']['events']}?after={gaps[-1]['from']}")
+        resumed = await api.client.get(f"{run['links']['events']}?after={gaps[-1]['first']}")
         assert events_of(resumed.text)[-1] == whole[-1]
 
 
@@ -216,7 +216,7 @@ async def test_a_stream_outlives_a_store_that_is_away_when_it_begins(monkeypatch
 async def test_an_event_is_encoded_once_for_all_its_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[int] = []
 
-    def counted(event: Event) -> bytes:
+    def counted(event: StoredEvent) -> bytes:
         encoded.append(event.seq)
         return frame(event)
 
@@ -296,7 +296,7 @@ async def test_pages_show_every_event_once() -> None:
             after, more = page["next_after"], page["has_more"]
         assert [event["seq"] for event in seen] == list(range(1, after + 1))
         assert seen[-1]["type"] == "run.finished"
-        assert seen[-1]["data"]["status"] == "completed"
+        assert seen[-1]["status"] == "completed"
 
 
 async def test_a_page_of_a_live_run_says_where_to_go_on() -> None:

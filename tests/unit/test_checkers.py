@@ -6,13 +6,15 @@ What a mutant of the product shows (tests/chaos/mutants.py) is not shown here ag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 import pytest
 
-from palaver.models import AgentSpec, Cancel, Conversation, Entry, Event, Run, RunTimes
+from palaver.models import AgentSpec, Cancel, Conversation, Run, RunTimes
+from palaver.store.events import LogEntry, StoredEvent
 from palaver.testing.model_server import LedgerEntry
 from tests.chaos.mutants import MUTANTS
 from tests.checkers import CHECKERS, violations
@@ -63,9 +65,9 @@ def called(number: int, second: float, digest: str) -> LedgerEntry:
 
 def whole() -> Evidence:
     """The evidence of a run with a tool call, of whom everybody says the same."""
-    events = [Event(run_id=RUN, seq=n, at=at(n), type=kind, data=data) for n, (kind, data) in enumerate(STORY, 1)]
+    events = [StoredEvent(RUN, n, at(n), kind, orjson.dumps(data)) for n, (kind, data) in enumerate(STORY, 1)]
     durable = [event for event in events if event.type not in SHOWN_ONLY]
-    entries = [Entry(position=n, **event.model_dump()) for n, event in enumerate(durable, 1)]
+    entries = [LogEntry(**asdict(event), position=n) for n, event in enumerate(durable, 1)]
     told, digests = Told(""), []
     for entry in entries:
         if entry.data.get("message", {}).get("role") == "assistant":
@@ -143,7 +145,7 @@ def event_that_the_log_lacks(evidence: Evidence) -> Evidence:
 
 
 def call_behind_a_cancel(evidence: Evidence) -> Evidence:
-    asked = Event(run_id=RUN, seq=5, at=at(5), type="run.cancelling", data={"mode": "now"})
+    asked = StoredEvent(RUN, 5, at(5), "run.cancelling", b'{"mode":"now","by":null,"reason":null}')
     cancel = Cancel(requested_at=at(5), mode="now")
     return changed(
         with_run(evidence, cancel=cancel),

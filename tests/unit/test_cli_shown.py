@@ -9,7 +9,17 @@ import pytest
 
 from palaver.cli.words import one_line, plain, visible
 from tests.command_line import EVENTS, RUN, RUNS, Said
-from tests.scripted_api import RUN_ID, ScriptedAPI, action_object, answer, frame, problem, run_object, stream
+from tests.scripted_api import (
+    RUN_ID,
+    ScriptedAPI,
+    action_object,
+    answer,
+    error_object,
+    frame,
+    problem,
+    run_object,
+    stream,
+)
 
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
 BIDI = [chr(code) for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
@@ -63,10 +73,14 @@ def test_no_command_shows_one(api: ScriptedAPI) -> None:
     events = (
         frame(1, "message.delta", text=EVIL),
         frame(2, "message.created", message=message),
-        frame(3, "tool.finished", message={"role": "tool", "name": EVIL, "content": EVIL, "is_error": True}),
-        frame(4, "run.retrying", step=EVIL, attempt=1, delay=1.0, error={"class": EVIL, "message": EVIL}),
-        frame(5, "run.waiting", step=EVIL, reason=EVIL, code=EVIL, delay=1),
-        frame(6, "action.resolved", decision=EVIL, by=EVIL, reason=EVIL),
+        frame(
+            3,
+            "tool.finished",
+            message={"role": "tool", "call_id": EVIL, "name": EVIL, "content": EVIL, "is_error": True},
+        ),
+        frame(4, "run.retrying", step=EVIL, error=error_object(EVIL, message=EVIL)),
+        frame(5, "run.waiting", step=EVIL, code=EVIL),
+        frame(6, "action.resolved", by=EVIL, reason=EVIL),
         frame(7, "run.finished"),
     )
     api.on("GET", RUNS, answer({"data": [run], "next_cursor": None}))

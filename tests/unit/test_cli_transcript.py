@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,22 @@ import pytest
 
 from palaver.errors import ErrorClass, Failure
 from tests.command_line import EVENTS, RUN, RUNS, Said
-from tests.scripted_api import CONVERSATION_ID, RUN_ID, ScriptedAPI, answer, frame, run_object, stream
+from tests.scripted_api import (
+    AT,
+    CONVERSATION_ID,
+    RUN_ID,
+    ScriptedAPI,
+    action_object,
+    answer,
+    error_object,
+    frame,
+    newer_frame,
+    run_object,
+    stream,
+)
 
 FINISHED = frame(99, "run.finished")
+ONE_SECOND_LATER = datetime.fromisoformat(AT).astimezone() + timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -35,15 +48,13 @@ def waiting(seq: int, code: str, delay: float = 3, step: str = "1") -> bytes:
 
 
 def retrying(seq: int, **more: Any) -> bytes:
-    error = {"class": "rate_limited", "message": "Slow."}
-    return frame(
-        seq, "run.retrying", step="1", attempt=seq, **{"delay": 1.5, "fallback": False, "error": error, **more}
-    )
+    error = error_object("rate_limited", message="Slow.")
+    return frame(seq, "run.retrying", attempt=seq, **{"delay": 1.5, "error": error, **more})
 
 
 class TestWaiting:
     def test_says_why_and_until_when_by_the_clock_on_the_wall(self, api: ScriptedAPI) -> None:
-        at = datetime(2026, 1, 1, 0, 0, 3, tzinfo=UTC).astimezone()
+        at = ONE_SECOND_LATER + timedelta(seconds=2)
         assert told(api, waiting(1, "cooldown")) == [
             f"step 1 waits until {at:%H:%M:%S}: the provider asked for fewer requests and is left alone"
         ]
@@ -67,16 +78,17 @@ class TestWaiting:
         ]
 
     def test_what_this_version_does_not_know(self, api: ScriptedAPI) -> None:
-        odd = frame(1, "run.waiting", step="1", reason="moon_phase")
-        assert told(api, odd) == ["step 1 waits: moon_phase"]
+        odd = frame(1, "run.waiting", code="moon_phase")
+        assert told(api, odd) == [f"step 1 waits until {ONE_SECOND_LATER:%H:%M:%S}: provider_cooldown moon_phase"]
+        assert told(api, newer_frame(1, "run.waiting", reason="moon_phase")) == []
 
 
 class TestRetrying:
     def test_again_or_with_another_model(self, api: ScriptedAPI) -> None:
-        assert told(api, retrying(1), retrying(2, fallback=True), retrying(3, delay=120, error=None)) == [
+        assert told(api, retrying(1), retrying(2, fallback=True), retrying(3, delay=120)) == [
             "step 1, attempt 1 failed, again in 1.5 s: rate_limited: Slow.",
             "step 1, attempt 2 failed, the next model takes over: rate_limited: Slow.",
-            "step 1, attempt 3 failed, again in 120 s: no reason given",
+            "step 1, attempt 3 failed, again in 120 s: rate_limited: Slow.",
         ]
 
 
@@ -86,13 +98,13 @@ class TestLimits:
         [(81, 100, "81 of 100"), (0.1 + 0.2, 0.5, "0.3 of 0.5"), (None, 0.5, "nobody knows how much of 0.5")],
     )
     def test_a_warning(self, api: ScriptedAPI, used: float | None, limit: float, shown: str) -> None:
-        lines = told(api, frame(1, "budget.warning", what="anything", used=used, limit=limit))
-        assert lines == [f"limit anything: {shown} used"]
+        lines = told(api, frame(1, "budget.warning", what="tokens", used=used, limit=limit))
+        assert lines == [f"limit tokens: {shown} used"]
 
 
 class TestActions:
     def test_who_waits_for_somebody_says_for_what(self, api: ScriptedAPI) -> None:
-        action = {"id": "act_1", "type": "approval", "tool": "send_mail", "arguments": '{"to": "bob"}'}
+        action = action_object(tool="send_mail")
         lines = told(
             api,
             frame(1, "action.required", step="1/c", action=action),

@@ -306,7 +306,7 @@ class TestRun:
         frame(3, "run.pausing", now=False),
         frame(4, "run.paused"),
         frame(5, "run.cancelling", mode="rollback", reason="enough"),
-        frame(6, "messages.withdrawn", **{"from": 1, "to": 4}),
+        frame(6, "messages.withdrawn", first=1, last=4),
         frame(7, "run.finished"),
     )
 

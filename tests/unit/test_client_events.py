@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from palaver.client import APIError, ConnectionFailed
+from palaver.events import UnknownEvent
 from palaver.testing.ports import free_port
 from tests.both_clients import EVENTS, RUN, Call, async_client, both_clients
-from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, problem, stream
+from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, newer_frame, problem, stream
 
 
 @pytest.fixture
@@ -51,13 +52,23 @@ class TestEvents:
         assert (caught.value.status, caught.value.run_id) == (status, RUN_ID)
 
     def test_unknown_types_and_gaps_come_through(self, api: ScriptedAPI, call: Call) -> None:
-        gap = b'event: stream.gap\ndata: {"run_id":"x","from":2,"to":4}\n\n'
-        api.on("GET", EVENTS, stream(frame(1, "brand.new", x=1), gap, frame(5, "run.finished")))
+        gap = frame(1, "stream.gap", first=2, last=4)
+        api.on("GET", EVENTS, stream(newer_frame(1, "brand.new", x=1), gap, frame(5, "run.finished")))
         events = call(api.url, "events", RUN_ID)
         assert [(event.type, event.seq) for event in events] == [
             ("brand.new", 1), ("stream.gap", 1), ("run.finished", 5),
         ]  # fmt: skip
-        assert events[1].data == {"from": 2, "to": 4}
+        assert (type(events[0]), events[0].model_extra) == (UnknownEvent, {"x": 1})
+        assert (events[1].first, events[1].last) == (2, 4)
+
+    def test_what_a_newer_server_says_more_is_left_out(self, api: ScriptedAPI, call: Call) -> None:
+        said = {"role": "user", "content": "hi", "mood": "good"}
+        newer = newer_frame(1, "message.created", message=said, colour="red")
+        in_another_form = newer_frame(2, "run.finished", status="dissolved")
+        api.on("GET", EVENTS, stream(newer, in_another_form))
+        first, last = call(api.url, "events", RUN_ID)
+        assert (first.message.content, first.model_extra) == ("hi", None)
+        assert (type(last), last.type, last.model_extra) == (UnknownEvent, "run.finished", {"status": "dissolved"})
 
     def test_a_place_that_the_server_lost_is_left(self, api: ScriptedAPI, call: Call) -> None:
         api.on(
@@ -68,7 +79,7 @@ class TestEvents:
         assert [(event.type, event.seq) for event in events[2:]] == [
             ("stream.rewound", 0), ("message.delta", 1), ("run.finished", 2),
         ]  # fmt: skip
-        assert events[2].data == {"from": 1, "to": 7}
+        assert (events[2].first, events[2].last) == (1, 7)
         assert [seen.headers.get("last-event-id") for seen in api.seen] == ["5", "7", None]
 
     def test_nothing_behind_the_end(self, api: ScriptedAPI, call: Call) -> None:
@@ -109,7 +120,7 @@ class TestBothClients:
         )  # fmt: skip
         events = call(api.url, "events", RUN_ID)
         assert [event.seq for event in events] == [1, 2, 3, 4, 5]
-        assert [event.data for event in events[:2]] == [{"text": "1"}, {"text": "2"}]
+        assert [event.text for event in events[:2]] == ["1", "2"]
         assert [seen.headers.get("last-event-id") for seen in api.seen] == [None, "2", "3", "3", "3"]
 
     def test_gives_up_when_it_was_never_there(self, call: Call) -> None:
@@ -118,11 +129,11 @@ class TestBothClients:
         assert caught.value.run_id == RUN_ID
 
     def test_what_the_server_lost_is_told_again(self, api: ScriptedAPI, call: Call) -> None:
-        rewound = b'event: stream.rewound\ndata: {"run_id":"x","from":2,"to":3}\n\n'
+        rewound = frame(1, "stream.rewound", first=2, last=3)
         api.on("GET", EVENTS, stream(deltas(1, 2, 3), rewound, deltas(2), frame(3, "run.finished")))
         events = call(api.url, "events", RUN_ID)
         assert [event.seq for event in events if event.type != "stream.rewound"] == [1, 2, 3, 2, 3]
-        assert events[3].data == {"from": 2, "to": 3}
+        assert (events[3].first, events[3].last) == (2, 3)
 
     def test_an_iterator_left_early_lets_the_connection_go(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", EVENTS, stream(deltas(1, 2, 3), hang=True))

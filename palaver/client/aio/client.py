@@ -22,9 +22,10 @@ from palaver.client.functions import ClientTools, Offer
 from palaver.client.options import AgentOptions, SubmitOptions, Until, agent_object, check
 from palaver.client.requests import PAGE
 from palaver.errors import RunFailed
+from palaver.events import Event
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunStatus
-from palaver.models import Conversation, Event, Message, Run
+from palaver.models import Conversation, Message, Run
 
 
 class AsyncPalaver(AsyncControl):

@@ -10,7 +10,7 @@ from palaver.client.aio.transport import Transport
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
 from palaver.client.resuming import SILENCE, Place
-from palaver.models import Event
+from palaver.events import Event
 
 
 async def follow(transport: Transport, run_id: str, after: int) -> AsyncGenerator[Event, None]:

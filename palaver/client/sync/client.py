@@ -23,9 +23,10 @@ from palaver.client.sync.following import follow
 from palaver.client.sync.transport import Transport
 from palaver.client.sync.waiting import LONG_POLL, Waiting
 from palaver.errors import RunFailed
+from palaver.events import Event
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunStatus
-from palaver.models import Conversation, Event, Message, Run
+from palaver.models import Conversation, Message, Run
 
 
 class Palaver(Control):

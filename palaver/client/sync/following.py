@@ -11,7 +11,7 @@ from palaver.client.errors import ClientError
 from palaver.client.resuming import SILENCE, Place
 from palaver.client.sync.concurrency import sleep
 from palaver.client.sync.transport import Transport
-from palaver.models import Event
+from palaver.events import Event
 
 
 def follow(transport: Transport, run_id: str, after: int) -> Generator[Event, None, None]:

@@ -45,9 +45,9 @@ local function finish(reason, status, failure)
   -- A run whose turn never came has said nothing, and keeps what it was to say.
   if ENTERED then say_steered() end
   if reason == 'cancelled' and ENTERED and redis.call('HGET', RUN, 'cancel_mode') == 'rollback' then
-    local from, to = withdraw()
+    local first, last = withdraw()
     redis.call('HSET', RUN, 'withdrawn', 1)
-    emit('messages.withdrawn', '{"from":' .. from .. ',"to":' .. to .. '}', true)
+    emit('messages.withdrawn', '{"first":' .. first .. ',"last":' .. last .. '}', true)
   end
   move(status, 'stop_reason', reason, 'ended_at', NOW, unpack(failure ~= '' and { 'error', failure } or {}))
   local held = redis.call('HGETALL', STEPS)

@@ -1,0 +1,322 @@
+"""What each kind of event carries: one class a kind, named like it. Its docstring is the sentence that docs have.
+
+A field that has a default may be left out on the wire, where it would say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypeAliasType
+
+from palaver.actions import PendingAction
+from palaver.errors import ErrorObject
+from palaver.events.kinds import EventKind
+from palaver.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.models import CancelMode, Message
+
+
+class BaseEvent(BaseModel):
+    """What every event has."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str
+    run_id: str
+    seq: int
+    """From 1, without gaps in a run. What is told about the stream itself has the number of the event before it."""
+    at: datetime
+    """UTC."""
+
+
+class RunCreated(BaseEvent):
+    """The run is accepted and kept."""
+
+    type: Literal[EventKind.RUN_CREATED] = EventKind.RUN_CREATED
+    conversation_id: str
+
+
+class RunQueued(BaseEvent):
+    """The run waits until another one of its conversation has ended."""
+
+    type: Literal[EventKind.RUN_QUEUED] = EventKind.RUN_QUEUED
+    behind: str
+    """The id of the run that the conversation is busy with."""
+
+
+class RunStarted(BaseEvent):
+    """A worker has begun the run's first step."""
+
+    type: Literal[EventKind.RUN_STARTED] = EventKind.RUN_STARTED
+
+
+class RunWaiting(BaseEvent):
+    """A step has to wait for room; no attempt is counted."""
+
+    type: Literal[EventKind.RUN_WAITING] = EventKind.RUN_WAITING
+    step: str
+    reason: WaitReason
+    code: str
+    """What there is no room for: ``cooldown``, or the limit that is reached."""
+    delay: float
+    """Seconds."""
+
+
+class RunRetrying(BaseEvent):
+    """An attempt of a step failed, and another one follows."""
+
+    type: Literal[EventKind.RUN_RETRYING] = EventKind.RUN_RETRYING
+    step: str
+    attempt: int
+    """The one that failed."""
+    delay: float
+    """Seconds until the next."""
+    fallback: bool
+    """The next of the agent's models takes over."""
+    error: ErrorObject
+
+
+class RunPausing(BaseEvent):
+    """Somebody asked for a pause; nothing more is begun."""
+
+    type: Literal[EventKind.RUN_PAUSING] = EventKind.RUN_PAUSING
+    now: bool
+    """A model call that is under way is aborted."""
+
+
+class RunPaused(BaseEvent):
+    """Nothing of the run is under way until somebody resumes it."""
+
+    type: Literal[EventKind.RUN_PAUSED] = EventKind.RUN_PAUSED
+
+
+class RunResumed(BaseEvent):
+    """The run goes on where it was."""
+
+    type: Literal[EventKind.RUN_RESUMED] = EventKind.RUN_RESUMED
+
+
+class RunRequiresAction(BaseEvent):
+    """Nothing else of the run is going on: it waits for a person or the client."""
+
+    type: Literal[EventKind.RUN_REQUIRES_ACTION] = EventKind.RUN_REQUIRES_ACTION
+    pending_actions: tuple[str, ...]
+    """Their ids, in call order."""
+
+
+class RunCancelling(BaseEvent):
+    """A cancel is acknowledged."""
+
+    type: Literal[EventKind.RUN_CANCELLING] = EventKind.RUN_CANCELLING
+    mode: CancelMode
+    by: str | None
+    """The name of the key that asked; None without keys."""
+    reason: str | None
+
+
+class RunFinished(BaseEvent):
+    """The run has ended. This is its last event."""
+
+    type: Literal[EventKind.RUN_FINISHED] = EventKind.RUN_FINISHED
+    status: RunStatus
+    stop_reason: StopReason
+    error: ErrorObject | None
+    """Set if the run failed, and only then."""
+
+
+class StepStarted(BaseEvent):
+    """A worker has begun an attempt of a step."""
+
+    type: Literal[EventKind.STEP_STARTED] = EventKind.STEP_STARTED
+    step: str
+    """``1`` for the first model call, ``1/<call id>`` for a tool call that it asked for."""
+    attempt: int
+    worker: str
+
+
+class StepLost(BaseEvent):
+    """The worker of a step is gone."""
+
+    type: Literal[EventKind.STEP_LOST] = EventKind.STEP_LOST
+    step: str
+    attempt: int
+    worker: str
+
+
+class MessageDelta(BaseEvent):
+    """More text of an answer that is under way."""
+
+    type: Literal[EventKind.MESSAGE_DELTA] = EventKind.MESSAGE_DELTA
+    step: str
+    attempt: int
+    text: str
+
+
+class MessageCreated(BaseEvent):
+    """A message of the user or of the model has entered the conversation."""
+
+    type: Literal[EventKind.MESSAGE_CREATED] = EventKind.MESSAGE_CREATED
+    message: Message
+    step: str | None = None
+    """The model call whose answer it is."""
+    model: str | None = None
+    """The model that gave it."""
+    prompt_tokens: int | None = None
+    """Input tokens of that call."""
+    steer: bool = False
+    """The user said it while the run was going on."""
+    nudge: bool = False
+    """The engine said it: the model repeats itself."""
+
+
+class MessageDiscarded(BaseEvent):
+    """The text that was shown of this answer will not be kept: forget it."""
+
+    type: Literal[EventKind.MESSAGE_DISCARDED] = EventKind.MESSAGE_DISCARDED
+    step: str
+    attempt: int
+
+
+class MessagesWithdrawn(BaseEvent):
+    """The run was rolled back: models are not told of its part of the conversation any more."""
+
+    type: Literal[EventKind.MESSAGES_WITHDRAWN] = EventKind.MESSAGES_WITHDRAWN
+    first: int
+    """Positions in the conversation's log, both included."""
+    last: int
+
+
+class ToolFinished(BaseEvent):
+    """A tool call has its result."""
+
+    type: Literal[EventKind.TOOL_FINISHED] = EventKind.TOOL_FINISHED
+    step: str
+    message: Message
+    """What the model is told."""
+    error: ErrorObject | None = None
+    """Why the call failed, if it did."""
+
+
+class ActionRequired(BaseEvent):
+    """A tool call waits for an approval or for the client's output."""
+
+    type: Literal[EventKind.ACTION_REQUIRED] = EventKind.ACTION_REQUIRED
+    step: str
+    action: PendingAction
+
+
+class ActionResolved(BaseEvent):
+    """Such a call waits no more."""
+
+    type: Literal[EventKind.ACTION_RESOLVED] = EventKind.ACTION_RESOLVED
+    action_id: str
+    call_id: str
+    decision: Literal["approve", "deny", "edit", "output", "expired", "cancelled"]
+    """``expired``: nobody decided in time; ``cancelled``: the run ended before."""
+    by: str | None = None
+    """The name of the key that decided."""
+    reason: str | None = None
+    arguments: str | None = None
+    """JSON text: those that take the place of the model's, with ``edit``."""
+
+
+class BudgetWarning(BaseEvent):
+    """80 % of a limit of the run are used up. Said once for each limit."""
+
+    type: Literal[EventKind.BUDGET_WARNING] = EventKind.BUDGET_WARNING
+    what: Literal["max_steps", "tokens", "cost_usd", "tool_calls", "seconds", "deadline"]
+    used: float | None
+    """None: nobody knows, as a call had an unknown cost."""
+    limit: float
+
+
+class ConversationCondensed(BaseEvent):
+    """The older part of the conversation is a summary to the model from here on."""
+
+    type: Literal[EventKind.CONVERSATION_CONDENSED] = EventKind.CONVERSATION_CONDENSED
+    step: str
+    summary: str
+    through: int
+    """The position in the conversation's log up to which it stands for what was said."""
+
+
+class StreamGap(BaseEvent):
+    """These events are not kept any more: they were fleeting, or the run ended long ago."""
+
+    type: Literal[EventKind.STREAM_GAP] = EventKind.STREAM_GAP
+    first: int
+    last: int
+
+
+class StreamRewound(BaseEvent):
+    """The server has lost these events after it had told them: forget them, what follows takes their place."""
+
+    type: Literal[EventKind.STREAM_REWOUND] = EventKind.STREAM_REWOUND
+    first: int
+    last: int
+
+
+class UnknownEvent(BaseEvent):
+    """An event of a kind, or in a form, that this version does not know: the server is newer.
+
+    Its other fields are in ``model_extra``.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+
+KnownEvent = TypeAliasType(
+    "KnownEvent",
+    Annotated[
+        RunCreated
+        | RunQueued
+        | RunStarted
+        | RunWaiting
+        | RunRetrying
+        | RunPausing
+        | RunPaused
+        | RunResumed
+        | RunRequiresAction
+        | RunCancelling
+        | RunFinished
+        | StepStarted
+        | StepLost
+        | MessageDelta
+        | MessageCreated
+        | MessageDiscarded
+        | MessagesWithdrawn
+        | ToolFinished
+        | ActionRequired
+        | ActionResolved
+        | BudgetWarning
+        | ConversationCondensed
+        | StreamGap
+        | StreamRewound,
+        Field(discriminator="type"),
+    ],
+)
+"""One class for each `EventKind`, told apart by ``type``."""
+Event = KnownEvent | UnknownEvent
+"""What a watcher of a run is told."""
+
+EVENTS: Final[Mapping[str, type[BaseEvent]]] = MappingProxyType(
+    {each.model_fields["type"].default: each for each in BaseEvent.__subclasses__() if each is not UnknownEvent}
+)
+"""The class of each `EventKind`."""
+_KNOWN: Final[TypeAdapter[KnownEvent]] = TypeAdapter(KnownEvent)
+
+
+def read_event(text: bytes | str) -> Event:
+    """An event from its JSON, as it is on the wire. Fields that a newer server has added are left out.
+
+    Raises:
+        ValueError: it is no event.
+    """
+    try:
+        return _KNOWN.validate_json(text, extra="ignore")
+    except ValidationError:
+        return UnknownEvent.model_validate_json(text)

@@ -1,0 +1,124 @@
+"""Events as the store has them: what one carries stays the JSON text that its writer made, and is passed on unread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from palaver.events import EventKind
+from palaver.store.connection import Fields
+from palaver.store.records import action, instant
+
+_ACTION_REQUIRED: Final = EventKind.ACTION_REQUIRED.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event of a run. ``type`` is an `EventKind`, or what a newer version has written."""
+
+    run_id: str
+    seq: int
+    at: datetime
+    type: str
+    payload: bytes
+    """A JSON object: the fields that events of its kind have."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The payload, parsed anew each time."""
+        fields: dict[str, Any] = orjson.loads(self.payload)
+        return fields
+
+    def to_json(self) -> bytes:
+        """The event on the wire: one line."""
+        about = orjson.dumps(
+            {"type": self.type, "run_id": self.run_id, "seq": self.seq, "at": self.at}, option=orjson.OPT_UTC_Z
+        )
+        return about if self.payload == b"{}" else b"%b,%b" % (about[:-1], self.payload[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry(StoredEvent):
+    """An entry of a conversation's log: a durable event, at its position in the conversation (from 1)."""
+
+    position: int
+    withdrawn: bool = False
+    """Its run was rolled back: models are not told of it any more."""
+
+    def event(self) -> StoredEvent:
+        """The event that it was."""
+        return StoredEvent(self.run_id, self.seq, self.at, self.type, self.payload)
+
+
+class Withdrawn:
+    """The parts of a conversation's log that models are not told of any more.
+
+    ``text`` is the JSON that the conversation has: for each part its first and its last position, and the run whose
+    part it is. Others that were queued meanwhile have entries between those.
+    """
+
+    def __init__(self, text: bytes | None) -> None:
+        self._parts: dict[str, list[tuple[int, int]]] = {}
+        for first, last, run_id in orjson.loads(text or b"[]"):
+            self._parts.setdefault(run_id, []).append((first, last))
+
+    def has(self, position: int, run_id: str) -> bool:
+        """Whether the entry of this run at this position is in one of them."""
+        return any(first <= position <= last for first, last in self._parts.get(run_id, ()))
+
+    def without(self, run_id: str, through: int) -> bytes:
+        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none."""
+        kept = [
+            (first, last, each)
+            for each, parts in self._parts.items()
+            for first, last in parts
+            if each != run_id and first <= through
+        ]
+        return orjson.dumps(kept) if kept else b""
+
+
+def about_stream(kind: EventKind, run_id: str, seq: int, at: datetime, first: int, last: int) -> StoredEvent:
+    """What one watcher is told about the events ``first`` to ``last``, behind the one of number ``seq``."""
+    return StoredEvent(run_id, seq, at, kind, orjson.dumps({"first": first, "last": last}))
+
+
+def from_feed(run_id: str, entry_id: bytes, fields: Fields) -> StoredEvent:
+    """An event from a feed entry; its id is the sequence number."""
+    kind = fields[b"type"]
+    return StoredEvent(run_id, number(entry_id), instant(fields[b"at"]), kind.decode(), _payload(kind, fields[b"data"]))
+
+
+def from_log(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None = None) -> LogEntry:
+    """A log entry; its id is the position in the conversation."""
+    position, run_id, kind = number(entry_id), fields[b"run"].decode(), fields[b"type"]
+    return LogEntry(
+        run_id,
+        int(fields[b"seq"]),
+        instant(fields[b"at"]),
+        kind.decode(),
+        _payload(kind, fields[b"data"]),
+        position,
+        withdrawn is not None and withdrawn.has(position, run_id),
+    )
+
+
+def from_channel(run_id: str, message: bytes) -> StoredEvent:
+    """An event from the feed's channel: ``seq millis type payload``."""
+    seq, at, kind, payload = message.split(b" ", 3)
+    return StoredEvent(run_id, int(seq), instant(at), kind.decode(), _payload(kind, payload))
+
+
+def _payload(kind: bytes, text: bytes) -> bytes:
+    if kind == _ACTION_REQUIRED:
+        # Scripts count in milliseconds.
+        data = orjson.loads(text)
+        return orjson.dumps({**data, "action": action(data["action"]).model_dump(mode="json")})
+    return text
+
+
+def number(entry_id: bytes) -> int:
+    """The number of a stream's entry: of an event in its run, of an entry in its log."""
+    return int(entry_id.partition(b"-")[0])
