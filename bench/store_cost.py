@@ -93,7 +93,7 @@ async def _phases(meter: Meter, runs: int) -> Table:
     body = Submission(agent=AGENT, input="What is six times seven? " * 8)
 
     def delta(lease: Lease) -> Delta:
-        return Delta(lease, "message.delta", b'{"step":"1","attempt":1,"text":"the quick brown fox"}')
+        return Delta(lease, "the quick brown fox")
 
     async def settle(pairs: Sequence[Lease], what: str, verdict: Continue | Finish) -> list[Delivery]:
         answers = await meter.each(what, pairs, lambda lease: steps.settle(lease, verdict))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+import orjson
+
 from palaver.models import AgentSpec, Message, ToolCall
 
 Queue = Literal["model", "tools"]
@@ -105,9 +107,12 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Something for watchers, written under the lease it was made under."""
+    """More text of an answer, for watchers, written under the lease it was made under."""
 
     lease: Lease
-    type: str
-    data: bytes
-    """JSON text of an object."""
+    text: str
+
+    @property
+    def payload(self) -> bytes:
+        """What the event carries (`palaver.events.MessageDelta`)."""
+        return orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": self.text})

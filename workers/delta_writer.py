@@ -11,9 +11,6 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-import orjson
-
-from palaver.events import EventKind
 from palaver.leases import Delta, Lease
 from palaver.limits import most
 from palaver.secrets import Passing
@@ -51,9 +48,7 @@ class DeltaBuffer:
         text, self.pending = self._passing.add("".join(self.pending), last=last), []
         for start in range(0, len(text), _LONGEST):
             self.written = True
-            part = text[start : start + _LONGEST]
-            data = orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": part})
-            yield Delta(self.lease, EventKind.MESSAGE_DELTA, data)
+            yield Delta(self.lease, text[start : start + _LONGEST])
 
     async def flush(self) -> None:
         """Write the rest, if a beginning was written; else the whole message will do."""

@@ -31,6 +31,8 @@ _BATCH_BYTES: Final = most("script_page_bytes")
 """Of deltas in one script call."""
 
 Args = list[Value]
+_Shown = tuple[Lease, bytes]
+"""The payload of a delta, and the lease that it is written under."""
 
 
 class Renewal(IntEnum):
@@ -191,31 +193,31 @@ class Steps:
     async def feed(self, deltas: Sequence[Delta]) -> None:
         """Show ``deltas`` to watchers; those whose lease is gone are dropped."""
         calls: list[Call] = []
-        by_shard: dict[str, list[Delta]] = {}
+        by_shard: dict[str, list[_Shown]] = {}
         for delta in deltas:
-            by_shard.setdefault(delta.lease.run_id[4:6], []).append(delta)
+            by_shard.setdefault(delta.lease.run_id[4:6], []).append((delta.lease, delta.payload))
         for members in by_shard.values():
             for batch in _batches(members):
                 names: list[str] = []
                 args: Args = [token_hex(8)]
-                for delta in batch:
-                    run_id = delta.lease.run_id
+                for lease, payload in batch:
+                    run_id = lease.run_id
                     names += (keys.run(run_id), keys.steps(run_id), keys.feed(run_id))
-                    args += (delta.lease.step, delta.lease.fence, delta.type, delta.data)
+                    args += (lease.step, lease.fence, EventKind.MESSAGE_DELTA, payload)
                 calls.append(("feed", names, args))
         await self._scripts.run_all(calls)
 
 
-def _batches(deltas: Iterable[Delta]) -> Iterator[list[Delta]]:
+def _batches(shown: Iterable[_Shown]) -> Iterator[list[_Shown]]:
     """So many of them as one script may be given."""
-    batch: list[Delta] = []
+    batch: list[_Shown] = []
     size = 0
-    for delta in deltas:
-        if batch and (len(batch) == _BATCH or size + len(delta.data) > _BATCH_BYTES):
+    for lease, payload in shown:
+        if batch and (len(batch) == _BATCH or size + len(payload) > _BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(delta)
-        size += len(delta.data)
+        batch.append((lease, payload))
+        size += len(payload)
     if batch:
         yield batch
 

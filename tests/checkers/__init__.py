@@ -39,6 +39,7 @@ CHECKERS: Final[Mapping[str, tuple[Checker, ...]]] = {
     "I7": (lifecycle.all_end, lifecycle.in_time),
     "I8": (lifecycle.ends_truthfully, lifecycle.error_names_the_fault),
     "I9": (
+        events.events_are_declared,
         events.numbers_have_no_gap,
         events.log_and_feed_agree,
         events.text_adds_up,

@@ -6,11 +6,40 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
+from palaver.events import EVENTS, BaseEvent, EventKind
 from palaver.store.events import StoredEvent
 from tests.checkers.evidence import Evidence
 
 _ADDED = frozenset({"run_id", "seq", "at"})
 """What the wire adds to an event's data."""
+
+
+DURABLE = frozenset(kind for kind in EventKind if kind.durable)
+
+
+def declared(event: StoredEvent) -> BaseEvent:
+    """The event as its class in ``palaver.events`` has it.
+
+    Raises:
+        AssertionError: there is no such kind, or it has other fields.
+    """
+    assert event.type in EVENTS, f"no class of palaver.events is for {event.type}"
+    try:
+        return EVENTS[event.type].model_validate_json(event.to_json(), extra="forbid")
+    except ValidationError as error:
+        raise AssertionError(f"an event of {event.run_id} is not as it is declared: {event.to_json()!r}") from error
+
+
+def events_are_declared(evidence: Evidence) -> None:
+    """Each event is of a kind and has the fields that palaver.events says, and the log has what it may."""
+    for history in evidence.histories:
+        for events in history.events.values():
+            for event in events:
+                declared(event)
+        for entry in history.entries:
+            assert entry.type in DURABLE, f"{entry.type} is in the log"
 
 
 def numbers_have_no_gap(evidence: Evidence) -> None:

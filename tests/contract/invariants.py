@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import orjson
 
 from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason
 from palaver.store import keys
+from palaver.store.events import from_channel
+from tests.checkers.events import DURABLE, declared
 
 OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
 """The statuses that a run can still leave."""
@@ -220,9 +223,17 @@ def _check_rest(run: dict[str, str], steps: dict[str, dict[str, Any]], said: str
         assert states != {"held"}, said + "it waits for an action"
 
 
+@cache
+def _check_declared(kind: str, data: str) -> None:
+    declared(from_channel("run", f"1 0 {kind} {data}".encode()))
+
+
 def _check_feed(shard: Shard, run_id: str, said: str) -> None:
     run, feed = shard.runs[run_id], shard.feeds.get(run_id)
     logged = [entry for entry in shard.logs[run["conversation"]] if entry["run"] == run_id]
+    for entry in (*logged, *(feed or ())):
+        _check_declared(entry["type"], entry["data"])
+    assert DURABLE.issuperset(entry["type"] for entry in logged), said + "something fleeting is in the log"
     seqs = [int(entry["seq"]) for entry in logged]
     assert seqs == sorted(set(seqs)), said + "log entries out of order"
     kinds = [entry["type"] for entry in logged]

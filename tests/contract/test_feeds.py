@@ -24,7 +24,7 @@ from tests.contract.rewinding import rewind, snapshot
 
 
 async def _say(desk: Desk, lease: Lease, *texts: str) -> None:
-    await desk.store.steps.feed([Delta(lease, "message.delta", f'{{"text":"{text}"}}'.encode()) for text in texts])
+    await desk.store.steps.feed([Delta(lease, text) for text in texts])
 
 
 def _as_many(events: list[StoredEvent], number: int) -> bool:
@@ -298,7 +298,7 @@ async def test_a_loss_is_told_though_the_store_goes_away_in_between(desk: Desk, 
     await feeds.close()
 
     assert connection.refused
-    assert (watched[0].type, watched[0].data) == ("stream.rewound", {"from": 1, "to": last.seq})
+    assert (watched[0].type, watched[0].data) == ("stream.rewound", {"first": 1, "last": last.seq})
     assert watched[1:] == await desk.events(run_id)
 
 

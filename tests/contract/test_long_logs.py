@@ -89,7 +89,7 @@ async def test_the_events_of_a_run_are_found_where_they_are(desk: Desk, redis: A
 async def test_a_run_with_very_many_deltas_keeps_few_and_says_what_is_gone(desk: Desk, redis: Any) -> None:
     run_id, lease = await desk.begin()
     for _ in range(8):
-        await desk.store.steps.feed([Delta(lease, "message.delta", b'{"text":"word"}') for _ in range(100)])
+        await desk.store.steps.feed([Delta(lease, "word") for _ in range(100)])
     kept = await redis.xlen(keys.feed(run_id))
     assert kept <= 2 * CAP
     await desk.finish(lease)

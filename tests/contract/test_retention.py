@@ -46,7 +46,7 @@ async def _time_passes(desk: Desk) -> None:
 async def _runs_of_all_kinds(desk: Desk) -> list[str]:
     """Runs that all have ended; their ids."""
     completed, lease = await desk.begin(idempotency_key="k1")
-    await desk.store.steps.feed([Delta(lease, "message.delta", b'{"text":"hi"}')])
+    await desk.store.steps.feed([Delta(lease, "hi")])
     await desk.finish(lease)
     failed, lease = await desk.begin(conversation_id=lease.conversation_id)
     await desk.give_up(lease)
@@ -137,7 +137,7 @@ async def test_who_comes_late_to_a_run_that_is_gone_writes_nothing(desk: Desk, r
     ):
         with pytest.raises(StaleLease):
             await late
-    await desk.store.steps.feed([Delta(lease, "message.delta", b"{}")])
+    await desk.store.steps.feed([Delta(lease, "hi")])
     await desk.store.steps.renew([lease])
     await desk.attend(run_id, "1")
     await desk.attend(run_id, "end")

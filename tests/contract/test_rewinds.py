@@ -30,7 +30,7 @@ async def test_a_worker_whose_claim_was_lost_cannot_write_under_the_next_one(des
     for write in (desk.finish(zombie), desk.retry(zombie), desk.hand_back(zombie)):
         with pytest.raises(StaleLease):
             await write
-    await desk.store.steps.feed([Delta(zombie, "message.delta", b"{}")])
+    await desk.store.steps.feed([Delta(zombie, "late")])
     assert await desk.everything() == before
     await desk.finish(lease)
 

@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import orjson
-
 from palaver.leases import Delta, Lease
 from palaver.models import Message, Retry, ToolCall
 from palaver.providers import Limits
@@ -308,8 +306,7 @@ async def _renew(desk: Desk, n: int) -> Act:
 
 async def _feed(desk: Desk, n: int) -> Act:
     _, lease = await desk.begin()
-    data = orjson.dumps({"step": "1", "attempt": 1, "text": WORDS})
-    return lambda: desk.store.steps.feed([Delta(lease, "message.delta", data)] * n)
+    return lambda: desk.store.steps.feed([Delta(lease, WORDS)] * n)
 
 
 LIMITS: Final = Limits(max_in_flight=1, requests_per_minute=60, tokens_per_minute=100_000)

@@ -140,6 +140,28 @@ def other_nonce_kept(evidence: Evidence) -> Evidence:
     return replace(evidence, sent=[])
 
 
+def undeclared_event(evidence: Evidence, kind: str, data: bytes) -> Evidence:
+    odd = StoredEvent(RUN, 2, at(2), kind, data)
+    first, _, *others = evidence.histories[0].events[RUN]
+    return changed(evidence, lambda each: replace(each, events={RUN: [first, odd, *others]}))
+
+
+def event_of_no_kind(evidence: Evidence) -> Evidence:
+    return undeclared_event(evidence, "run.begun", b"{}")
+
+
+def field_that_nobody_declared(evidence: Evidence) -> Evidence:
+    return undeclared_event(evidence, "run.started", b'{"by":"w"}')
+
+
+def fleeting_event_in_the_log(evidence: Evidence) -> Evidence:
+    def change(each: History) -> History:
+        delta = LogEntry(**asdict(each.events[RUN][7]), position=7)
+        return replace(each, entries=[*each.entries[:6], delta])
+
+    return changed(evidence, change)
+
+
 def event_that_the_log_lacks(evidence: Evidence) -> Evidence:
     return changed(evidence, lambda each: replace(each, entries=[e for e in each.entries if e.seq != 9]))
 
@@ -162,6 +184,9 @@ WRONG: Sequence[tuple[str, Callable[[Evidence], Evidence]]] = (
     ("nonces_stay", other_nonce_asked),
     ("nonces_stay", other_nonce_kept),
     ("log_and_feed_agree", event_that_the_log_lacks),
+    ("events_are_declared", event_of_no_kind),
+    ("events_are_declared", field_that_nobody_declared),
+    ("events_are_declared", fleeting_event_in_the_log),
     ("nothing_starts_after_a_cancel", call_behind_a_cancel),
 )
 
