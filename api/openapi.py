@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from api.problems import CODES, MEDIA_TYPE
 from api.queries import Query
+from palaver.events import EventKind
 
 _REF: Final = "#/components/schemas/{model}"
 _EVERYWHERE: Final = ("malformed_request", "not_acceptable", "internal", "unavailable", "too_many_connections")
@@ -78,8 +79,13 @@ _EVENT: Final[dict[str, Any]] = {
     "required": ["data"],
     "properties": {
         "id": {"type": "string", "description": "The event's `seq`; without one, nothing can be resumed from it."},
-        "event": {"type": "string", "description": "Its type."},
-        "data": {"type": "string", "description": "JSON: an object with `run_id`, `seq`, `at` and what its type has."},
+        "event": {"type": "string", "enum": list(EventKind), "description": "Its `type`. Newer servers have more."},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"$ref": _REF.format(model="KnownEvent")},
+            "description": "The event, on one line.",
+        },
     },
 }
 
@@ -133,7 +139,7 @@ def operation(
     if streams:
         found["responses"]["200"].setdefault("content", {})["text/event-stream"] = {
             "schema": _EVENT,
-            "example": 'id: 1\nevent: run.created\ndata: {"run_id":"run_00…","seq":1,"at":"…"}\n\n',
+            "example": 'id: 3\nevent: run.started\ndata: {"type":"run.started","run_id":"…","seq":3,"at":"…"}\n\n',
         }
     if body is not None:
         content: dict[str, Any] = {"schema": SCHEMAS.ref(body)}

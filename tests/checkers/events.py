@@ -12,7 +12,7 @@ from palaver.events import EVENTS, BaseEvent, EventKind
 from palaver.store.events import StoredEvent
 from tests.checkers.evidence import Evidence
 
-_ADDED = frozenset({"run_id", "seq", "at"})
+_ADDED = frozenset({"type", "run_id", "seq", "at"})
 """What the wire adds to an event's data."""
 
 

@@ -53,7 +53,7 @@ def own(cluster: Cluster, run_id: str) -> Any:
 def finished(events: list[Any]) -> Any:
     """The error of the last event."""
     assert events[-1]["type"] == "run.finished"
-    return events[-1]["data"]["error"]
+    return events[-1]["error"]
 
 
 def told(cluster: Cluster, run_id: str) -> Iterator[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from api.problems import CODES
 from api.routes.bulk import BulkAction
 from api.routes.control import CancelRequest
 from palaver.actions import RunInput
+from palaver.events import EVENTS, EventKind
 from palaver.lifecycle import RunStatus
 from palaver.models import Retry, Submission
 from tests.unit.api_world import SETTINGS, assert_problem, world
@@ -76,6 +77,19 @@ def test_an_operation_is_complete(method: str, path: str, operation: dict[str, A
 def test_streams_are_documented() -> None:
     for method, path in (("get", "/v1/runs/{run_id}/events"), ("post", "/v1/runs")):
         assert "text/event-stream" in DOCUMENT["paths"][path][method]["responses"]["200"]["content"]
+
+
+def test_every_kind_of_event_has_its_schema_and_its_sentence() -> None:
+    stream = DOCUMENT["paths"]["/v1/runs/{run_id}/events"]["get"]["responses"]["200"]["content"]["text/event-stream"]
+    data = stream["schema"]["properties"]["data"]["contentSchema"]
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas["EventPage"]["properties"]["data"]["items"] == data == {"$ref": "#/components/schemas/KnownEvent"}
+    mapping = schemas["KnownEvent"]["discriminator"]["mapping"]
+    assert set(mapping) == set(EventKind)
+    for kind, reference in mapping.items():
+        schema = schemas[reference.removeprefix("#/components/schemas/")]
+        assert schema["properties"]["type"]["const"] == kind
+        assert schema["description"] == EVENTS[kind].__doc__
 
 
 def test_lists_in_a_query_are_comma_separated() -> None:

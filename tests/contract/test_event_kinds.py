@@ -1,0 +1,87 @@
+"""Everything that is declared of events happens: each kind comes, and each of its fields says something."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from palaver.events import EVENTS, BaseEvent, EventKind, Kept
+from palaver.leases import Delta, Lease
+from palaver.lifecycle import StopReason
+from palaver.models import Budget, Message, Usage
+from palaver.stuck import Nudge
+from palaver.verdicts import Condensed, Continue, Finish, ToolOutcome
+from tests.checkers.events import declared
+from tests.contract.desk import PAUSE, RESUME, TOOL_ERROR, Desk, deny, edit, say
+
+
+async def _due(desk: Desk, run_id: str, step: str) -> Lease:
+    """The lease of a step that was put off."""
+    (settled,) = await desk.hasten(run_id, step)
+    return await desk.claim(settled.deliveries[0])
+
+
+async def _failures(desk: Desk) -> str:
+    """A run that waits, loses a worker, fails, is condensed and told off, and whose tool fails before it does."""
+    run_id, lease = await desk.begin(budget=Budget(tool_calls=1))
+    await desk.postpone(lease)
+    lease = await _due(desk, run_id, "1")
+    await desk.store.steps.feed([Delta(lease, "Let me")])
+    (settled,) = await desk.lose(lease)
+    await desk.retry(await desk.claim(settled.deliveries[0]))
+    lease = await _due(desk, run_id, "1")
+    (delivery,) = await desk.ask(lease, "c1")
+    lease = await desk.claim(delivery)
+    assert lease.call is not None
+    failed = Continue(outcomes=(ToolOutcome.failed(lease.call, TOOL_ERROR),))
+    settled = await desk.store.steps.settle(lease, failed)
+    lease = await desk.claim(settled.deliveries[0])
+    notes = (Condensed("so far", 2), Nudge("Try something else."))
+    answer = Message(role="assistant", content="no")
+    await desk.store.steps.settle(
+        lease, Finish(answer, StopReason.END_TURN, Usage(model_calls=1), notes, prompt_tokens=10)
+    )
+    return run_id
+
+
+async def _decisions(desk: Desk) -> str:
+    """A run that others decide about, steer, pause, and cancel with all that it said."""
+    run_id, lease = await desk.begin()
+    await desk.ask(lease, "c1", "c2", approval=("c1", "c2"))
+    await desk.act(run_id, edit((await desk.action(run_id, "c1")).id, x=2), by="alice")
+    await desk.act(run_id, deny((await desk.action(run_id, "c2")).id, "not that"), by="alice")
+    await desk.act(run_id, say("in metres"))
+    await desk.act(run_id, PAUSE)
+    acted = await desk.act(run_id, RESUME)
+    lease = await desk.claim(acted.settled.deliveries[0])
+    await desk.store.runs.cancel(run_id, mode="rollback", reason="enough", by="alice")
+    await desk.answer(lease)
+    return run_id
+
+
+async def _a_failed_run(desk: Desk) -> str:
+    """A run that fails while another one of its conversation waits behind it."""
+    run_id, lease = await desk.begin()
+    await desk.submit(conversation_id=lease.conversation_id)
+    await desk.give_up(lease)
+    return run_id
+
+
+async def test_each_kind_comes_with_each_of_its_fields(desk: Desk) -> None:
+    seen: defaultdict[str, set[str]] = defaultdict(set)
+    for made in (_failures, _decisions, _a_failed_run):
+        run = await desk.get(await made(desk))
+        queued = (await desk.store.runs.conversation(run.conversation_id)).active_run
+        for run_id in {run.id, queued or run.id}:
+            for event in await desk.events(run_id):
+                seen[event.type] |= _said(declared(event))
+    emitted = {kind for kind in EventKind if kind.kept is not Kept.NOWHERE}
+    assert seen == {kind: EVENTS[kind].model_fields.keys() - BaseEvent.model_fields.keys() for kind in emitted}
+
+
+def _said(event: BaseEvent) -> set[str]:
+    """The fields in which the event says something."""
+    return {
+        name
+        for name, field in type(event).model_fields.items()
+        if name not in BaseEvent.model_fields and (field.is_required() or getattr(event, name) != field.default)
+    }
