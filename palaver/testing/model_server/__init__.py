@@ -36,6 +36,15 @@ window-N            400 context_length_exceeded when the prompt has more than N 
 ==================  ========================================================================================
 
 ==================  ========================================================================================
+providers, which want something back unchanged with what they said, and refuse a request without it (400)
+==================  ========================================================================================
+gemini              `extra_content` on the first call of each message: a thought signature
+deepseek, kimi      `reasoning_content` on each message with calls
+openrouter          `reasoning_details`, which come in pieces, as one signed block and one that is encrypted
+groq                wants nothing, and refuses every field that is not its own
+==================  ========================================================================================
+
+==================  ========================================================================================
 faults
 ==================  ========================================================================================
 STATUS[-N[-S]]      any of 400 … 599, such as 401, 402, 429, 503, 529; S: `Retry-After: S` (seconds)

@@ -12,6 +12,7 @@ from palaver.testing.model_server import raw, wire
 from palaver.testing.model_server.grammar import Fault, Script, UnknownModel, parse
 from palaver.testing.model_server.history import Chat, History, InvalidRequest, read
 from palaver.testing.model_server.ledger import Ledger, Record
+from palaver.testing.model_server.providers import Refused, check
 from palaver.testing.model_server.refusals import HTML, refusal, window_exceeded
 from palaver.testing.model_server.reply import Reply, compose
 from palaver.testing.model_server.sending import SSE, Sending
@@ -57,6 +58,9 @@ class Completions:
         except UnknownModel as error:
             outcome = "refused:unknown_model"
             return await sending.whole(404, wire.error(str(error), "invalid_request_error", "model_not_found"))
+        except Refused as error:
+            outcome = "refused:unchanged"
+            return await sending.whole(400, error.body)
         except InvalidRequest as error:
             outcome = "refused:invalid_request"
             return await sending.whole(400, wire.error(str(error), "invalid_request_error", None, error.param))
@@ -96,7 +100,9 @@ class Completions:
         return f"fault:{record.fault}" if record.fault in ("hang", "stall", "raw") else "disconnected"
 
     async def _play(self, chat: Chat, script: Script, record: Record, sending: Sending) -> web.StreamResponse:
-        """Send what the script says. Raises InvalidRequest when it cannot be played on this request."""
+        """Send what the script says. Raises InvalidRequest when it cannot be played on this request, and Refused."""
+        if script.provider is not None:
+            check(script.provider, chat.body)
         fault = script.fault(chat.history.call_index, record.attempt)
         record.fault = fault.name if fault else None
         if fault and fault.name == "hang":

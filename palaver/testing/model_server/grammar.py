@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from palaver.testing.model_server.providers import PROVIDERS
+
 STATUS = re.compile(r"[45]\d\d")
 ALWAYS = "*"
 
@@ -77,6 +79,7 @@ class Script:
     args_split: int | None = None
     reasoning: int = 0
     window: int | None = None
+    provider: str | None = None
     faults: tuple[Fault, ...] = ()
 
     def fault(self, call_index: int, attempt: int) -> Fault | None:
@@ -125,7 +128,7 @@ def known() -> str:
     faults = ["STATUS[-N[-S]]"]
     for name, arguments in FAULTS.items():
         faults.append(f"{name}-BYTES" if name == "huge" else name + _optional(arguments))
-    return ", ".join([*ANSWERS, *PACE, *faults])
+    return ", ".join([*ANSWERS, *PACE, *PROVIDERS, *faults])
 
 
 def _optional(arguments: tuple[str, ...]) -> str:
@@ -176,6 +179,8 @@ def _shape(name: str, args: list[str]) -> tuple[list[int], dict[str, Any]]:
             return [], {"reasoning": _whole(n)}
         case "window", [n]:
             return [], {"window": _whole(n)}
+        case provider, [] if provider in PROVIDERS:
+            return [], {"provider": provider}
     raise UnknownModel("no such directive")
 
 

@@ -11,6 +11,8 @@ import orjson
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 BREAKPOINTS = 4
 """Prompt-cache breakpoints that one request may have: Anthropic's limit."""
+WANTED_BACK = frozenset({"reasoning_content", "reasoning", "reasoning_details", "extra_content"})
+"""What a provider may want back with a message that it made, or with a call."""
 
 
 class InvalidRequest(ValueError):
@@ -41,7 +43,7 @@ class History:
 class Chat:
     """A judged request. `digest` identifies its messages, `prompt_tokens` is their JSON size / 4.
 
-    To both, a message with breakpoints is the same as without.
+    To both, a message with breakpoints, or with what a provider wants back, is the same as without.
     """
 
     model: str
@@ -52,6 +54,7 @@ class Chat:
     history: History
     digest: str
     prompt_tokens: int
+    body: bytes
 
 
 @dataclass(slots=True)
@@ -101,6 +104,10 @@ def read(body: bytes) -> Chat:
     for index in history.breakpoints:
         message = request["messages"][index]
         message["content"] = _text(message["content"], "messages", optional=False)
+    for message in request["messages"]:
+        for part in (message, *(message.get("tool_calls") or ())):
+            for name in WANTED_BACK.intersection(part):
+                del part[name]
     messages = orjson.dumps(request["messages"], option=orjson.OPT_SORT_KEYS)
     options = request.get("stream_options") or {}
     if not isinstance(options, dict):
@@ -114,6 +121,7 @@ def read(body: bytes) -> Chat:
         history=history,
         digest=hashlib.sha256(messages).hexdigest(),
         prompt_tokens=max(1, len(messages) // 4),
+        body=body,
     )
 
 

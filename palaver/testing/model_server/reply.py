@@ -9,6 +9,7 @@ from typing import Any
 from palaver.testing.model_server import arguments
 from palaver.testing.model_server.grammar import Fault, Script
 from palaver.testing.model_server.history import Chat, InvalidRequest
+from palaver.testing.model_server.providers import Made, made
 
 WORD = re.compile(r"\s*\S+|\s+\Z")
 UNKNOWN_TOOL = "no_such_tool"
@@ -39,6 +40,7 @@ class Reply:
     calls: list[Call]
     finish_reason: str
     usage: dict[str, Any]
+    made: Made
 
 
 def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
@@ -60,7 +62,8 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
             tokens, finish_reason = tokens[:FILTERED_WORDS], "content_filter"
         if chat.max_tokens is not None and len(tokens) > chat.max_tokens:
             tokens, finish_reason = tokens[: chat.max_tokens], "length"
-    reasoning = [f" thought{i}" for i in range(1, script.reasoning + 1)]
+    more = made(script.provider, "".join(tokens), [(call.id, call.name, call.arguments) for call in calls])
+    reasoning = [*(f" thought{i}" for i in range(1, script.reasoning + 1)), *more.reasoning]
     completion = len(tokens) + len(reasoning) + sum(1 + len(call.arguments.split()) for call in calls)
     return Reply(
         id=f"chatcmpl-{chat.digest[:16]}",
@@ -75,6 +78,7 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
             "total_tokens": chat.prompt_tokens + completion,
             "completion_tokens_details": {"reasoning_tokens": len(reasoning)},
         },
+        made=more,
     )
 
 

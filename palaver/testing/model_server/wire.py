@@ -24,8 +24,12 @@ def document(reply: Reply) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": content}
     if reply.reasoning:
         message["reasoning_content"] = "".join(reply.reasoning)
+    if reply.made.details:
+        message["reasoning_details"] = [orjson.Fragment(each) for each in reply.made.details]
+    if reply.made.extra:
+        message["extra_content"] = orjson.Fragment(reply.made.extra)
     if reply.calls:
-        message["tool_calls"] = [_call(call) for call in reply.calls]
+        message["tool_calls"] = [{**_call(call), **_extra(reply, i)} for i, call in enumerate(reply.calls)]
     return orjson.dumps(
         {
             "id": reply.id,
@@ -65,11 +69,16 @@ def events(reply: Reply, script: Script, *, include_usage: bool) -> Iterator[Eve
     yield event(b'{"role":"assistant","content":%b}' % (b"null" if reply.calls else b'""')), 0
     for text, count in _grouped(reply.reasoning, script.chunk):
         yield event(b'{"reasoning_content":%b}' % orjson.dumps(text)), count
+    for piece in reply.made.detail_pieces:
+        yield event(b'{"reasoning_details":[%b]}' % piece.encode()), 0
     for text, count in _grouped(reply.tokens, script.chunk):
         yield event(b'{"content":%b}' % orjson.dumps(text)), count
     for index, call in enumerate(reply.calls):
-        for delta in _call_deltas(index, call, script.args_split):
-            yield event(b'{"tool_calls":[%b]}' % orjson.dumps(delta)), 1
+        for number, delta in enumerate(_call_deltas(index, call, script.args_split)):
+            extra = {} if number else _extra(reply, index)
+            yield event(b'{"tool_calls":[%b]}' % orjson.dumps({**delta, **extra})), 1
+    if reply.made.extra:
+        yield event(b'{"content":"","extra_content":%b}' % reply.made.extra.encode()), 0
     yield event(b"{}", orjson.dumps(reply.finish_reason)), 0
     if include_usage:
         yield b'%b[],"usage":%b}\n\n' % (head, orjson.dumps(reply.usage)), 0
@@ -111,6 +120,12 @@ def _grouped(tokens: list[str], size: int) -> Iterator[tuple[str, int]]:
 
 def _call(call: Call) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _extra(reply: Reply, index: int) -> dict[str, orjson.Fragment]:
+    extras = reply.made.call_extras
+    found = extras[index] if extras else None
+    return {} if found is None else {"extra_content": orjson.Fragment(found)}
 
 
 def _call_deltas(index: int, call: Call, split: int | None) -> Iterator[dict[str, Any]]:
