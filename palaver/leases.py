@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 import orjson
 
 from palaver.models import AgentSpec, Message, ToolCall
+from palaver.opaque import Opaque
 
 Queue = Literal["model", "tools"]
 QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
@@ -86,6 +87,8 @@ class LogMessage:
     """Set on a summary: it stands for everything up to this position."""
     prompt_tokens: int = 0
     """On an answer: input tokens of the call that it came from; 0 if unknown."""
+    opaque: Opaque | None = None
+    """On an answer: what its provider wants back with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,13 @@ _ALL: Final = (
         ("answer_values", "objects and arrays in a line or document", 100_000, "values", "`response_too_large`"),
         ("answer_choices", "choices in a line or document", 16, "choices", "`response_too_large`"),
         ("answer_text", "text of an answer, with what it is a refusal for", MIB, "characters", "`response_too_large`"),
+        (
+            "answer_opaque",
+            "what of an answer has to be sent back unchanged: reasoning, signatures",
+            256 * KIB,
+            "bytes",
+            "`response_too_large`",
+        ),
         ("answer_heads", "heads of an answer, with informational ones (1xx)", 16, "heads", "`protocol_error`"),
         ("answer_end", "what follows the end of a stream", 64 * KIB, "bytes", "cut: the connection is closed"),
         ("error_message", "message of an error, also of a tool's", 500, "characters", "cut"),

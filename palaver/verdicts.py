@@ -8,6 +8,7 @@ from palaver.actions import ActionType
 from palaver.errors.failure import Failure
 from palaver.lifecycle import StopReason, WaitReason
 from palaver.models import Message, ToolCall, Usage
+from palaver.opaque import Opaque
 from palaver.stuck import Nudge
 
 
@@ -64,6 +65,8 @@ class Continue:
     notes: tuple[LogNote, ...] = ()
     prompt_tokens: int = 0
     """Input tokens of the one call that ``message`` answers, as its provider counts."""
+    opaque: Opaque | None = None
+    """What the provider of ``message`` wants back with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Finish:
     usage: Usage = field(default_factory=Usage)
     notes: tuple[LogNote, ...] = ()
     prompt_tokens: int = 0
+    opaque: Opaque | None = None
 
 
 @dataclass(frozen=True, slots=True)

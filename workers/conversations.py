@@ -48,8 +48,11 @@ class Conversation:
     order they came in.
     """
 
-    def __init__(self, protocol: ModelProtocol) -> None:
+    def __init__(self, protocol: ModelProtocol, model: str = "") -> None:
         self.protocol = protocol
+        self._model = model
+        self._bound = False
+        """Whether there is something that only the model that made it may be sent."""
         self.position = 0
         self.position_at = 0
         """When the entry there was written, ms: after a rewind of Redis another one has its position."""
@@ -67,8 +70,21 @@ class Conversation:
         """A message whose calls lack answers, and those that came."""
         self._answers: dict[str, Message] = {}
         self._asked_at = 0
+        self._asked_opaque = ""
         self._run_id = ""
         self._turns: list[Turn] = []
+
+    @property
+    def origin(self) -> str:
+        """Who is asked: what was made by somebody else is left out as far as only they understand it."""
+        return f"{self.protocol.name}/{self._model}"
+
+    def turn_to(self, protocol: ModelProtocol, model: str) -> bool:
+        """Go on with this model; whether that can be done without reading the log anew."""
+        if protocol is not self.protocol or (self._bound and model != self._model):
+            return False
+        self._model = model
+        return True
 
     def extend(self, entries: Iterable[LogMessage], position: int, position_at: int = 0) -> None:
         """Take in what the log has beyond this position; what is known already changes nothing."""
@@ -130,16 +146,24 @@ class Conversation:
         if message.role == "assistant" and not message.content and not message.tool_calls:
             return
         self._seal()
+        opaque = self._opaque(entry)
         if entry.through:
             self._condense(message.content, entry.through)
         elif message.tool_calls:
-            self._asking, self._asked_at = message, entry.position
+            self._asking, self._asked_opaque, self._asked_at = message, opaque, entry.position
         else:
-            self._append(self.protocol.message(message), entry.position)
+            self._append(self.protocol.message(message, opaque), entry.position)
             self.nudged = self.nudged or entry.nudge
             if message.role == "user" and not entry.nudge:
                 self._begin(entry.run_id)
                 self._user = len(self._messages) - 1
+
+    def _opaque(self, entry: LogMessage) -> str:
+        """What the model that is asked wants back with the entry."""
+        if entry.opaque is None:
+            return ""
+        self._bound = True
+        return entry.opaque.fields if entry.opaque.origin == self.origin else ""
 
     def _begin(self, run_id: str) -> None:
         self._run_id, self._turns, self.nudged = run_id, [], False
@@ -166,7 +190,8 @@ class Conversation:
         """The turn is whole."""
         assert self._asking is not None  # only an open turn is closed
         calls = self._asking.tool_calls
-        for text in self.protocol.turn(self._asking, [self._answers[call.id] for call in calls]):
+        results = [self._answers[call.id] for call in calls]
+        for text in self.protocol.turn(self._asking, results, self._asked_opaque):
             self._append(text, self._asked_at)
         turn = Turn.of(calls, self._answers)
         if not self._turns or self._turns[-1].digest != turn.digest:
@@ -209,9 +234,7 @@ class Conversations:
         that answers a call."""
         if lease.call is not None:
             return Conversation(protocol)
-        conversation = known
-        if conversation is None or lease.rebuilt or conversation.protocol is not protocol:
-            conversation = Conversation(protocol)
+        conversation = Conversation(protocol, lease.agent.model) if known is None or lease.rebuilt else known
         conversation.extend(lease.entries, lease.position, lease.position_at)
         self.keep(lease.conversation_id, conversation)
         return conversation

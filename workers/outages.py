@@ -33,8 +33,8 @@ async def claim(
     """Claim a step, with the messages that lack in what is ``known`` of its conversation.
 
     Asks again if the answer is lost, for half a lease: it may have been a lease, and nobody else would know that the
-    work on it has not begun. If what is known is in the form of another protocol, the same lease is asked for with the
-    whole log.
+    work on it has not begun. If what is known was made for another model and cannot be told this one, the same lease is
+    asked for with the whole log.
     """
     nonce, clock = secrets.token_hex(8), asyncio.get_running_loop().time
     deadline = clock() + runtime.settings.lease_seconds / 2
@@ -58,7 +58,9 @@ async def claim(
                 return Stray(f"not claimed, left to the sweeper: {type(error).__name__}")
             await asyncio.sleep(0.1)
             continue
-        if isinstance(lease, Stray) or known is None or known.protocol is runtime.model.protocol(lease.agent):
+        if isinstance(lease, Stray) or lease.call is not None or known is None:
+            return lease
+        if known.turn_to(runtime.model.protocol(lease.agent), lease.agent.model):
             return lease
         known = None
 

@@ -30,13 +30,14 @@ async def call_model(work: Work) -> Verdict:
     if permit.postponed is not None:
         return permit.postponed
     failpoint("model.answered")
-    tokens = reply.usage.input_tokens
+    tokens, opaque = reply.usage.input_tokens, work.opaque(reply)
     if reply.finish_reason in _STOPS or not reply.tool_calls:
         message = Message(role="assistant", content=reply.content)
-        return Finish(message, _STOPS.get(reply.finish_reason, StopReason.END_TURN), prompt_tokens=tokens)
+        stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)
+        return Finish(message, stop, prompt_tokens=tokens, opaque=opaque)
     outcomes, calls = await _begin(work, reply.tool_calls)
     message = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
-    return Continue(message, tuple(outcomes), tuple(calls), prompt_tokens=tokens)
+    return Continue(message, tuple(outcomes), tuple(calls), prompt_tokens=tokens, opaque=opaque)
 
 
 async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:

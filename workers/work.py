@@ -13,6 +13,7 @@ from palaver.errors import Source, StaleLease, UnknownTool
 from palaver.failpoints import failpoint
 from palaver.leases import Lease
 from palaver.models import AgentSpec, Message, ToolCall, Usage
+from palaver.opaque import Opaque
 from palaver.providers import Price
 from palaver.secrets import hide
 from palaver.store.steps import Renewal
@@ -54,6 +55,10 @@ class Work:
     def protocol(self) -> ModelProtocol:
         """How the model is spoken to."""
         return self._conversation.protocol
+
+    def opaque(self, reply: Reply) -> Opaque | None:
+        """What the model that is asked wants back with its ``reply``."""
+        return Opaque(self._conversation.origin, reply.opaque) if reply.opaque else None
 
     @property
     def prompt_tokens(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
@@ -21,6 +21,7 @@ from api.queries import FARTHEST, Number, Query, read_query
 from palaver.events import MESSAGES
 from palaver.fields import Strict
 from palaver.models import AgentSpec, Conversation, Message
+from palaver.opaque import Opaque
 from palaver.store.events import LogEntry
 from palaver.store.runs import Runs
 
@@ -43,6 +44,9 @@ class MessagesQuery(Query):
 
     after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only messages behind this `position`.")
     limit: Number = Field(default=100, ge=1, le=500, description="Messages on a page.")
+    include: Literal["opaque"] | None = Field(
+        default=None, description="`opaque`: with what the provider of a message wants back unchanged."
+    )
 
 
 class ConversationMessage(Message):
@@ -57,6 +61,9 @@ class ConversationMessage(Message):
     """A user message that came into a run that was going on."""
     withdrawn: bool = False
     """Rolled back with its run: models are not told of it any more."""
+    opaque: dict[str, Any] | None = None
+    """What its provider wants back unchanged, as `origin` and `fields`; null unless the request says
+    `include=opaque`."""
 
 
 class MessagePage(BaseModel):
@@ -135,8 +142,9 @@ async def _page(runs: Runs, conversation_id: str, query: MessagesQuery) -> Messa
                 if entry.type in MESSAGES:
                     if len(found) == query.limit or is_full(size):
                         return MessagePage(data=found, next_after=position, has_more=True)
-                    found.append(_message(entry))
-                    size += _size(found[-1])
+                    opaque = entry.opaque if query.include == "opaque" else None
+                    found.append(_message(entry, opaque))
+                    size += _size(found[-1]) + (len(opaque.fields) if opaque else 0)
                 position = entry.position
             looked += len(page)
             if looked >= _LOOKED_THROUGH:
@@ -149,7 +157,7 @@ def _size(message: Message) -> int:
     return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
 
 
-def _message(entry: LogEntry) -> ConversationMessage:
+def _message(entry: LogEntry, opaque: Opaque | None) -> ConversationMessage:
     data = entry.data
     return ConversationMessage(
         position=entry.position,
@@ -158,6 +166,7 @@ def _message(entry: LogEntry) -> ConversationMessage:
         nudge=data.get("nudge", False),
         steer=data.get("steer", False),
         withdrawn=entry.withdrawn,
+        opaque=opaque.shown() if opaque else None,
         **data["message"],
     )
 

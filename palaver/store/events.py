@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.events import EventKind
+from palaver.opaque import Opaque
 from palaver.store.connection import Fields
 from palaver.store.records import action, instant
 
@@ -47,6 +48,8 @@ class LogEntry(StoredEvent):
     position: int
     withdrawn: bool = False
     """Its run was rolled back: models are not told of it any more."""
+    opaque: Opaque | None = None
+    """What the provider of its message wants back unchanged: shown to who asks for it, and never in an event."""
 
     def event(self) -> StoredEvent:
         """The event that it was."""
@@ -102,6 +105,7 @@ def from_log(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None = None
         _payload(kind, fields[b"data"]),
         position,
         withdrawn is not None and withdrawn.has(position, run_id),
+        Opaque.from_stored(fields[b"opaque"]) if b"opaque" in fields else None,
     )
 
 

@@ -63,9 +63,11 @@ def settle_args(lease: Lease, verdict: Outcome, streamed: bool) -> Args:
         data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
         if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
             data["prompt_tokens"] = verdict.prompt_tokens
-        entries += (EventKind.MESSAGE_CREATED, "", orjson.dumps(data))
+        opaque = verdict.opaque if isinstance(verdict, Continue | Finish) else None
+        entries += (EventKind.MESSAGE_CREATED, "", orjson.dumps(data), opaque.stored if opaque else "")
     for outcome in outcomes:
-        entries += (EventKind.TOOL_FINISHED, outcome.message.call_id or "", orjson.dumps(_finished(outcome, lease)))
+        finished = orjson.dumps(_finished(outcome, lease))
+        entries += (EventKind.TOOL_FINISHED, outcome.message.call_id or "", finished, "")
     opened = _opened(lease, message, outcomes, calls, finishes)
     if sum(len(each) for each in (*entries, *opened) if isinstance(each, bytes | str)) > most("verdict"):
         beyond("verdict")
@@ -74,7 +76,7 @@ def settle_args(lease: Lease, verdict: Outcome, streamed: bool) -> Args:
         lease.step, lease.fence, kind, stop, status, failure, delay, int(streamed),
         *used(verdict.usage),
         message.content if finishes and message else "", len(outcomes),
-        len(entries) // 3, *entries, *opened,
+        len(entries) // 4, *entries, *opened,
     ]  # fmt: skip
 
 
@@ -90,10 +92,10 @@ def _log_note(note: LogNote, lease: Lease) -> Args:
     match note:
         case Condensed():
             data = {"step": lease.step, "summary": note.summary, "through": note.through}
-            return [EventKind.CONVERSATION_CONDENSED, "", orjson.dumps(data)]
+            return [EventKind.CONVERSATION_CONDENSED, "", orjson.dumps(data), ""]
         case Nudge():
             data = {"message": _compact(Message(role="user", content=note.text)), "nudge": True}
-            return [EventKind.MESSAGE_CREATED, "", orjson.dumps(data)]
+            return [EventKind.MESSAGE_CREATED, "", orjson.dumps(data), ""]
 
 
 def _opened(

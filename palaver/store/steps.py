@@ -15,6 +15,7 @@ from palaver.events import MESSAGES, EventKind
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
+from palaver.opaque import Opaque
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, Value
@@ -241,13 +242,14 @@ def deliveries(lines: Sequence[bytes], run_id: str, conversation_id: str) -> tup
 
 
 def _messages(tail: Sequence[Any], withdrawn: Withdrawn) -> list[LogMessage]:
-    """What of the log's ``tail`` is said to a model; an entry is ``type``, ``at``, ``run``, ``seq`` and ``data``."""
+    """What of the log's ``tail`` is said to a model; an entry is ``type``, ``at``, ``run``, ``seq``, ``data`` and
+    perhaps ``opaque``, each behind its name."""
     found = []
     for entry_id, fields in tail:
         position = int(entry_id.partition(b"-")[0])
         run_id = fields[5].decode()
         if fields[1] in _MESSAGES and not withdrawn.has(position, run_id):
-            data = orjson.loads(fields[-1])
+            data = orjson.loads(fields[9])
             said = data.get("message") or {"role": "user", "content": data["summary"]}
             found.append(
                 LogMessage(
@@ -257,6 +259,7 @@ def _messages(tail: Sequence[Any], withdrawn: Withdrawn) -> list[LogMessage]:
                     nudge=data.get("nudge", False),
                     through=data.get("through", 0),
                     prompt_tokens=data.get("prompt_tokens", 0),
+                    opaque=Opaque.from_stored(fields[11]) if len(fields) > 11 else None,
                 )
             )
     return found

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from palaver.leases import Lease, LogMessage
 from palaver.models import AgentSpec, Message, ToolCall
+from palaver.opaque import Opaque
 from workers.conversations import Conversation, Conversations
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions import ChatCompletions
@@ -87,18 +88,17 @@ def test_old_conversations_make_room() -> None:
     assert [kept.get(f"conv_{i}") is None for i in range(3)] == [True, False, False]
 
 
-def test_what_is_known_in_another_protocols_form_is_derived_anew() -> None:
-    spoken, kept = ChatCompletions(), Conversations()
+def test_what_a_worker_knows_is_gone_on_with_unless_the_lease_brings_all() -> None:
+    kept = Conversations()
     known = kept.take_in(None, lease(*entries(user("one"))), CHAT_COMPLETIONS)
     assert kept.take_in(known, lease(*entries(user("two"), start=2)), CHAT_COMPLETIONS) is known
-    other = kept.take_in(known, lease(*entries(user("one"), user("two"))), spoken)
+    other = kept.take_in(known, lease(*entries(user("one"), user("two")), rebuilt=True), CHAT_COMPLETIONS)
     assert other is not known
-    assert other.protocol is spoken
     assert [message["content"] for message in seen(other)] == ["one", "two"]
     assert kept.get("conv") is other
 
 
-def lease(*brought: LogMessage) -> Lease:
+def lease(*brought: LogMessage, rebuilt: bool = False) -> Lease:
     """A model step's, with what its claim brought."""
     return Lease(
         run_id="run",
@@ -114,4 +114,31 @@ def lease(*brought: LogMessage) -> Lease:
         call=None,
         position=brought[-1].position,
         entries=brought,
+        rebuilt=rebuilt,
     )
+
+
+def made_by(model: str, message: Message, position: int) -> LogMessage:
+    opaque = Opaque(f"chat_completions/{model}", '{"reasoning_content":"hm"}')
+    return LogMessage(position, message, opaque=opaque)
+
+
+def test_what_a_model_wants_back_goes_to_that_model_alone() -> None:
+    answer = Message(role="assistant", content="fine")
+    log = [*entries(user("go")), made_by("x/one", asks("a"), 2), *entries(result("a"), start=3)]
+    log += [made_by("x/two", answer, 4)]
+    for model, expected in (("x/one", [1]), ("x/two", [3]), ("y/one", [])):
+        conversation = Conversation(CHAT_COMPLETIONS, model)
+        conversation.extend(log, 4)
+        assert [i for i, message in enumerate(seen(conversation)) if "reasoning_content" in message] == expected
+
+
+def test_a_conversation_turns_to_another_model_as_long_as_no_model_wants_something_back() -> None:
+    conversation = Conversation(CHAT_COMPLETIONS, "x/one")
+    conversation.extend(entries(user("go")), 1)
+    assert conversation.turn_to(CHAT_COMPLETIONS, "x/two")
+    conversation.extend([made_by("x/two", Message(role="assistant", content="fine"), 2)], 2)
+    assert "reasoning_content" in seen(conversation)[1]
+    assert conversation.turn_to(CHAT_COMPLETIONS, "x/two")
+    assert not conversation.turn_to(CHAT_COMPLETIONS, "x/one")
+    assert not conversation.turn_to(ChatCompletions(), "x/two"), "another protocol has other messages"

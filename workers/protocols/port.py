@@ -21,6 +21,9 @@ class Reply:
     finish_reason: str
     """``length`` and ``content_filter`` whatever the protocol calls them; any other is an ordinary end."""
     usage: Usage
+    opaque: str = ""
+    """What the provider wants back unchanged: JSON of an object that the protocol alone understands; empty for
+    nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,11 @@ class ModelProtocol(Protocol):
     def headers(self, api_key: str | None) -> Mapping[str, str]:
         """The headers of a request that are the protocol's own, with the provider's key."""
 
-    def message(self, message: Message) -> bytes:
-        """A message without calls, as JSON of the protocol."""
+    def message(self, message: Message, opaque: str = "") -> bytes:
+        """A message without calls, as JSON of the protocol; ``opaque`` is what its provider wants back with it."""
 
-    def turn(self, asking: Message, results: Sequence[Message]) -> Sequence[bytes]:
-        """A message with calls and its results, which are in call order."""
+    def turn(self, asking: Message, results: Sequence[Message], opaque: str = "") -> Sequence[bytes]:
+        """A message with calls and its results, which are in call order; ``opaque`` as with ``message``."""
 
     def parsed(self, text: bytes) -> Sequence[Message]:
         """What ``message`` or ``turn`` wrote, as far as it is told in words: to summarise it."""

@@ -1,5 +1,10 @@
 -- Reading a log a page at a time. Prepended by scripts.py, after the generated constants PAGE (entries) and PAGE_BYTES.
 
+-- An entry is type, at, run, seq, data and perhaps opaque, each with its name before it.
+local function run_of(entry) return entry[2][6] end
+local function position_of(entry) return tonumber(string.match(entry[1], '%d+')) end
+local function size_of(entry) return #entry[2][10] + #(entry[2][12] or '') end
+
 -- Entries from `from` to `to`: PAGE at most, and none behind those with which they have PAGE_BYTES of data. Redis does
 -- nothing else meanwhile, so the first few are looked at before more are asked for. Also answers whether that is all.
 local function page(log, from, to)
@@ -9,8 +14,7 @@ local function page(log, from, to)
     local some = redis.call('XRANGE', log, from, to, 'COUNT', count)
     for _, entry in ipairs(some) do
       found[#found + 1] = entry
-      -- An entry is type, at, run, seq and data, each with its name before it.
-      bytes = bytes + #entry[2][10]
+      bytes = bytes + size_of(entry)
     end
     if #some < count then return found, true, bytes end
     from = '(' .. some[#some][1]
@@ -24,6 +28,3 @@ local function withdrawals(conversation)
   local at = redis.call('HGET', conversation, 'withdrawn_at')
   return at and at .. ' ' .. redis.call('HSTRLEN', conversation, 'withdrawn') or ''
 end
-
-local function run_of(entry) return entry[2][6] end
-local function position_of(entry) return tonumber(string.match(entry[1], '%d+')) end

@@ -69,14 +69,16 @@ end
 -- The number of the try that is or was under way, lost ones included.
 local function try_of(step) return step.attempt + step.losses end
 
--- A durable event goes to the conversation's log as well; data is JSON text of an object.
-local function emit(kind, data, durable)
+-- A durable event goes to the conversation's log as well; data is JSON text of an object. Only the log has what is
+-- `opaque`, nil or '' for nothing: it is not to be shown.
+local function emit(kind, data, durable, opaque)
   sign()
   local seq = redis.call('HINCRBY', RUN, 'events', 1)
   if durable then
-    ENTRIES, BYTES = ENTRIES + 1, BYTES + #data
+    local more = opaque and opaque ~= '' and { 'opaque', opaque } or {}
+    ENTRIES, BYTES = ENTRIES + 1, BYTES + #data + #(more[2] or '')
     redis.call('HSET', CONV, 'entries', ENTRIES, 'bytes', BYTES)
-    redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', ID, 'seq', seq, 'data', data)
+    redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', ID, 'seq', seq, 'data', data, unpack(more))
   end
   show(RUN, FEED, seq, kind, NOW, data)
 end

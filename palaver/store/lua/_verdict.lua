@@ -1,5 +1,5 @@
 -- What a verdict brings and does. ARGV are those of settle.lua. Behind _turn.lua.
-local FIRST_CALL = 17 + 3 * ARGV[16]
+local FIRST_CALL = 17 + 4 * ARGV[16]
 
 -- What has happened, whatever comes of it: it is counted, shown and kept.
 local function take_in(name, step)
@@ -7,7 +7,7 @@ local function take_in(name, step)
   if ARGV[15] ~= '0' then redis.call('HINCRBY', RUN, 'tool_calls', ARGV[15]) end
   if ARGV[8] == '1' then discard_text(name, step) end
   local answered = {}
-  for i = 17, FIRST_CALL - 1, 3 do
+  for i = 17, FIRST_CALL - 1, 4 do
     if ARGV[i + 1] ~= '' then answered[ARGV[i + 1]] = true end
   end
   if FIRST_CALL <= #ARGV then
@@ -19,7 +19,7 @@ local function take_in(name, step)
   else
     close_calls(answered)
   end
-  for i = 17, FIRST_CALL - 1, 3 do emit(ARGV[i], ARGV[i + 2], true) end
+  for i = 17, FIRST_CALL - 1, 4 do emit(ARGV[i], ARGV[i + 2], true, ARGV[i + 3]) end
 end
 
 -- The calls that the model asked for become steps. Answers whether the budget allows that.

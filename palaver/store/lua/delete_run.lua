@@ -27,7 +27,7 @@ for _, entry in ipairs(entries) do
   -- A summary of what the run said has it too.
   local later = ENTERED and position_of(entry) > tonumber(ENTERED)
   if run_of(entry) == ID or (later and entry[2][2] == 'conversation.condensed') then
-    ids[#ids + 1], bytes = entry[1], bytes + #entry[2][10]
+    ids[#ids + 1], bytes = entry[1], bytes + size_of(entry)
   end
 end
 if #ids > 0 then

@@ -4,7 +4,8 @@
 --       model), status, error JSON ('' = none),
 --       delay ms, '1' if text was streamed that is withdrawn, input tokens, those of them that were cached, output
 --       tokens, model calls, their cost ('' = unknown, else nano-dollars), output text, tool calls done here, number
---       of entries n, then n times: type, call id ('' = none), data JSON, then for each call that opens: id, name,
+--       of entries n, then n times: type, call id ('' = none), data JSON, what a provider wants back with it ('' =
+--       nothing), then for each call that opens: id, name,
 --       queue ('' = no step of its own), '1' if idempotent, call JSON, action JSON ('' = none: it may begin)
 -- reply settled, run status, deliveries, next run id ('' = none) · stale
 local name, verdict, reason, status, failure = ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6]

@@ -12,6 +12,7 @@ from palaver.arguments import readable
 from palaver.models import AgentSpec, Message, ToolCall
 from workers.protocols.chat_completions.answer import Completion
 from workers.protocols.chat_completions.breakpoints import marked, system_message
+from workers.protocols.chat_completions.opaque import restored
 from workers.protocols.port import Offer
 
 _LONGEST_NAME: Final = 64
@@ -30,14 +31,22 @@ class ChatCompletions:
         """The key as a bearer token."""
         return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def message(self, message: Message) -> bytes:
+    def message(self, message: Message, opaque: str = "") -> bytes:
         """A message of the user or the assistant."""
-        return orjson.dumps({"role": message.role, "content": message.content})
+        said: dict[str, Any] = {"role": message.role, "content": message.content}
+        if opaque:
+            said |= restored(opaque)[0]
+        return orjson.dumps(said)
 
-    def turn(self, asking: Message, results: Sequence[Message]) -> Sequence[bytes]:
+    def turn(self, asking: Message, results: Sequence[Message], opaque: str = "") -> Sequence[bytes]:
         """One message each: the calls, and every result."""
         calls = [_call(call) for call in asking.tool_calls]
-        asks = {"role": asking.role, "content": asking.content or None, "tool_calls": calls}
+        asks: dict[str, Any] = {"role": asking.role, "content": asking.content or None, "tool_calls": calls}
+        if opaque:
+            fields, by_call = restored(opaque)
+            asks |= fields
+            for call in calls:
+                call |= by_call.get(call["id"], {})
         return [orjson.dumps(asks), *map(_result, results)]
 
     def parsed(self, text: bytes) -> Sequence[Message]:

@@ -19,7 +19,9 @@ from palaver.limits import beyond, most
 from palaver.models import ToolCall, Usage
 from palaver.secrets import hide
 from workers.protocols.chat_completions.calls import Calls, text_of
+from workers.protocols.chat_completions.opaque import EXTRA, OpaqueFields
 from workers.protocols.port import Reply
+from workers.protocols.verbatim import elements, members
 
 _LINE: Final = most("answer_line")
 _TEXT: Final = most("answer_text")
@@ -38,6 +40,8 @@ _FINISHES: Final = {
     **dict.fromkeys(("error", "network_error", "insufficient_system_resource"), "error"),
 }
 """What providers call the same ends; any other is an ordinary one."""
+_PLAIN: Final = frozenset(("role", "content", "refusal", "tool_calls"))
+"""What a delta has mostly, and nothing that is to be sent back unchanged."""
 
 
 class Completion:
@@ -55,6 +59,7 @@ class Completion:
         self._length = 0
         """Characters of the text."""
         self._calls = Calls(max_calls)
+        self._opaque = OpaqueFields()
         self._finish = ""
         self.done = False
         """The provider has said that this was all."""
@@ -135,18 +140,27 @@ class Completion:
             if chunk.get("usage"):
                 self._count(chunk["usage"])
             text = ""
-            for choice in _few(chunk.get("choices") or ()):
+            for place, choice in enumerate(_few(chunk.get("choices") or ())):
                 if choice.get("index", 0) == 0:
-                    text += self._delta(choice.get("delta") or {})
+                    if delta := choice.get("delta"):
+                        text += self._delta(delta, payload, place)
                     if finish := choice.get("finish_reason"):
                         self._finish = text_of(finish)
             return text
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"a chunk of the stream cannot be read: {type(error).__name__}") from error
 
-    def _delta(self, delta: dict[str, Any], *, whole: bool = False) -> str:
+    def _delta(self, delta: dict[str, Any], payload: bytes, place: int, *, whole: bool = False) -> str:
+        """Take in a delta, or a whole message, of the choice at ``place`` of ``payload``; answers its text."""
+        if not _PLAIN.issuperset(delta):
+            self._opaque.add(delta, lambda: _text_of_choice(payload, place, whole=whole), whole=whole)
         if parts := delta.get("tool_calls"):
-            self._calls.add(parts, whole=whole)
+            indexes = self._calls.add(parts, whole=whole)
+            if any(part.get(EXTRA) is not None for part in parts):
+                texts = elements(members(_text_of_choice(payload, place, whole=whole))["tool_calls"])
+                for index, part, raw in zip(indexes, parts, texts, strict=True):
+                    if part.get(EXTRA) is not None:
+                        self._opaque.add_to_call(index, raw)
         if text := text_of(delta.get("content") or delta.get("refusal")):
             self._length += len(text)
             if self._length > _TEXT:
@@ -172,7 +186,7 @@ class Completion:
             for choice in _few(document.get("choices") or ())[:1]:
                 message = choice["message"]
                 self._finish = text_of(choice.get("finish_reason")) or "stop"
-                return self._delta(message, whole=True)
+                return self._delta(message, body, 0, whole=True)
             return ""
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
@@ -209,7 +223,8 @@ class Completion:
         finish = _FINISHES.get(self._finish.lower(), self._finish)
         if finish == "error":
             raise ProviderError("the model broke off with an error")
-        content, calls = hide("".join(self._content)), self._calls.whole()
+        content, by_index = hide("".join(self._content)), self._calls.whole()
+        calls = tuple(by_index.values())
         if not content and not calls and finish not in ("content_filter", "length"):
             raise EmptyCompletion
         if finish == "tool_calls" and not calls:
@@ -217,7 +232,8 @@ class Completion:
         if (self._length + self._calls.length) * _ESCAPED > most("answer_stored"):
             _check_stored(content, calls)
         self.uncounted = not self._counted
-        return Reply(content, calls, finish or "stop", self.usage)
+        opaque = self._opaque.whole({index: call.id for index, call in by_index.items()})
+        return Reply(content, calls, finish or "stop", self.usage, opaque)
 
 
 def _parsed(payload: bytes) -> Any:
@@ -230,6 +246,12 @@ def _parsed(payload: bytes) -> Any:
     if len(payload) > _SMALL and payload.count(b"{") + payload.count(b"[") > most("answer_values"):
         raise _too_large("answer_values", "a piece of the answer has", "objects and arrays")
     return orjson.loads(payload)
+
+
+def _text_of_choice(payload: bytes, place: int, *, whole: bool) -> str:
+    """The JSON of a delta, or of a message, as it came."""
+    choice = elements(members(payload.decode())["choices"])[place]
+    return members(choice)["message" if whole else "delta"]
 
 
 def _check_stored(content: str, calls: Sequence[ToolCall]) -> None:

@@ -38,8 +38,9 @@ class Calls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def add(self, parts: Sequence[Any], *, whole: bool = False) -> None:
-        """More parts of calls; one without an index is a call of its own, and so is each if they are ``whole``.
+    def add(self, parts: Sequence[Any], *, whole: bool = False) -> list[int]:
+        """More parts of calls; one without an index is a call of its own, and so is each if they are ``whole``. Answers
+        the index of the call that each belongs to.
 
         Raises:
             TooManyToolCalls: there are more than may be.
@@ -48,12 +49,14 @@ class Calls:
         """
         if len(parts) > self._limit:
             raise self._too_many()
+        indexes = []
         for part in parts:
             index = None if whole else part.get("index")
             if index is None:
                 index = len(self._calls)
             elif type(index) is not int:
                 raise TypeError("an index that is no whole number")
+            indexes.append(index)
             call = self._calls.get(index)
             if call is None:
                 if len(self._calls) >= self._limit:
@@ -66,6 +69,7 @@ class Calls:
                 self._name(call, name)
             if arguments := text_of(function.get("arguments")):
                 self._argue(call, arguments)
+        return indexes
 
     def _name(self, call: _Gathered, text: str) -> None:
         call.named += len(text)
@@ -93,10 +97,10 @@ class Calls:
             f"the answer has more than {self._limit} tool calls; max_tool_calls of the provider allows more"
         )
 
-    def whole(self) -> tuple[ToolCall, ...]:
-        """The calls in the order of their indices, without secrets of this process; each with an id of its own that can
-        name a step: some providers repeat ids, leave them out or make them long."""
-        calls: list[ToolCall] = []
+    def whole(self) -> dict[int, ToolCall]:
+        """The calls by their indices, in their order, without secrets of this process; each with an id of its own that
+        can name a step: some providers repeat ids, leave them out or make them long."""
+        calls: dict[int, ToolCall] = {}
         taken: set[str] = set()
         numbers = count()
         for index in sorted(self._calls):
@@ -106,8 +110,8 @@ class Calls:
                 call_id = f"call_{next(numbers)}"
             taken.add(call_id)
             name, arguments = hide("".join(call.name)), hide("".join(call.arguments))
-            calls.append(ToolCall(id=call_id, name=name, arguments=arguments or "{}"))
-        return tuple(calls)
+            calls[index] = ToolCall(id=call_id, name=name, arguments=arguments or "{}")
+        return calls
 
 
 def text_of(value: Any) -> str:

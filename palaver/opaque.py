@@ -1,0 +1,37 @@
+"""What a provider wants back unchanged with a message that it made: its reasoning, and what it signed.
+
+It goes back to where it came from and nowhere else. The log keeps it beside the message's own data and not in it:
+events are made of that data, so that nobody who watches a run is shown what a provider hides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Fields of a message that only their origin understands."""
+
+    origin: str
+    """Who made them: ``protocol/provider/model``."""
+    fields: str
+    """JSON text of an object, in which the order of keys and the digits of numbers are as they came."""
+
+    @property
+    def stored(self) -> str:
+        """As the log has it."""
+        return f"{self.origin}\n{self.fields}"
+
+    @classmethod
+    def from_stored(cls, text: bytes) -> Self:
+        """What ``stored`` wrote."""
+        origin, _, fields = text.decode().partition("\n")
+        return cls(origin, fields)
+
+    def shown(self) -> dict[str, Any]:
+        """As the API shows it to who asks for it."""
+        return {"origin": self.origin, "fields": orjson.loads(self.fields)}

@@ -1,0 +1,181 @@
+"""What of an answer the provider wants back unchanged: its reasoning, and what it signed.
+
+``reasoning_content`` and ``reasoning`` (DeepSeek, Kimi, Qwen, vLLM, …) are text that comes in pieces. OpenRouter's
+``reasoning_details`` is a list whose entries come in pieces. ``extra_content`` (Gemini) stands on the message and on
+each call. They are gathered while they come, and written as one JSON object in which calls go by their ids.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from palaver.errors import ResponseTooLarge
+from palaver.limits import beyond, most
+from palaver.secrets import hide
+from workers.protocols.verbatim import Tree, elements, members, merged, tree, written
+
+log = logging.getLogger(__name__)
+
+TEXTS: Final = ("reasoning_content", "reasoning")
+DETAILS: Final = "reasoning_details"
+EXTRA: Final = "extra_content"
+CALLS: Final = "tool_calls"
+_MOST: Final = most("answer_opaque")
+_GROWING: Final = ("text", "summary")
+"""What of an entry of ``reasoning_details`` comes in pieces."""
+_ENCRYPTED: Final = '"reasoning.encrypted"'
+"""The type of those that do not."""
+
+
+class _Detail:
+    """An entry of ``reasoning_details``, as far as it came."""
+
+    __slots__ = ("found", "texts")
+
+    def __init__(self, entry: dict[str, Tree]) -> None:
+        self.found = entry
+        self.texts: dict[str, list[str]] = {name: [text] for name in _GROWING if (text := _inside(entry.get(name)))}
+
+    def goes_on_with(self, entry: dict[str, Tree]) -> bool:
+        """Whether ``entry`` is more of this one. Some providers give all their blocks one index."""
+        if self.found.get("type") != entry.get("type") or entry.get("type") == _ENCRYPTED:
+            return False
+        return self.found.get("id", "null") in ("null", entry.get("id", "null")) or entry.get("id", "null") == "null"
+
+    def add(self, entry: dict[str, Tree]) -> None:
+        """More of it."""
+        for name in _GROWING:
+            if text := _inside(entry.get(name)):
+                self.texts.setdefault(name, []).append(text)
+        merged(self.found, entry)
+
+    def written(self) -> str:
+        """Its JSON."""
+        return written({**self.found, **{name: f'"{"".join(pieces)}"' for name, pieces in self.texts.items()}})
+
+
+class OpaqueFields:
+    """The fields of one answer, as far as they came."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._details: list[_Detail | str] = []
+        self._newest: dict[Tree, _Detail] = {}
+        """The newest entry with each index."""
+        self._extra: Tree | None = None
+        self._calls: dict[int, Tree] = {}
+        self._size = 0
+
+    def add(self, delta: Mapping[str, Any], text: Callable[[], str], *, whole: bool) -> None:
+        """What a delta, or a message that came as a ``whole``, has of them; ``text`` is its JSON.
+
+        Raises:
+            ResponseTooLarge: they are larger than may be.
+            ValueError: they are not what they should be.
+        """
+        for name in TEXTS:
+            if isinstance(piece := delta.get(name), str):
+                self._grow(len(piece))
+                self._texts.setdefault(name, []).append(piece)
+        if delta.get(DETAILS) is None and delta.get(EXTRA) is None:
+            return
+        found = members(text())
+        if delta.get(DETAILS) is not None:
+            self._grow(len(found[DETAILS]))
+            for entry in elements(found[DETAILS]):
+                self._add_detail(entry, whole=whole)
+        if delta.get(EXTRA) is not None:
+            self._extra = self._added(self._extra, found[EXTRA])
+
+    def add_to_call(self, index: int, part: str) -> None:
+        """What a part of the call at ``index`` has of them; ``part`` is its JSON.
+
+        Raises:
+            ResponseTooLarge: all fields together are larger than may be.
+        """
+        self._calls[index] = self._added(self._calls.get(index), members(part)[EXTRA])
+
+    def _added(self, old: Tree | None, text: str) -> Tree:
+        self._grow(len(text))
+        return tree(text) if old is None else merged(old, tree(text))
+
+    def _add_detail(self, text: str, *, whole: bool) -> None:
+        """An entry, or more of the newest one with its index."""
+        entry = text if whole else tree(text)
+        if isinstance(entry, str):
+            self._details.append(entry)
+            return
+        index = entry.get("index")
+        known = self._newest.get(index) if isinstance(index, str) else None
+        if known is not None and known.goes_on_with(entry):
+            known.add(entry)
+            return
+        self._details.append(detail := _Detail(entry))
+        if isinstance(index, str):
+            self._newest[index] = detail
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > _MOST:
+            raise _too_large()
+
+    def whole(self, call_ids: Mapping[int, str]) -> str:
+        """All of it as JSON, without secrets of this process: text like any other text, while what may be signed is
+        left out rather than changed. Empty if there is nothing.
+
+        Raises:
+            ResponseTooLarge: it is larger than may be.
+        """
+        found: dict[str, Any] = {name: hide("".join(pieces)) for name, pieces in self._texts.items()}
+        if self._details:
+            entries = (each if isinstance(each, str) else each.written() for each in self._details)
+            found[DETAILS] = _free_of_secrets(f"[{','.join(entries)}]")
+        if self._extra is not None:
+            found[EXTRA] = _free_of_secrets(written(self._extra))
+        calls = {
+            call_ids[index]: {EXTRA: extra}
+            for index, each in self._calls.items()
+            if (extra := _free_of_secrets(written(each))) is not None
+        }
+        if calls:
+            found[CALLS] = calls
+        found = {name: value for name, value in found.items() if value is not None}
+        if not found:
+            return ""
+        text = orjson.dumps(found)
+        if len(text) > _MOST:
+            raise _too_large()
+        return text.decode()
+
+
+def restored(fields: str) -> tuple[dict[str, orjson.Fragment], dict[str, dict[str, orjson.Fragment]]]:
+    """What ``OpaqueFields.whole`` wrote: the fields of the message, and those of each of its calls by id."""
+    found = members(fields)
+    calls = members(found.pop(CALLS, "{}"))
+    return _fragments(found), {call_id: _fragments(members(each)) for call_id, each in calls.items()}
+
+
+def _fragments(found: Mapping[str, str]) -> dict[str, orjson.Fragment]:
+    return {name: orjson.Fragment(value) for name, value in found.items()}
+
+
+def _free_of_secrets(text: str) -> orjson.Fragment | None:
+    if hide(text) != text:
+        log.warning("what a provider wants back unchanged has a secret of this process in it and is not kept")
+        return None
+    return orjson.Fragment(text)
+
+
+def _inside(text: Tree | None) -> str:
+    """What a JSON string says, as it is written."""
+    return text[1:-1] if isinstance(text, str) and text.startswith('"') else ""
+
+
+def _too_large() -> ResponseTooLarge:
+    """What a provider is told that wants more back than may be kept."""
+    beyond("answer_opaque")
+    return ResponseTooLarge(f"what the answer has to be sent back unchanged is more than {_MOST} bytes")
