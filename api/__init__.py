@@ -1,1 +1,1 @@
-"""The thin edge: FastAPI. Every route validates, calls one method of the store, and answers."""
+"""The thin edge, on FastAPI. A dialect reads a request, calls one use case of ``api.operations``, and answers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,14 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from api.backend import Backend, Publishing
 from api.closing import closing_on_signals
-from api.edge import Door, Edge
+from api.dialects import Dialect, respond
 from api.hosts import refuse_open_bind
-from api.openapi import SCHEMAS
+from api.middleware import Access, Middleware
+from api.native import NATIVE
+from api.operations import Backend, Publishing
 from api.pages import docs
-from api.problems import respond
-from api.routes import ROUTERS
 from palaver.deliveries import Publisher
 from palaver.policies import load_policies
 from palaver.providers import Provider, load_providers
@@ -38,8 +37,11 @@ def create_app(
     providers: Mapping[str, Provider] | None = None,
     registry: Registry | None = None,
     policies: Mapping[str, RetryPolicy] | None = None,
+    dialects: Sequence[Dialect] = (NATIVE,),
 ) -> FastAPI:
     """The API. What is not given is made from the settings, and those from the environment, when it starts.
+
+    One of the ``dialects`` has no prefix: it owns what the others do not.
 
     Starting raises ConfigurationError for settings that do not fit.
     """
@@ -48,8 +50,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
-        app.state.door = Door.of(chosen)
-        here = app.state.backend = Backend(
+        app.state.access = Access.of(chosen)
+        backend = app.state.backend = Backend(
             settings=chosen,
             store=store or Store.connect(chosen),
             publisher=publisher or Publisher(chosen.deliveries_url),
@@ -58,15 +60,15 @@ def create_app(
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
         )
         try:
-            with closing_on_signals(here.closing):
+            with closing_on_signals(backend.closing):
                 yield
         finally:
-            here.closing.set()
-            await here.reads.close()
+            backend.closing.set()
+            await backend.reads.close()
             if publisher is None:
-                here.publisher.close()
+                backend.publisher.close()
             if store is None:
-                await here.store.close()
+                await backend.store.close()
 
     app = FastAPI(
         title="Palaver",
@@ -76,12 +78,12 @@ def create_app(
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=lambda route: route.name,
         exception_handlers={HTTPException: _no_route},
     )
-    app.add_middleware(Edge)
-    for router in ROUTERS:
-        app.include_router(router)
+    app.state.dialects = tuple(dialects)
+    app.add_middleware(Middleware)
+    for dialect in dialects:
+        app.routes.extend(dialect.router.routes)
     app.add_route("/docs", docs, include_in_schema=False)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
@@ -99,10 +101,9 @@ async def _no_route(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> set[str]:
     return {
         method
-        for router in ROUTERS
-        for route in router.routes
+        for route in request.app.routes
         if route.matches(request.scope)[0] is not Match.NONE
-        for method in getattr(route, "methods", ())
+        for method in getattr(route, "methods", None) or ()
     }
 
 
@@ -110,7 +111,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         components = document.setdefault("components", {})
-        components["schemas"] = SCHEMAS.components()
+        components["schemas"] = _schemas(app.state.dialects)
         if _wants_keys(app):
             components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         else:
@@ -120,10 +121,20 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
+def _schemas(dialects: Sequence[Dialect]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for dialect in dialects:
+        own = {dialect.errors.name: dialect.errors.schema, **dialect.schemas.components()}
+        for name, schema in own.items():
+            if found.setdefault(name, schema) != schema:
+                raise ValueError(f"two dialects have a schema {name}, and not the same")
+    return found
+
+
 def _wants_keys(app: FastAPI) -> bool:
     """Whether there are keys; as long as it has not been started, nobody knows that there are none."""
-    door: Door | None = getattr(app.state, "door", None)
-    return door is None or not door.keys.none
+    access: Access | None = getattr(app.state, "access", None)
+    return access is None or not access.keys.none
 
 
 app = create_app()

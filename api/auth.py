@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from starlette.types import Scope
 
+from api.operations import Caller
 from api.problems import Problem
 from palaver.settings import ApiKey
 
@@ -17,16 +17,6 @@ PROBES: Final = frozenset({"/healthz", "/readyz"})
 """Routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
 DOCUMENTS: Final = frozenset({"/docs", "/openapi.json"})
 """Open with ``PALAVER_OPEN_DOCS``: a browser that follows a link sends no key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who sends a request."""
-
-    trusted: bool
-    """With a key, or there are none."""
-    name: str | None = None
-    """Of the key, if it has one."""
 
 
 class Keys:

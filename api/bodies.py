@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 
-from api.backend import backend
 from api.problems import Problem
+from api.requests import backend_of
 from api.strict_json import parse
 from api.validation import validate
 from palaver.limits import KIB, beyond, most
@@ -26,7 +26,7 @@ async def read_body(request: Request, model: type[M]) -> M:
     """The JSON body, as a ``model``.
 
     Raises:
-        Problem: what is wrong with it.
+        Refused: what is wrong with it.
     """
     raw = await _read(request)
     _check_type(request)
@@ -39,7 +39,7 @@ async def read_optional_body(request: Request, model: type[M]) -> M:
     """The JSON body as a ``model``; its defaults when there is none.
 
     Raises:
-        Problem: what is wrong with it.
+        Refused: what is wrong with it.
     """
     raw = await _read(request)
     if not raw and not _of_a_page(request):
@@ -78,7 +78,7 @@ def _check_type(request: Request) -> None:
 
 
 async def _read(request: Request) -> bytes:
-    limit = backend(request).settings.max_body
+    limit = backend_of(request).settings.max_body
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Problem("unsupported_media_type", "Send the body without Content-Encoding.")
     declared = request.headers.get("content-length", "")

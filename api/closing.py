@@ -1,4 +1,4 @@
-"""The end of the process, of which streams and long polls are told at once, and the end of what they wait with."""
+"""The end of the process, of which streams and long polls are told at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from types import FrameType
 from typing import Any, Final
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_PATIENCE: Final = 0.1
-"""Seconds after which a task that was cancelled is cancelled again."""
 
 
 @contextmanager
@@ -42,13 +40,3 @@ def closing_on_signals(closing: asyncio.Event) -> Iterator[None]:
         for number, handler in before.items():
             if signal.getsignal(number) is tell:
                 signal.signal(number, handler)
-
-
-async def end(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks until they are done: before Python 3.12, a wait_for below them may swallow a cancel."""
-    left = set(tasks)
-    while left:
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=_PATIENCE)
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.descriptors import LINGERING, room
+from api.descriptors import LINGERING, capacity
+from api.native.problems import respond
 from api.problems import ROOM_AFTER, Problem
 from palaver.limits import KIB, beyond, most
 from palaver.settings import settings
@@ -96,7 +97,7 @@ def gate() -> Gate:
         ConfigurationError: a setting does not fit.
     """
     chosen = settings()
-    most_open = room(chosen.max_connections)
+    most_open = capacity(chosen.max_connections)
     return Gate(most_open, min(chosen.max_half_open, most_open // 2))
 
 
@@ -309,7 +310,7 @@ def _network(address: str) -> str:
 
 def _on_the_wire(problem: Problem, more: list[tuple[bytes, bytes]]) -> bytes:
     request_id = f"req_{secrets.token_hex(10)}"
-    answer = problem.response(instance="", request_id=request_id)
+    answer = respond(problem, "", request_id)
     headers = [*more, *answer.raw_headers, (b"x-request-id", request_id.encode()), (b"connection", b"close")]
     status = HTTPStatus(answer.status_code)
     return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (

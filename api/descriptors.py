@@ -19,7 +19,7 @@ _RESERVE: Final = 64 + LINGERING + 4 * _AT_ONCE + 32
 """The store's pool, the refused, those on their way in, and logs, broker, pub/sub, the listening socket, …"""
 
 
-def room(wanted: int) -> int:
+def capacity(wanted: int) -> int:
     """Connections that this process may have: what is ``wanted``, or fewer if its descriptors do not reach."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if limit == resource.RLIM_INFINITY else max(1, min(wanted, limit - _RESERVE))

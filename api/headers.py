@@ -1,9 +1,11 @@
-"""What request headers ask for: media types, waiting, idempotency, and where a stream goes on."""
+"""What request headers ask for: media types, waiting, idempotency, and where a stream goes on; read, and documented."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 from starlette.requests import Request
 
@@ -86,3 +88,54 @@ def last_event_id(request: Request) -> int | None:
     if not _SEQ.fullmatch(given):
         raise Problem("invalid_cursor", "Last-Event-ID is not an id of an event of this run.")
     return int(given)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Header:
+    """A request header that a route looks at, as the annotation of a parameter of its handler."""
+
+    name: str
+    read: Callable[[Request], Any]
+    schema: Mapping[str, Any]
+    description: str
+    problems: tuple[str, ...] = ()
+    """The codes of what reading it may raise."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offers:
+    """The media types that a route can answer with, as the annotation of a parameter that is the chosen one."""
+
+    kinds: tuple[str, ...]
+    """The first is for who does not care."""
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        "Idempotency-Key",
+        idempotency_key,
+        {"type": "string", "minLength": 1, "maxLength": 255},
+        "The same key and body again have no second effect and name the same run. Kept as long as that.",
+        problems=("invalid_idempotency_key",),
+    ),
+]
+PreferredWait = Annotated[
+    int,
+    Header(
+        "Prefer",
+        preferred_wait,
+        {"type": "string", "examples": ["wait=30", "respond-async"]},
+        "`wait=N`: answer 200 with the run when it ends within N seconds (60 at most).",
+    ),
+]
+LastEventId = Annotated[
+    int | None,
+    Header(
+        "Last-Event-ID",
+        last_event_id,
+        {"type": "string", "pattern": "^[0-9]{1,15}$"},
+        "Go on behind this event; wins over `after`.",
+        problems=("invalid_cursor",),
+    ),
+]

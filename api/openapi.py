@@ -3,91 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.problems import CODES, MEDIA_TYPE
+from api.headers import EVENT_STREAM, JSON, Header
+from api.problems import CODES
 from api.queries import Query
-from palaver.events import EventKind
+from api.signatures import Takes
 
 _REF: Final = "#/components/schemas/{model}"
+_OF_BODIES: Final = (
+    "malformed_json", "duplicate_key", "too_deep", "request_timeout", "payload_too_large",
+    "unsupported_media_type", "validation_error", "invalid_unicode", "too_many_items",
+)  # fmt: skip
+_OF_QUERIES: Final = ("unknown_parameter", "duplicate_parameter", "validation_error")
 _EVERYWHERE: Final = ("malformed_request", "not_acceptable", "internal", "unavailable", "too_many_connections")
-
-PROBLEM: Final[dict[str, Any]] = {
-    "title": "Problem",
-    "description": "RFC 9457. What the client sent is never quoted.",
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "instance", "code", "errors", "request_id"],
-    "properties": {
-        "type": {"type": "string", "description": "`/errors/` and the code."},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": ["string", "null"]},
-        "instance": {"type": ["string", "null"]},
-        "code": {"type": "string", "enum": sorted(CODES)},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["pointer", "code", "message"],
-                "properties": {
-                    "pointer": {
-                        "type": "string",
-                        "description": "A JSON pointer into the body, or `?parameter`.",
-                    },
-                    "code": {"type": "string"},
-                    "message": {"type": "string"},
-                },
-            },
-        },
-        "request_id": {"type": "string"},
-        "run_id": {"type": "string", "description": "The run that stands in the way."},
-        "pending_actions": {
-            "type": "array",
-            "description": "What that run waits for, where that helps.",
-            "items": {"$ref": _REF.format(model="PendingAction")},
-        },
-    },
-}
-
-_HEADERS: Final[dict[str, dict[str, Any]]] = {
-    "Idempotency-Key": {
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-        "description": "The same key and body again have no second effect and name the same run. Kept as long as that.",
-    },
-    "Prefer": {
-        "schema": {"type": "string", "examples": ["wait=30", "respond-async"]},
-        "description": "`wait=N`: answer 200 with the run when it ends within N seconds (60 at most).",
-    },
-    "Last-Event-ID": {
-        "schema": {"type": "string", "pattern": "^[0-9]{1,15}$"},
-        "description": "Go on behind this event; wins over `after`.",
-    },
-}
-
 
 Answer = type[BaseModel] | UnionType | None
 """The model of an answer, several of which it is one, or nothing."""
-
-
-_EVENT: Final[dict[str, Any]] = {
-    "description": "Each event of the stream.",
-    "type": "object",
-    "required": ["data"],
-    "properties": {
-        "id": {"type": "string", "description": "The event's `seq`; without one, nothing can be resumed from it."},
-        "event": {"type": "string", "enum": list(EventKind), "description": "Its `type`. Newer servers have more."},
-        "data": {
-            "type": "string",
-            "contentMediaType": "application/json",
-            "contentSchema": {"$ref": _REF.format(model="KnownEvent")},
-            "description": "The event, on one line.",
-        },
-    },
-}
 
 
 class Schemas:
@@ -105,82 +42,80 @@ class Schemas:
     def components(self) -> dict[str, Any]:
         """The schemas, by name."""
         _, definitions = models_json_schema([(model, "validation") for model in self._models], ref_template=_REF)
-        return {"Problem": PROBLEM, **definitions["$defs"]}
+        found: dict[str, Any] = definitions["$defs"]
+        return found
 
 
-SCHEMAS: Final = Schemas()
+@dataclass(frozen=True, slots=True)
+class ErrorFormat:
+    """How a dialect's errors look."""
+
+    media_type: str
+    name: str
+    """Of the schema."""
+    schema: Mapping[str, Any]
 
 
-def operation(
-    *,
-    answers: Mapping[int, tuple[str, Answer]],
-    problems: Sequence[str] = (),
-    path: Mapping[str, str] | None = None,
-    query: type[Query] | None = None,
-    headers: Sequence[str] = (),
-    body: type[BaseModel] | None = None,
-    body_required: bool = True,
-    examples: Mapping[str, Any] | None = None,
-    streams: bool = False,
-    secured: bool = True,
-) -> dict[str, Any]:
-    """The ``openapi_extra`` of a route.
+@dataclass(frozen=True, slots=True)
+class Says:
+    """What a route says about itself beside what it takes."""
 
-    ``path`` describes its path parameters; with ``streams`` its 200 may be a stream.
-    """
+    answers: Mapping[int, tuple[str, Answer]]
+    """By status; the first is the usual one."""
+    problems: Sequence[str] = ()
+    """Codes, beside those that come from what it takes."""
+    examples: Mapping[str, Any] | None = None
+    """Of its body."""
+    stream: Mapping[str, Any] | None = None
+    """The media type object of a 200 that is a stream."""
+
+
+def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -> dict[str, Any]:
+    """The ``openapi_extra`` of a route."""
+    problems = [code for header in takes.headers for code in header.problems] + list(says.problems)
     found: dict[str, Any] = {
         "parameters": [
-            *_path_parameters(path or {}),
-            *_query_parameters(query),
-            *_header_parameters(headers),
+            *_path_parameters(takes.path),
+            *_query_parameters(takes.query),
+            *_header_parameters(takes.headers),
         ],
-        "responses": {str(status): _answer(*answer) for status, answer in answers.items()},
+        "responses": {str(status): _answer(*answer, schemas) for status, answer in says.answers.items()},
     }
-    if streams:
-        found["responses"]["200"].setdefault("content", {})["text/event-stream"] = {
-            "schema": _EVENT,
-            "example": 'id: 3\nevent: run.started\ndata: {"type":"run.started","run_id":"…","seq":3,"at":"…"}\n\n',
-        }
-    if body is not None:
-        content: dict[str, Any] = {"schema": SCHEMAS.ref(body)}
-        if examples:
-            content["examples"] = {name: {"value": value} for name, value in examples.items()}
-        found["requestBody"] = {"required": body_required, "content": {"application/json": content}}
-        problems = (*problems, *_of_bodies())
-    if query is not None:
-        problems = (*problems, "unknown_parameter", "duplicate_parameter", "validation_error")
-    if secured:
+    if says.stream is not None:
+        found["responses"]["200"].setdefault("content", {})[EVENT_STREAM] = says.stream
+    if takes.body is not None:
+        content: dict[str, Any] = {"schema": schemas.ref(takes.body)}
+        if says.examples:
+            content["examples"] = {name: {"value": value} for name, value in says.examples.items()}
+        found["requestBody"] = {"required": takes.body_required, "content": {JSON: content}}
+        problems += _OF_BODIES
+    if takes.query is not None:
+        problems += _OF_QUERIES
+    if not takes.probe:
         found["security"] = [{"key": []}]
-        problems = (*problems, "unauthenticated")
-    found["responses"] |= _problems((*problems, *_EVERYWHERE))
+        problems.append("unauthenticated")
+    found["responses"] |= _problems((*problems, *_EVERYWHERE), errors)
     return found
 
 
-def _of_bodies() -> tuple[str, ...]:
-    return (
-        "malformed_json", "duplicate_key", "too_deep", "request_timeout", "payload_too_large",
-        "unsupported_media_type", "validation_error", "invalid_unicode", "too_many_items",
-    )  # fmt: skip
-
-
-def _answer(description: str, model: Answer) -> dict[str, Any]:
+def _answer(description: str, model: Answer, schemas: Schemas) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": description}
     if isinstance(model, UnionType):
-        schema: dict[str, Any] = {"anyOf": [SCHEMAS.ref(each) for each in get_args(model)]}
-        answer["content"] = {"application/json": {"schema": schema}}
+        schema: dict[str, Any] = {"anyOf": [schemas.ref(each) for each in get_args(model)]}
+        answer["content"] = {JSON: {"schema": schema}}
     elif model is not None:
-        answer["content"] = {"application/json": {"schema": SCHEMAS.ref(model)}}
+        answer["content"] = {JSON: {"schema": schemas.ref(model)}}
     return answer
 
 
-def _problems(codes: Sequence[str]) -> dict[str, Any]:
+def _problems(codes: Sequence[str], errors: ErrorFormat) -> dict[str, Any]:
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys(codes):
         by_status.setdefault(CODES[code][0], []).append(code)
     return {
         str(status): {
             "description": "; ".join(f"`{code}`: {CODES[code][1]}" for code in found),
-            "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}},
+            "content": {errors.media_type: {"schema": {"$ref": _REF.format(model=errors.name)}}},
         }
         for status, found in sorted(by_status.items())
     }
@@ -234,5 +169,8 @@ def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
     }
 
 
-def _header_parameters(names: Sequence[str]) -> list[dict[str, Any]]:
-    return [{"name": name, "in": "header", "required": False, **_HEADERS[name]} for name in names]
+def _header_parameters(headers: Sequence[Header]) -> list[dict[str, Any]]:
+    return [
+        {"name": each.name, "in": "header", "required": False, "schema": each.schema, "description": each.description}
+        for each in headers
+    ]

@@ -1,4 +1,4 @@
-"""Problems: every error that the API answers, as RFC 9457 ``application/problem+json``.
+"""Problems: every error that the API answers, with its code, its status and its title. A dialect says how it looks.
 
 What a client sent is never quoted back: it may hold a key. A problem's code is stable; its text is not.
 """
@@ -6,40 +6,33 @@ What a client sent is never quoted back: it may hold a key. A problem's code is 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-import orjson
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
-from starlette.responses import Response
 
-from palaver.actions import PendingAction
 from palaver.errors import (
     ErrorClass,
+    Fault,
     IdempotencyMismatch,
     NewerVersion,
     NoRoom,
     NotDurable,
+    Refused,
     StateConflict,
+    StoreUnavailable,
     TimePassed,
     UnknownConversation,
     UnknownRun,
     classify,
 )
-from palaver.limits import beyond, most
 
-MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = 2
 """Seconds after which a client may try again while the store is away."""
 ROOM_AFTER: Final = 5
 """The same where a limit is reached: runs must end before there is room."""
 _log = logging.getLogger("palaver.api")
-_SAFE_PATH: Final = re.compile(r"/[A-Za-z0-9/_.-]{0,200}")
-_MAX_FAULTS: Final = most("faults")
 
 CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
     {
@@ -113,41 +106,10 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
     }
 )
 """Every code: its status and its title."""
-_ADVICE: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "run_active": "Only a run that has ended can be retried or deleted.",
-        "conversation_moved_on": "Retry the newest run, or fork this one with from_step.",
-        "conversation_changed": "Send the same request again.",
-        "conversation_full": "Begin a new one, fork this one from an earlier step, or delete runs of it.",
-        "queue_full": "Wait until runs of it have ended, or cancel them.",
-        "steering_full": "Wait until the model has been told, or resume the run if it is paused.",
-        "nothing_to_retry": "Or fork the run with from_step.",
-        "pending_action": (
-            "Answer the run's pending_actions with POST /v1/runs/{run_id}/input, cancel it, "
-            "or submit with on_conflict interrupt, rollback or steer."
-        ),
-        "unknown_action": "Its pending_actions are those that can be answered.",
-        "action_already_resolved": "The first answer counts.",
-        "too_many_runs": "Nothing was taken on; runs must end first.",
-        "store_nearly_full": "Nothing was taken on; the runs that there are go on.",
-        "wrong_action": "The type of a pending action says which of the two it is.",
-        "digest_mismatch": "Look at the arguments of the pending action again, then decide with its digest.",
-    }
-)
-"""What to do about a refusal, where the store's message does not say so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that is wrong. ``pointer`` is a JSON pointer into the body, or ``?parameter``."""
-
-    pointer: str
-    code: str
-    message: str
-
-
-class Problem(Exception):
-    """A request that cannot be answered as asked."""
+class Problem(Refused):
+    """A request that cannot be answered as asked, and what HTTP says about that."""
 
     def __init__(
         self,
@@ -156,54 +118,13 @@ class Problem(Exception):
         *,
         faults: Sequence[Fault] = (),
         run_id: str | None = None,
-        pending_actions: Sequence[PendingAction] | None = None,
+        pending_actions: Sequence[Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(code)
-        self.code = code
+        super().__init__(code, detail, faults=faults, run_id=run_id)
         self.status, self.title = CODES[code]
-        self.detail = detail or "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults[:3]) or None
-        if len(faults) > _MAX_FAULTS:
-            beyond("faults")
-        self.faults = tuple(faults[:_MAX_FAULTS])
-        self.run_id = run_id
         self.pending_actions = pending_actions
         self.headers = dict(headers or {})
-
-    @classmethod
-    def of_conflict(cls, conflict: StateConflict, pending_actions: Sequence[PendingAction] | None = None) -> Problem:
-        """A conflict: what is in the way, and what to do about it. It may say what the run waits for."""
-        what = str(conflict).rstrip(".")
-        advice = _ADVICE.get(conflict.code, "").format(run_id=conflict.run_id)
-        detail = f"{what[:1].upper()}{what[1:]}. {advice}".rstrip()
-        return cls(conflict.code, detail, run_id=conflict.run_id, pending_actions=pending_actions)
-
-    @classmethod
-    def of_faults(cls, faults: Sequence[Fault]) -> Problem:
-        """A problem with their common code, if it is one of a problem, else ``validation_error``."""
-        codes = {fault.code for fault in faults}
-        code = codes.pop() if len(codes) == 1 else ""
-        return cls(code if code in CODES else "validation_error", faults=faults)
-
-    def response(self, *, instance: str, request_id: str) -> Response:
-        """The problem on the wire."""
-        body: dict[str, Any] = {
-            "type": f"/errors/{self.code}",
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "instance": instance if _SAFE_PATH.fullmatch(instance) else None,
-            "code": self.code,
-            "errors": [
-                {"pointer": fault.pointer, "code": fault.code, "message": fault.message} for fault in self.faults
-            ],
-            "request_id": request_id,
-        }
-        if self.run_id is not None:
-            body["run_id"] = self.run_id
-        if self.pending_actions is not None:
-            body["pending_actions"] = [action.model_dump(mode="json") for action in self.pending_actions]
-        return Response(orjson.dumps(body), self.status, self.headers, media_type=MEDIA_TYPE)
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
@@ -211,6 +132,10 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     match error:
         case Problem():
             return error
+        case Refused():
+            # Codes of single faults are more than those of problems.
+            code = error.code if error.code in CODES else "validation_error"
+            return Problem(code, error.detail, faults=error.faults, run_id=error.run_id)
         case UnknownRun():
             return Problem("run_not_found", "It was never there, or its retention has passed.")
         case UnknownConversation():
@@ -218,13 +143,14 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         case IdempotencyMismatch():
             return Problem("idempotency_key_reused", "Use a new key for another request.")
         case StateConflict():
-            return Problem.of_conflict(error)
-        case NewerVersion():
-            return unavailable()
+            what, waits_for = _sentence(error), error.pending_actions
+            return Problem(error.code, what, run_id=error.run_id, pending_actions=waits_for)
         case NoRoom():
-            return Problem(error.code, _ADVICE[error.code], headers={"Retry-After": str(ROOM_AFTER)})
+            return Problem(error.code, _sentence(error), headers={"Retry-After": str(ROOM_AFTER)})
         case TimePassed():
-            return Problem.of_faults([Fault(f"/{error.name}", "invalid_time", "is in the past")])
+            return Problem("invalid_time", faults=[Fault(f"/{error.name}", "invalid_time", "is in the past")])
+        case NewerVersion() | StoreUnavailable():
+            return _unavailable()
         case NotDurable():
             _log.warning("written, but not as safely as PALAVER_DURABILITY asks (request %s)", request_id)
             again = "Send the same request again, with the same Idempotency-Key if it had one: it is done once."
@@ -235,17 +161,15 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("method_not_allowed", headers=error.headers)
     if classify(error).error_class is ErrorClass.STORAGE:
         _log.warning("the store does not answer: %s: %s (request %s)", type(error).__name__, error, request_id)
-        return unavailable()
+        return _unavailable()
     _log.error("unforeseen error (request %s)", request_id, exc_info=error)
     return Problem("internal", "The log has the details under this request id.")
 
 
-def unavailable() -> Problem:
-    """The store is away for now."""
+def _unavailable() -> Problem:
     return Problem("unavailable", "Try again soon.", headers={"Retry-After": str(RETRY_AFTER)})
 
 
-def respond(error: Exception, request: HTTPConnection) -> Response:
-    """The answer to an exception."""
-    request_id = request.scope["state"]["request_id"]
-    return problem_of(error, request_id).response(instance=request.scope["path"], request_id=request_id)
+def _sentence(error: Exception) -> str:
+    what = str(error).rstrip(".")
+    return f"{what[:1].upper()}{what[1:]}."

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from starlette.requests import Request
 
-from api.problems import Fault, Problem
 from api.validation import did_you_mean
+from palaver.errors import Fault, Refused
 from palaver.limits import beyond, most
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
@@ -42,7 +42,7 @@ def read_query(request: Request, model: type[Q]) -> Q:
     """The query parameters, as a ``model``.
 
     Raises:
-        Problem: which parameter does not fit.
+        Refused: which parameter does not fit.
     """
     found: dict[str, str] = {}
     for name, value in _pairs(request.scope["query_string"]):
@@ -50,9 +50,9 @@ def read_query(request: Request, model: type[Q]) -> Q:
             known = ", ".join(model.model_fields) or "none"
             hint = did_you_mean(name, model.model_fields) or f"; there are: {known}"
             shown = name if _NAME.fullmatch(name) else ""
-            raise Problem.of_faults([Fault(f"?{shown}", "unknown_parameter", f"is not known here{hint}")])
+            raise Refused.of_faults([Fault(f"?{shown}", "unknown_parameter", f"is not known here{hint}")])
         if name in found:
-            raise Problem.of_faults([Fault(f"?{name}", "duplicate_parameter", "is given twice")])
+            raise Refused.of_faults([Fault(f"?{name}", "duplicate_parameter", "is given twice")])
         found[name] = value
     try:
         return model.model_validate(found)
@@ -65,14 +65,14 @@ def read_query(request: Request, model: type[Q]) -> Q:
             )
             for each in error.errors(include_url=False, include_input=False)
         ]
-        raise Problem("validation_error", faults=faults) from None
+        raise Refused("validation_error", faults=faults) from None
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
     if query.count(b"&") >= most("parameters"):
         beyond("parameters")
-        raise Problem("malformed_request", f"At most {most('parameters')} parameters.")
+        raise Refused("malformed_request", f"At most {most('parameters')} parameters.")
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
-        raise Problem("malformed_request", "The query string cannot be read.") from None
+        raise Refused("malformed_request", "The query string cannot be read.") from None

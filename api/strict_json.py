@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any, Final, NoReturn
 
-from api.problems import Fault, Problem
+from palaver.errors import Fault, Refused
 from palaver.limits import beyond, most
 
 _MAX_DEPTH: Final = most("body_depth")
@@ -29,7 +29,7 @@ def parse(raw: bytes) -> Any:
     """The value that ``raw`` is the JSON text of, in UTF-8.
 
     Raises:
-        Problem: it is none; a key is doubled; it is nested too deeply or has too many values; a number is out
+        Refused: it is none; a key is doubled; it is nested too deeply or has too many values; a number is out
             of range; a text holds NUL or half a surrogate pair.
     """
     _count(raw)
@@ -37,9 +37,9 @@ def parse(raw: bytes) -> Any:
     try:
         value = reader.read(raw.decode("utf-8"))
     except UnicodeDecodeError:
-        raise Problem("malformed_json", "The body is not UTF-8.") from None
+        raise Refused("malformed_json", "The body is not UTF-8.") from None
     except json.JSONDecodeError as error:
-        raise Problem("malformed_json", f"Line {error.lineno}, column {error.colno}: {error.msg}.") from None
+        raise Refused("malformed_json", f"Line {error.lineno}, column {error.colno}: {error.msg}.") from None
     except RecursionError:
         raise _too_deep() from None
     # Most bodies cannot hold any of what _inspect looks for.
@@ -57,7 +57,7 @@ class _Reader:
 
     def read(self, text: str) -> Any:
         if text.startswith("\ufeff"):
-            raise Problem("malformed_json", "The body starts with a byte order mark.")
+            raise Refused("malformed_json", "The body starts with a byte order mark.")
         return json.loads(
             text,
             object_pairs_hook=_object,
@@ -81,22 +81,22 @@ class _Reader:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Problem("duplicate_key", "Parsers disagree about which of the two counts.")
+        raise Refused("duplicate_key", "Parsers disagree about which of the two counts.")
     return found
 
 
 def _constant(name: str) -> NoReturn:
-    raise Problem("malformed_json", f"{name} is not JSON.")
+    raise Refused("malformed_json", f"{name} is not JSON.")
 
 
-def _too_deep() -> Problem:
+def _too_deep() -> Refused:
     beyond("body_depth")
-    return Problem("too_deep", f"At most {_MAX_DEPTH} levels of objects and arrays.")
+    return Refused("too_deep", f"At most {_MAX_DEPTH} levels of objects and arrays.")
 
 
-def _too_many() -> Problem:
+def _too_many() -> Refused:
     beyond("body_values")
-    return Problem("too_many_items", f"At most {_MAX_VALUES} values in one body.")
+    return Refused("too_many_items", f"At most {_MAX_VALUES} values in one body.")
 
 
 def _count(raw: bytes) -> None:
@@ -137,14 +137,14 @@ def _inspect(value: Any) -> None:
             case str():
                 _inspect_text(each, path)
             case float() if math.isinf(each):
-                raise Problem.of_faults([Fault(pointer(path), "number_out_of_range", "is too large a number")])
+                raise Refused.of_faults([Fault(pointer(path), "number_out_of_range", "is too large a number")])
 
 
 def _inspect_text(text: str, path: Path) -> None:
     if "\0" in text:
-        raise Problem.of_faults([Fault(pointer(path), "invalid_unicode", "holds the character NUL")])
+        raise Refused.of_faults([Fault(pointer(path), "invalid_unicode", "holds the character NUL")])
     try:
         text.encode()
     except UnicodeEncodeError:
         fault = Fault(pointer(path), "invalid_unicode", "holds half of a surrogate pair")
-        raise Problem.of_faults([fault]) from None
+        raise Refused.of_faults([fault]) from None

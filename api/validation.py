@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from api.problems import Fault, Problem
 from api.strict_json import Path, pointer
 from palaver.actions import ToolPattern
+from palaver.errors import Fault, Refused
 from palaver.fields import ModelName, Tag, ToolName
 from palaver.limits import beyond, most
 
@@ -75,12 +75,12 @@ def validate(model: type[M], raw: bytes, value: Any) -> M:
     """The body ``raw``, parsed before as ``value``, as a ``model``.
 
     Raises:
-        Problem: ``validation_error`` with a fault for each field that does not fit.
+        Refused: ``validation_error`` with a fault for each field that does not fit.
     """
     try:
         return model.model_validate_json(raw, extra="forbid")
     except ValidationError as error:
-        raise Problem.of_faults(faults_of(error, model, value)) from None
+        raise Refused.of_faults(faults_of(error, model, value)) from None
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], value: Any) -> list[Fault]:

@@ -234,6 +234,11 @@ class Run(BaseModel):
     metadata: dict[str, str] = {}
     tags: tuple[str, ...] = ()
 
+    @property
+    def needs_somebody(self) -> bool:
+        """Whether it goes on only after an approval, a client's output or a resume."""
+        return self.status is RunStatus.PAUSED or bool(self.pending_actions)
+
 
 class Outcome(BaseModel):
     """How the newest finished run of a conversation ended."""

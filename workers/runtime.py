@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, Self
 
 from palaver.deliveries import Publisher
@@ -17,6 +17,7 @@ from palaver.leases import Delivery, Queue, Settled
 from palaver.providers import load_providers
 from palaver.settings import Settings
 from palaver.store import Store
+from palaver.tasks import end
 from palaver.tools import Tool, load_tools
 from workers.active_step import ActiveStep, InterruptReason
 from workers.conversations import Conversations
@@ -80,7 +81,7 @@ class Runtime:
         try:
             yield self
         finally:
-            await _end(tasks)
+            await end(*tasks)
             await keeper.leave()
             await asyncio.to_thread(self.publisher.close)
             await self.model.close()
@@ -120,16 +121,6 @@ async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
             name = getattr(chore, "__qualname__", chore)
             log.warning("%s: %s: %s; again in a second", name, type(error).__name__, error, exc_info=not away(error))
         await asyncio.sleep(1.0)
-
-
-async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel ``tasks`` until they have ended: redis-py waits with ``wait_for``, whose 3.11 form may swallow a
-    cancel."""
-    left = set(tasks)
-    while left:
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=0.1)
 
 
 def away(error: Exception) -> bool:

@@ -1,1 +1,8 @@
-"""Palaver's own dialect."""
+"""Palaver's own dialect: everything that no other has, ``/v1`` and the probes."""
+
+from __future__ import annotations
+
+from api.native import bulk, control, conversations, events, health, queues, runs
+from api.native.dialect import NATIVE
+
+__all__ = ["NATIVE", "bulk", "control", "conversations", "events", "health", "queues", "runs"]

@@ -24,6 +24,7 @@
      │    └── StaleLease
      │         └── NewerVersion       this code is too old for a conversation
      ├── ConfigurationError
+     ├── StoreUnavailable             the store did not answer in time
      ├── NotDurable                   written, but not as safely as PALAVER_DURABILITY asks
      ├── UnknownRun
      ├── UnknownConversation
@@ -31,6 +32,7 @@
      ├── NoRoom
      ├── TimePassed
      ├── StateConflict
+     ├── Refused                      a request does not fit; says where and why
      └── RunFailed                    raised by the SDK; carries the run's error object
 
 An exception raised without a message says its docstring.
@@ -40,13 +42,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from palaver.errors.headers import request_id as request_id_of
-from palaver.limits import most
+from palaver.limits import beyond, most
 
 MAX_BODY: Final = most("error_body")
 """Bytes of an error body that are kept: providers' error objects are below 10 kB, proxies' pages below 64."""
+
+
+_MAX_FAULTS: Final = most("faults")
 
 
 class PalaverError(Exception):
@@ -223,6 +229,10 @@ class ConfigurationError(PalaverError):
         self.pointer = pointer
 
 
+class StoreUnavailable(PalaverError):
+    """The store did not answer in time."""
+
+
 class NotDurable(PalaverError):
     """It is written, but not as safely yet as PALAVER_DURABILITY asks.
 
@@ -252,8 +262,11 @@ class IdempotencyMismatch(PalaverError):
 class StateConflict(PalaverError):
     """The run's present status does not allow this.
 
-    ``code`` says which rule, ``run_id`` which run.
+    ``code`` says which rule, ``run_id`` which run. ``pending_actions`` are what that run waits for, where somebody
+    has looked.
     """
+
+    pending_actions: Sequence[Any] | None = None
 
     def __init__(self, code: str, run_id: str | None = None, message: str | None = None) -> None:
         super().__init__(message)
@@ -261,10 +274,43 @@ class StateConflict(PalaverError):
         self.run_id = run_id
 
 
-class NoRoom(PalaverError):
-    """A run is not taken on, and nothing was written: ``code`` says which limit is reached.
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a request. ``pointer`` is a JSON pointer into its body, or ``?parameter``."""
 
-    ``too_many_runs`` or ``store_nearly_full``; both pass by themselves.
+    pointer: str
+    code: str
+    message: str
+
+
+class Refused(PalaverError):
+    """A request does not fit, and nothing was done.
+
+    ``code`` says why, ``detail`` in words, ``faults`` at which places; ``run_id`` is the run that it is about.
+    """
+
+    def __init__(
+        self, code: str, detail: str | None = None, *, faults: Sequence[Fault] = (), run_id: str | None = None
+    ) -> None:
+        if len(faults) > _MAX_FAULTS:
+            beyond("faults")
+        self.code = code
+        self.faults = tuple(faults[:_MAX_FAULTS])
+        self.detail = detail or "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults[:3]) or None
+        self.run_id = run_id
+        super().__init__(f"{code}: {self.detail}" if self.detail else code)
+
+    @classmethod
+    def of_faults(cls, faults: Sequence[Fault]) -> Refused:
+        """A refusal with the code that all faults have, else ``validation_error``."""
+        codes = {fault.code for fault in faults}
+        return Refused(codes.pop() if len(codes) == 1 else "validation_error", faults=faults)
+
+
+class NoRoom(PalaverError):
+    """A limit is reached, and nothing was done: ``code`` says which.
+
+    ``too_many_runs``, ``store_nearly_full`` or ``too_many_watchers``; all pass by themselves.
     """
 
     def __init__(self, code: str, message: str | None = None) -> None:

@@ -34,6 +34,7 @@ _OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
     ours.InvalidToolCall: Finding(_C.INVALID_TOOL_CALL, "invalid_arguments"),
     ours.ToolFailure: Finding(_C.TOOL_ERROR, "tool_error"),
     ours.ConfigurationError: Finding(_C.INVALID_REQUEST, "configuration", source="engine", user_action="settings"),
+    ours.StoreUnavailable: Finding(_C.STORAGE, "store_timeout", source="store"),
     ours.NotDurable: Finding(_C.STORAGE, "not_durable", source="store"),
     ours.UnknownRun: Finding(_C.INTERNAL, "state_lost", source="store"),
     ours.UnknownConversation: Finding(_C.INTERNAL, "state_lost", source="store"),

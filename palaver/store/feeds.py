@@ -29,6 +29,7 @@ from palaver.store.connection import Connection, Listener, PubSub, PubSubMessage
 from palaver.store.events import StoredEvent, about_stream, from_channel
 from palaver.store.pages import PAGE, Pages, feed_of
 from palaver.store.sharing import Sharing, in_turns
+from palaver.tasks import end
 
 log = logging.getLogger(__name__)
 
@@ -236,7 +237,7 @@ class Feeds:
             while self._watchers and not following.done():
                 await self._dispatch(await listener.hear())
         finally:
-            await _end(following)
+            await end(following)
         if not following.cancelled():
             following.result()
 
@@ -270,12 +271,5 @@ class Feeds:
         """Stop fanning out."""
         self._watchers.clear()
         if self._reader is not None:
-            await _end(self._reader)
+            await end(self._reader)
         await self._reads.close()
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    """Cancel a task until it is done: before Python 3.12, the wait_for in redis-py may swallow a cancel."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=0.1)

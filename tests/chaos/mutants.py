@@ -163,9 +163,9 @@ MUTANTS: Final = {
             "watchers that miss events",
             "ordinary_day",
             "watchers_saw_everything",
-            "api/sse.py",
-            '            yield b"".join(lines) or _KEEP_ALIVE\n',
-            '            yield b"".join(lines[1:]) or _KEEP_ALIVE\n',
+            "api/native/frames.py",
+            '            yield b"".join(map(_shared.of, events)) or _KEEP_ALIVE\n',
+            '            yield b"".join(map(_shared.of, events[1:])) or _KEEP_ALIVE\n',
         ),
         _mutant(
             "an idempotency key that is not kept",

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from api.sse import frames
+from api.native.frames import frames
+from api.operations.watching import with_gaps
 from palaver.leases import Delta
 from palaver.limits import most
 from palaver.models import Message
@@ -98,7 +99,8 @@ async def test_a_run_with_very_many_deltas_keeps_few_and_says_what_is_gone(desk:
 
     covered: list[int] = []
     shown = 0
-    for frame in b"".join([piece async for piece in frames(desk.store.feeds, run_id, 0)]).split(b"\n\n"):
+    stream = frames(with_gaps(desk.store.feeds.follow(run_id), 0))
+    for frame in b"".join([piece async for piece in stream]).split(b"\n\n"):
         fields = dict(line.split(b": ", 1) for line in frame.splitlines())
         data = orjson.loads(fields.get(b"data", b"{}"))
         if fields.get(b"event") == b"stream.gap":

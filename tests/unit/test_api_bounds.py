@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.problems import Problem
-from api.routes.bulk import BulkAction
+from api.native.bulk import BulkAction
 from api.strict_json import parse
 from api.validation import did_you_mean, validate
 from palaver.actions import RunInput
+from palaver.errors import Refused
 from palaver.limits import exceeded, most
 from palaver.models import Submission
 from tests.cost.work import counted
@@ -26,7 +26,7 @@ NAMES = {f"field_{n}": 1 for n in range(MANY)}
 def faults_of(body: dict[str, Any], model: type[BaseModel] = Submission) -> list[tuple[str, str]]:
     """The faults of a body that is refused, by place and code."""
     raw = json.dumps(body).encode()
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         validate(model, raw, parse(raw))
     return [(fault.pointer, fault.code) for fault in refused.value.faults]
 
@@ -78,7 +78,7 @@ def test_a_body_full_of_faults_costs_no_more_than_reading_it(
 )
 def test_a_body_of_too_many_values_is_refused_before_any_is_made(raw: bytes) -> None:
     before = exceeded["body_values"]
-    with counted() as work, pytest.raises(Problem) as refused:
+    with counted() as work, pytest.raises(Refused) as refused:
         parse(raw)
     assert refused.value.code == "too_many_items"
     assert exceeded["body_values"] == before + 1
@@ -102,7 +102,7 @@ def test_commas_in_texts_are_not_counted(value: object) -> None:
 def test_a_limit_is_exact() -> None:
     most_values = most("body_values")
     assert len(parse(json.dumps([1] * (most_values - 1)).encode())) == most_values - 1
-    with pytest.raises(Problem, match="too_many_items"):
+    with pytest.raises(Refused, match="too_many_items"):
         parse(json.dumps([1] * most_values).encode())
 
 

@@ -129,7 +129,7 @@ async def test_many_runs_are_done_in_one_request_and_a_hundred_are_named() -> No
 
 
 async def test_a_request_that_takes_long_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.routes.bulk._TIME", 0.0)
+    monkeypatch.setattr("api.operations.bulk._TIME", 0.0)
     async with world() as api:
         for _ in range(30):
             await api.submit()

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from itertools import pairwise
 
-from api.descriptors import Listener, room
+from api.descriptors import Listener, capacity
 from palaver.testing import aeventually
 
 
@@ -45,5 +45,5 @@ async def test_connections_are_taken_a_few_at_a_time_and_send_at_once() -> None:
 
 
 def test_a_process_keeps_descriptors_for_itself() -> None:
-    assert room(1) == 1
-    assert room(10**9) < 10**9
+    assert capacity(1) == 1
+    assert capacity(10**9) < 10**9

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from api.sse import EventStream, frame, frames
+from api.native.frames import frame, frames
+from api.operations import follow
+from api.streams import EventStream, Frames
 from palaver.store.events import StoredEvent
 from palaver.testing import aeventually
 from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
@@ -146,7 +148,7 @@ async def test_a_client_that_goes_frees_its_watcher() -> None:
 
 
 async def test_a_stream_ends_even_if_what_it_reads_from_swallows_a_cancel() -> None:
-    async def deaf() -> AsyncIterator[bytes]:
+    async def deaf() -> AsyncGenerator[bytes, None]:
         with contextlib.suppress(asyncio.CancelledError):
             yield b": begun\n\n"
             await asyncio.Event().wait()
@@ -203,9 +205,8 @@ async def test_a_stream_outlives_a_store_that_is_away_when_it_begins(monkeypatch
     monkeypatch.setattr("palaver.store.feeds._AWAY", 0.05)
     async with world() as api:
         run = await _finished(api)
-        feeds = api.store.feeds
         api.server.connected = False
-        stream = frames(feeds, run["id"], 0)
+        stream = frames(follow(api.app.state.backend, run["id"]))
         pieces = [await anext(stream), await anext(stream)]
         api.server.connected = True
         pieces += [piece async for piece in stream]
@@ -220,7 +221,7 @@ async def test_an_event_is_encoded_once_for_all_its_watchers(monkeypatch: pytest
         encoded.append(event.seq)
         return frame(event)
 
-    monkeypatch.setattr("api.sse.frame", counted)
+    monkeypatch.setattr("api.native.frames._shared", Frames(counted))
     async with world() as api:
         run = await api.submit()
         streams = [LiveRequest(api.app, "GET", run["links"]["events"]) for _ in range(50)]
@@ -271,7 +272,7 @@ async def test_pages_and_pieces_of_large_events_are_short() -> None:
         answer = await api.client.get(f"{run['links']['events']}?limit=1000", headers={"Accept": "application/json"})
         assert answer.json()["has_more"]
         assert 0 < len(answer.json()["data"]) < 10
-        pieces = [piece async for piece in frames(api.store.feeds, run["id"], 0)]
+        pieces = [piece async for piece in frames(follow(api.app.state.backend, run["id"]))]
         assert max(map(len, pieces)) < 1_500_000
         assert b"".join(pieces).count(b"event: message.delta") == 20
 

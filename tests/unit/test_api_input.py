@@ -282,7 +282,7 @@ async def test_the_decision_says_whose_key_decided() -> None:
         run = await api.ask(await api.submit(), call("c1", "approval"))
         assert (await _input(api, run, _decide("all", "approve"))).status_code == 202
         page = await api.client.get(run["links"]["events"], headers={"Accept": "application/json"})
-        [resolved] = [event["data"] for event in page.json()["data"] if event["type"] == "action.resolved"]
+        [resolved] = [event for event in page.json()["data"] if event["type"] == "action.resolved"]
         assert (resolved["by"], resolved["decision"], resolved["call_id"]) == ("ops", "approve", "c1")
 
 

@@ -11,10 +11,10 @@ import pytest
 from pydantic import BaseModel
 
 from api.app import create_app
-from api.edge import Door
+from api.middleware import Access
+from api.native.bulk import BulkAction
+from api.native.control import CancelRequest
 from api.problems import CODES
-from api.routes.bulk import BulkAction
-from api.routes.control import CancelRequest
 from palaver.actions import RunInput
 from palaver.events import EVENTS, EventKind
 from palaver.lifecycle import RunStatus
@@ -156,7 +156,7 @@ def test_every_code_of_a_problem_is_told_by_some_route() -> None:
 def test_without_keys_the_document_asks_for_none() -> None:
     assert all("security" in operation for _, path, operation in OPERATIONS if path.startswith("/v1"))
     app = create_app(SETTINGS)
-    app.state.door = Door.of(SETTINGS)
+    app.state.access = Access.of(SETTINGS)
     open_document = app.openapi()
     assert "securitySchemes" not in open_document["components"]
     assert "security" not in json.dumps(open_document["paths"])

@@ -72,8 +72,7 @@ class Waiting:
                 self._rest(min(0.1 * 2.0**idle, 2.0) if idle else 0.0)
 
     def _reached(self, run: Run) -> bool:
-        needs_somebody = run.status is RunStatus.PAUSED or bool(run.pending_actions)
-        return run.status.terminal or (self._until == "action" and needs_somebody)
+        return run.status.terminal or (self._until == "action" and run.needs_somebody)
 
     def _new_calls(self, run: Run) -> Sequence[FunctionCall]:
         return [call for call in self._offer.calls(run) if call.action.id not in self._made]

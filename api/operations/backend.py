@@ -1,15 +1,14 @@
-"""What the routes work with: the store and the other ports, made once for each process."""
+"""What the use cases work with: the store and the other ports, made once for each process, and who asks."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
-from starlette.requests import Request
-
-from api.problems import unavailable
+from palaver.errors import StoreUnavailable
 from palaver.follow_up import follow_up
 from palaver.leases import Delivery, Settled
 from palaver.models import Run
@@ -22,13 +21,30 @@ from palaver.tools import Registry
 
 T = TypeVar("T")
 
-_PATIENCE: Final = 2.5
+_DEADLINE: Final = 2.5
 """Seconds that the store may take: a client hears 503 within three."""
 
 _CROWDED: Final = 10.0
 """The same where a thousand ask at once, and some stand in line though the store answers."""
 _READS: Final = 48
 """Shared reads under way at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks."""
+
+    trusted: bool
+    """With a key, or there are none."""
+    name: str | None = None
+    """Of the key, if it has one."""
+    arrived: float = field(default_factory=time.monotonic)
+    """When, by the clock that counts on."""
+
+    @property
+    def waited_ms(self) -> int:
+        """Whole milliseconds since then."""
+        return int((time.monotonic() - self.arrived) * 1000)
 
 
 class Publishing(Protocol):
@@ -59,32 +75,27 @@ class Backend:
 
         Raises:
             UnknownRun: there is no such run (any more).
-            Problem: ``unavailable``, the store took too long.
+            StoreUnavailable: the store took too long.
         """
         try:
             async with asyncio.timeout(_CROWDED):
-                return await self.reads.read(run_id, lambda: prompt(self.store.runs.get(run_id)))
+                return await self.reads.read(run_id, lambda: within_deadline(self.store.runs.get(run_id)))
         except TimeoutError:
-            raise unavailable() from None
+            raise StoreUnavailable from None
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""
-        await prompt(follow_up(self.store, self.publisher.publish_soon, [settled]))
+        await within_deadline(follow_up(self.store, self.publisher.publish_soon, [settled]))
 
 
-def backend(request: Request) -> Backend:
-    """The backend of the application that serves ``request``."""
-    return cast(Backend, request.app.state.backend)
-
-
-async def prompt(answer: Awaitable[T]) -> T:
+async def within_deadline(answer: Awaitable[T]) -> T:
     """The store's answer, within the time that a client may be kept waiting for it.
 
     Raises:
-        Problem: ``unavailable``, the store took too long.
+        StoreUnavailable: the store took too long.
     """
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_DEADLINE):
             return await answer
     except TimeoutError:
-        raise unavailable() from None
+        raise StoreUnavailable from None

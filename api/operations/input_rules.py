@@ -8,29 +8,29 @@ from itertools import chain
 import orjson
 from pydantic import ValidationError
 
-from api.backend import Backend, prompt
-from api.door import refuse
-from api.problems import Fault
+from api.operations.admission import refuse
+from api.operations.backend import Backend, within_deadline
 from api.validation import faults_of
 from palaver.actions import ALL, Decision, Item, PendingAction, Steering, ToolOutput
+from palaver.errors import Fault
 
 
-async def admit_items(run_id: str, items: Sequence[Item], here: Backend) -> None:
+async def admit_items(run_id: str, items: Sequence[Item], backend: Backend) -> None:
     """Let the items of an input in. Which action is which, and whether it is still pending, is the store's to say.
 
     Raises:
-        Problem: everything that is wrong with them.
+        Refused: everything that is wrong with them.
         UnknownRun: the arguments of a call are edited, and the run is not there.
     """
     refuse(chain(_doubles(items), _silences(items)))
     if any(isinstance(item, Decision) and item.decision == "edit" for item in items):
-        run = await prompt(here.store.runs.get(run_id))
+        run = await within_deadline(backend.store.runs.get(run_id))
         pending = {action.id: action for action in run.pending_actions if action.type == "approval"}
         refuse(
             fault
             for index, item in enumerate(items)
             if isinstance(item, Decision) and item.arguments is not None and item.action_id in pending
-            for fault in _misfits(f"/items/{index}", item.arguments, pending[item.action_id], here)
+            for fault in _misfits(f"/items/{index}", item.arguments, pending[item.action_id], backend)
         )
 
 
@@ -56,13 +56,13 @@ def _silences(items: Sequence[Item]) -> Iterator[Fault]:
             yield Fault(f"/items/{index}/content", "empty_input", "says nothing")
 
 
-def _misfits(where: str, arguments: dict[str, object], action: PendingAction, here: Backend) -> Iterator[Fault]:
+def _misfits(where: str, arguments: dict[str, object], action: PendingAction, backend: Backend) -> Iterator[Fault]:
     """Why ``arguments`` are not those of the action's tool; the worker would only tell the model."""
-    if action.tool not in here.tools:
+    if action.tool not in backend.tools:
         why = "cannot be checked: the tool is not in PALAVER_TOOLS any more"
         yield Fault(f"{where}/arguments", "unknown_tool", why)
         return
-    declared = here.tools[action.tool].arguments
+    declared = backend.tools[action.tool].arguments
     try:
         declared.model_validate_json(orjson.dumps(arguments))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Long polls: a run as it is once it has come far enough, or when the time is up."""
+"""Reading a run, and waiting until it has come far enough or the time is up."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import asyncio
 from contextlib import aclosing
 from enum import StrEnum
 
-from api.backend import Backend
-from api.closing import end
-from api.problems import ROOM_AFTER, Problem
-from palaver.errors import UnknownRun
-from palaver.lifecycle import RunStatus
+from api.operations.backend import Backend
+from palaver.errors import NoRoom, UnknownRun
 from palaver.limits import beyond
 from palaver.models import Run
+from palaver.tasks import end
 
 
 class Until(StrEnum):
@@ -33,7 +31,7 @@ class Until(StrEnum):
             case Until.TERMINAL:
                 return False
             case Until.ACTION:
-                return now.status is RunStatus.PAUSED or bool(now.pending_actions)
+                return now.needs_somebody
             case Until.CHANGE:
                 return _place(now) != _place(before)
 
@@ -46,11 +44,10 @@ def admit_watcher(backend: Backend) -> None:
     """See that there is room for one more who waits for news of a run.
 
     Raises:
-        Problem: ``too_many_watchers``.
+        NoRoom: ``too_many_watchers``.
     """
     if not may_watch(backend):
-        why = f"This process serves {backend.settings.max_watchers} of them."
-        raise Problem("too_many_watchers", why, headers={"Retry-After": str(ROOM_AFTER)})
+        raise NoRoom("too_many_watchers", f"this process serves {backend.settings.max_watchers} of them")
 
 
 def may_watch(backend: Backend) -> bool:
@@ -61,9 +58,23 @@ def may_watch(backend: Backend) -> bool:
     return False
 
 
+async def read_run(backend: Backend, run_id: str, *, until: Until = Until.ACTION, seconds: float = 0) -> Run:
+    """The run as it is now; with ``seconds``, once it is far enough or after that time.
+
+    Raises:
+        UnknownRun: there is no such run (any more).
+        NoRoom: too many wait already.
+    """
+    run = await backend.run(run_id)
+    if seconds <= 0 or until.reached(run, run):
+        return run
+    admit_watcher(backend)
+    return await await_run(backend, run, until, seconds)
+
+
 async def await_run(backend: Backend, run: Run, until: Until, seconds: float) -> Run:
     """``run`` once it is far enough, or as it is after ``seconds`` or when the process is told to end."""
-    if seconds <= 0 or until.reached(run, run):
+    if until.reached(run, run):
         return run
     reached = asyncio.create_task(_follow(backend, run, until))
     closing = asyncio.create_task(backend.closing.wait())

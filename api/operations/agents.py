@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from api.backend import Backend
-from api.problems import Fault
-from api.schemas import schema_faults
+from api.operations.backend import Backend
+from api.operations.tool_schemas import schema_faults
 from api.validation import did_you_mean
-from palaver.errors import ConfigurationError
+from palaver.errors import ConfigurationError, Fault
 from palaver.models import AgentSpec
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
@@ -22,13 +21,13 @@ AGENT_PROBLEMS: Final = (
 """The codes of what may be wrong with an agent."""
 
 
-def agent_faults(agent: AgentSpec, here: Backend) -> Iterator[Fault]:
+def agent_faults(agent: AgentSpec, backend: Backend) -> Iterator[Fault]:
     """Everything that is wrong with an agent, at its place in a body that has it as ``agent``."""
-    yield from _provider_faults(agent, here.providers)
-    yield from _tool_faults(agent, here.tools)
+    yield from _provider_faults(agent, backend.providers)
+    yield from _tool_faults(agent, backend.tools)
     yield from _client_tool_faults(agent)
-    yield from _approval_faults(agent, here.tools)
-    yield from _policy_faults(agent, here.policies)
+    yield from _approval_faults(agent, backend.tools)
+    yield from _policy_faults(agent, backend.policies)
 
 
 def _provider_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:

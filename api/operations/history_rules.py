@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from api.problems import Fault
 from api.strict_json import pointer
+from palaver.errors import Fault
 from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
 

@@ -7,15 +7,12 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from api.backend import Backend, prompt
-from api.problems import Problem
+from api.operations import RunFilter
 from api.validation import did_you_mean
 from palaver.errors import ErrorClass
-from palaver.filters import RunFilter
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus
 from palaver.limits import beyond, most
-from palaver.store.reading import RunPage
 
 
 def _statuses(given: object) -> object:
@@ -81,8 +78,8 @@ class Filters(BaseModel):
             raise ValueError("created_after must be before created_before")
         return self
 
-    def as_filter(self, *, created_before: datetime | None = None) -> RunFilter:
-        """What the store is asked for; ``created_before`` in the place of the filter's own."""
+    def as_filter(self) -> RunFilter:
+        """What the store is asked for."""
         return RunFilter(
             status=self.status or None,
             conversation_id=self.conversation_id,
@@ -90,22 +87,5 @@ class Filters(BaseModel):
             error_class=self.error_class,
             agent=self.agent,
             created_after=self.created_after,
-            created_before=created_before or self.created_before,
+            created_before=self.created_before,
         )
-
-
-async def page_of_runs(here: Backend, admitted: RunFilter, *, limit: int, cursor: str | None) -> RunPage:
-    """Runs that ``admitted`` lets through, newest first.
-
-    Raises:
-        Problem: ``invalid_cursor``.
-    """
-    if len(cursor or "") > most("cursor"):
-        beyond("cursor")
-        raise Problem("invalid_cursor", "The cursor is longer than any that a list of runs gave.")
-    try:
-        return await prompt(here.store.runs.list(admitted, limit=limit, cursor=cursor or None))
-    except ValueError:
-        if not cursor:
-            raise
-        raise Problem("invalid_cursor", "The cursor is not one that a list of runs gave.") from None

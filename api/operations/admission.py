@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Final
 
-from api.agents import agent_faults, price_faults, resolved
-from api.backend import Backend
-from api.problems import Fault, Problem
-from api.turns import input_faults
+from api.operations.agents import agent_faults, price_faults, resolved
+from api.operations.backend import Backend
+from api.operations.history_rules import input_faults
+from palaver.errors import Fault, Refused
 from palaver.limits import most
 from palaver.models import AgentSpec, Budget, Retry, Submission
 
@@ -19,42 +19,42 @@ _FARTHEST: Final = timedelta(days=366)
 """A typing error in a year is likelier than a run that takes one."""
 
 
-def admit_submission(submission: Submission, here: Backend) -> Submission:
+def admit_submission(submission: Submission, backend: Backend) -> Submission:
     """Let a submission in: with its retry policy in the place of the policy's name.
 
     Raises:
-        Problem: everything that is wrong with it.
+        Refused: everything that is wrong with it.
     """
     times = {name: getattr(submission, name) for name in ("start_after", "start_by", "deadline")}
     refuse(
         chain(
-            _agent_faults(submission, here),
+            _agent_faults(submission, backend),
             input_faults(submission.input),
             _time_faults(times, datetime.now(UTC)),
             _conflict_faults(submission),
         )
     )
-    return submission.model_copy(update={"agent": resolved(submission.agent, here.policies)})
+    return submission.model_copy(update={"agent": resolved(submission.agent, backend.policies)})
 
 
-def admit_agent(agent: AgentSpec | None, here: Backend) -> AgentSpec | None:
+def admit_agent(agent: AgentSpec | None, backend: Backend) -> AgentSpec | None:
     """Let an agent in: with its retry policy in the place of the policy's name.
 
     Raises:
-        Problem: everything that is wrong with it.
+        Refused: everything that is wrong with it.
     """
-    refuse([] if agent is None else agent_faults(agent, here))
-    return resolved(agent, here.policies)
+    refuse([] if agent is None else agent_faults(agent, backend))
+    return resolved(agent, backend.policies)
 
 
-def admit_retry(wanted: Retry, here: Backend) -> Retry:
+def admit_retry(wanted: Retry, backend: Backend) -> Retry:
     """Let a retry or a fork in: with the retry policy of its agent in the place of the policy's name.
 
     Raises:
-        Problem: everything that is wrong with it.
+        Refused: everything that is wrong with it.
     """
-    refuse(_retry_faults(wanted, here))
-    return wanted.model_copy(update={"agent": resolved(wanted.agent, here.policies)})
+    refuse(_retry_faults(wanted, backend))
+    return wanted.model_copy(update={"agent": resolved(wanted.agent, backend.policies)})
 
 
 def limits_cost(budget: Budget | None) -> bool:
@@ -62,39 +62,39 @@ def limits_cost(budget: Budget | None) -> bool:
     return budget is not None and budget.cost_usd is not None
 
 
-def admit_cost(agent: AgentSpec, here: Backend, *, whose: str) -> None:
+def admit_cost(agent: AgentSpec, backend: Backend, *, whose: str) -> None:
     """Let a run with a budget in dollars in, whose ``agent`` is one that is there already: ``whose`` it is.
 
     Raises:
-        Problem: a model of it has no price.
+        Refused: a model of it has no price.
     """
     refuse(
         replace(fault, pointer="/budget/cost_usd", message=f"the {whose}'s {fault.pointer} {fault.message}")
-        for fault in price_faults(agent, here.providers)
+        for fault in price_faults(agent, backend.providers)
     )
 
 
 def refuse(faults: Iterable[Fault]) -> None:
     """Raise a problem if there is a fault. No more are looked for than it names."""
     if found := list(islice(faults, most("faults"))):
-        raise Problem.of_faults(found)
+        raise Refused.of_faults(found)
 
 
-def _retry_faults(wanted: Retry, here: Backend) -> Iterator[Fault]:
+def _retry_faults(wanted: Retry, backend: Backend) -> Iterator[Fault]:
     yield from _time_faults({"deadline": wanted.deadline}, datetime.now(UTC))
     if wanted.agent is not None:
-        yield from agent_faults(wanted.agent, here)
+        yield from agent_faults(wanted.agent, backend)
         if limits_cost(wanted.budget):
-            yield from price_faults(wanted.agent, here.providers)
+            yield from price_faults(wanted.agent, backend.providers)
     if wanted.input is not None:
         yield from input_faults(wanted.input)
 
 
-def _agent_faults(submission: Submission, here: Backend) -> Iterator[Fault]:
+def _agent_faults(submission: Submission, backend: Backend) -> Iterator[Fault]:
     if submission.agent is not None:
-        yield from agent_faults(submission.agent, here)
+        yield from agent_faults(submission.agent, backend)
         if limits_cost(submission.budget):
-            yield from price_faults(submission.agent, here.providers)
+            yield from price_faults(submission.agent, backend.providers)
     elif submission.conversation_id is None:
         yield Fault("/agent", "no_agent", "is required when there is no conversation_id")
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 import secrets
-import time
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.auth import DOCUMENTS, PROBES, Caller, Keys, routed_path, unauthenticated
+from api.auth import DOCUMENTS, PROBES, Keys, routed_path, unauthenticated
+from api.dialects import dialect_of, respond
 from api.hosts import Hosts, host_of
-from api.problems import Problem, respond
+from api.operations import Caller
+from api.problems import Problem
 from palaver.limits import beyond, most
 from palaver.settings import Settings
 
@@ -29,7 +30,7 @@ _REFUSED: Final = 1008
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Access:
     """Who and what is let in, as the settings say."""
 
     keys: Keys
@@ -38,18 +39,17 @@ class Door:
     """Paths of routes that need no key."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Door:
-        """The door of an application with these settings."""
+    def of(cls, settings: Settings) -> Access:
+        """The access to an application with these settings."""
         opened = PROBES | DOCUMENTS if settings.open_docs else PROBES
         return cls(Keys(settings.api_keys), Hosts(settings), opened)
 
-    def enter(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
-        """Who asks.
+    def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
+        """Who asks for a path, as routes are compared with it.
 
         Raises:
             Problem: it is nobody that may, or not from there.
         """
-        path = routed_path(scope)
         if path in PROBES:
             host_of(headers)
         else:
@@ -60,7 +60,7 @@ class Door:
         return caller
 
 
-class Edge:
+class Middleware:
     """ASGI middleware around the routes."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -73,8 +73,9 @@ class Edge:
             return
         headers = dict(scope["headers"])
         request_id = _request_id(headers.get(b"x-request-id"))
+        path, app_state = routed_path(scope), scope["app"].state
         state = scope.setdefault("state", {})
-        state.update(request_id=request_id, arrived=time.monotonic(), caller=Caller(trusted=False))
+        state.update(request_id=request_id, dialect=dialect_of(path, app_state.dialects), caller=Caller(trusted=False))
         began = False
 
         async def send_with_id(message: Message) -> None:
@@ -87,8 +88,8 @@ class Edge:
 
         try:
             _check_limits(scope, headers)
-            door: Door = scope["app"].state.door
-            state["caller"] = door.enter(scope, headers)
+            access: Access = app_state.access
+            state["caller"] = access.caller(path, scope, headers)
             await self._app(scope, receive, send_with_id)
         except Exception as error:
             answer = respond(error, HTTPConnection(scope))
@@ -98,21 +99,6 @@ class Edge:
                 await send({"type": "websocket.close", "code": _REFUSED})
             else:
                 await answer(scope, receive, send_with_id)
-
-
-def asked_by(request: Request) -> str | None:
-    """The name of the key that the request came with, if it has one."""
-    return caller_of(request).name
-
-
-def caller_of(request: Request) -> Caller:
-    """Who sent the request."""
-    return cast(Caller, request.scope["state"]["caller"])
-
-
-def ms_since_arrival(request: Request) -> int:
-    """Whole milliseconds since the head of the request was here."""
-    return int((time.monotonic() - request.scope["state"]["arrived"]) * 1000)
 
 
 def _request_id(given: bytes | None) -> str:

@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from api.answers import answer
-from api.backend import Backend, backend, prompt
-from api.headers import JSON, accepted
-from api.openapi import operation
-from api.queries import Query, read_query
-
-router = APIRouter(tags=["operations"])
-
-
-class QueuesQuery(Query):
-    """For people or for an autoscaler."""
-
-    format: Literal["full", "keda"] = Field(
-        default="full", description="`keda`: one number for KEDA's metrics-api scaler, of `queue` or of all."
-    )
-    queue: Literal["model", "tools"] | None = Field(default=None, description="Only this queue.")
+from api.operations.backend import Backend, within_deadline
 
 
 class QueueWorker(BaseModel):
@@ -77,52 +60,10 @@ class RoomState(BaseModel):
     """A share of Redis's `maxmemory`; null when that is not set."""
 
 
-class QueueList(BaseModel):
-    """Every queue, every provider that the API knows, and how much room there is."""
-
-    data: list[QueueState]
-    providers: list[ProviderState]
-    room: RoomState
-
-
-class ScalerValue(BaseModel):
-    """What an autoscaler reads: ready and running steps. Ready ones alone would have busy workers stopped."""
-
-    value: int
-
-
-@router.get(
-    "/v1/queues",
-    summary="Look at the queues",
-    openapi_extra=operation(
-        query=QueuesQuery,
-        answers={200: ('Every queue; with `format=keda` only `{"value": …}`.', QueueList | ScalerValue)},
-    ),
-)
-async def queues(request: Request) -> Response:
-    """Depths come from the store, not the broker: what a worker has fetched and not begun still counts."""
-    accepted(request, JSON)
-    query = read_query(request, QueuesQuery)
-    states = [state for state in await _states(backend(request)) if query.queue in (None, state.name)]
-    if query.format == "keda":
-        return answer(ScalerValue(value=sum(state.ready + state.running for state in states)))
-    here = backend(request)
-    return answer(QueueList(data=states, providers=await _providers(here), room=await _room(here)))
-
-
-async def _room(here: Backend) -> RoomState:
-    memory = await prompt(here.store.room.memory())
-    return RoomState(
-        runs=await prompt(here.store.room.runs()),
-        max_runs=here.settings.max_runs,
-        memory_bytes=memory.used,
-        max_memory_bytes=int(memory.limit) or None,
-    )
-
-
-async def _states(here: Backend) -> list[QueueState]:
-    depths = await prompt(here.store.due.depths())
-    workers = await prompt(here.store.fleet.workers())
+async def read_queues(backend: Backend) -> list[QueueState]:
+    """Every queue. Depths come from the store, not the broker: what a worker has fetched and not begun still counts."""
+    depths = await within_deadline(backend.store.due.depths())
+    workers = await within_deadline(backend.store.fleet.workers())
     states = []
     for name, (ready, oldest) in depths.items():
         mine = [
@@ -142,10 +83,11 @@ async def _states(here: Backend) -> list[QueueState]:
     return states
 
 
-async def _providers(here: Backend) -> list[ProviderState]:
+async def read_providers(backend: Backend) -> list[ProviderState]:
+    """Every provider that the API knows."""
     states = []
-    for each in await prompt(here.store.providers.state(here.providers)):
-        limits = here.providers[each.name].limits
+    for each in await within_deadline(backend.store.providers.state(backend.providers)):
+        limits = backend.providers[each.name].limits
         states.append(
             ProviderState(
                 name=each.name,
@@ -160,3 +102,19 @@ async def _providers(here: Backend) -> list[ProviderState]:
             )
         )
     return states
+
+
+async def read_room(backend: Backend) -> RoomState:
+    """How much there is of what is limited."""
+    memory = await within_deadline(backend.store.room.memory())
+    return RoomState(
+        runs=await within_deadline(backend.store.room.runs()),
+        max_runs=backend.settings.max_runs,
+        memory_bytes=memory.used,
+        max_memory_bytes=int(memory.limit) or None,
+    )
+
+
+async def check_store(backend: Backend) -> None:
+    """See that the store answers. Raises what keeps it from that."""
+    await within_deadline(backend.store.ping())

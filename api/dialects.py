@@ -1,0 +1,86 @@
+"""A dialect: routes below a prefix, whose errors, events and links look as its clients expect. A folder of mappings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from fastapi import APIRouter
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from api.openapi import Answer, ErrorFormat, Says, Schemas, operation
+from api.problems import Problem, problem_of
+from api.signatures import Handler, Takes
+
+H = TypeVar("H", bound=Handler)
+Respond = Callable[[Problem, str, str], Response]
+"""The answer that a problem is to a request for a path, with the request's id."""
+
+
+class Dialect:
+    """The routes of a dialect, and how its problems look: its own, and those of any request for a path below it."""
+
+    def __init__(self, name: str, prefix: str, respond: Respond, errors: ErrorFormat) -> None:
+        self.name: Final = name
+        """Before the names of its operations in the document; empty for none."""
+        self.prefix: Final = prefix
+        """Of all its paths; empty for what no other dialect has."""
+        self.respond: Final = respond
+        self.errors: Final = errors
+        self.router: Final = APIRouter()
+        self.schemas: Final = Schemas()
+
+    def owns(self, path: str) -> bool:
+        """Whether a path is below its prefix."""
+        return path.startswith(self.prefix) and path[len(self.prefix) :][:1] in {"", "/"}
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        *,
+        tag: str,
+        summary: str,
+        answers: Mapping[int, tuple[str, Answer]],
+        problems: Sequence[str] = (),
+        examples: Mapping[str, Any] | None = None,
+        stream: Mapping[str, Any] | None = None,
+    ) -> Callable[[H], H]:
+        """Serve requests by a handler: its parameters say what they take (``Takes``), its docstring what it does.
+
+        ``answers`` are the statuses with a sentence and a model, the usual one first; ``problems`` the codes that it
+        may raise itself; ``examples`` are of its body; ``stream`` is the media type object of a 200 that is a stream.
+        """
+
+        def declare(handler: H) -> H:
+            takes = Takes.of(handler, path)
+            says = Says(answers, problems, examples, stream)
+            self.router.add_api_route(
+                path,
+                takes.endpoint(in_json=any(model is not None for _, model in answers.values())),
+                methods=[method],
+                name=handler.__name__,
+                operation_id="_".join(filter(None, (self.name, handler.__name__))),
+                tags=[tag],
+                summary=summary,
+                description=inspect.getdoc(handler) or "",
+                status_code=next(iter(answers)),
+                openapi_extra=operation(takes, says, self.schemas, self.errors),
+            )
+            return handler
+
+        return declare
+
+
+def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
+    """The dialect that owns a path: of those that do, the one with the longest prefix."""
+    return max((each for each in dialects if each.owns(path)), key=lambda each: len(each.prefix))
+
+
+def respond(error: Exception, request: HTTPConnection) -> Response:
+    """The answer to an exception, in the dialect of the request."""
+    state = request.scope["state"]
+    dialect, request_id = cast(Dialect, state["dialect"]), state["request_id"]
+    return dialect.respond(problem_of(error, request_id), request.scope["path"], request_id)

@@ -1,0 +1,38 @@
+"""Runs as answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+
+from api.answers import answer_json
+from api.native.links import run_json, run_path
+from api.operations import Taken
+from palaver.models import Run
+
+_POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}
+"""Seconds after which looking again may show something new."""
+REPLAYED: Final[Mapping[str, str]] = {"Idempotency-Replayed": "true"}
+"""An earlier request with the same key had the effect; this one had none."""
+
+
+def answer_run(run: Run, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A run; with 202, looking again may show something new."""
+    return answer_json(run_json(run), status, {**(headers or {}), **_POLL} if status == 202 else headers)
+
+
+def answer_asked(run: Run, headers: Mapping[str, str] | None = None) -> Response:
+    """The run that something was asked of: 200 if it has ended by that, 202 if it goes on."""
+    return answer_run(run, 200 if run.status.terminal else 202, headers)
+
+
+def headers_of(taken: Taken) -> dict[str, str]:
+    """What is said of a run that was taken on, beside the run."""
+    headers = {"Location": run_path(taken.run.id)}
+    if taken.replayed:
+        headers |= REPLAYED
+    if taken.steered:
+        headers["Palaver-Steered"] = "true"
+    return headers

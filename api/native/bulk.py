@@ -1,0 +1,100 @@
+"""Many runs at once: cancel, retry or delete all that a filter admits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+from starlette.responses import Response
+
+from api import operations
+from api.answers import answer
+from api.native.dialect import NATIVE
+from api.native.filters import Filters
+from api.operations import Backend, Bulk, BulkResult, Caller
+from api.operations.admission import refuse
+from palaver.errors import Fault
+from palaver.fields import AtMost, Strict
+from palaver.lifecycle import RunAction
+from palaver.limits import most
+from palaver.models import CancelMode
+
+
+class BulkFilter(Strict, Filters):
+    """Which runs: those that everything given here admits."""
+
+    older_than: float | None = Field(
+        default=None, gt=0, le=10 * 366 * 86400, description="Only runs submitted longer than so many seconds ago."
+    )
+
+    @property
+    def names_nothing(self) -> bool:
+        """Whether it admits every run there is."""
+        return self == BulkFilter()
+
+
+class BulkAction(Strict):
+    """What to do, and to which runs."""
+
+    action: RunAction
+    filter: BulkFilter = BulkFilter()
+    all: bool = False
+    """Every run there is, in the place of a filter."""
+    mode: CancelMode | None = None
+    """With ``cancel``, as there; default ``now``."""
+    reason: Annotated[str, AtMost("reason")] | None = None
+    """With ``cancel``: kept on the runs."""
+    dry_run: bool = False
+    """Only count."""
+    limit: int = Field(default=most("bulk_runs"), ge=1, le=most("bulk_runs"))
+    """Runs to look at in this request, at most."""
+    cursor: str | None = None
+    """``next_cursor`` of the request before: go on there."""
+
+    def as_bulk(self) -> Bulk:
+        """What is asked for."""
+        return Bulk(
+            action=self.action,
+            filter=self.filter.as_filter(),
+            older_than=self.filter.older_than,
+            mode=self.mode or "now",
+            reason=self.reason,
+            dry_run=self.dry_run,
+            limit=self.limit,
+            cursor=self.cursor,
+        )
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/runs/actions",
+    tag="runs",
+    summary="Cancel, retry or delete many runs",
+    examples={
+        "what would be cancelled": {"action": "cancel", "filter": {"tag": "nightly"}, "dry_run": True},
+        "retry after an outage": {
+            "action": "retry",
+            "filter": {"status": ["failed"], "error_class": "provider_error", "older_than": 600},
+        },
+        "forget": {"action": "delete", "filter": {"agent": "demo", "created_before": "2026-01-01T00:00:00Z"}},
+    },
+    answers={200: ("Done, as far as `next_cursor` says.", BulkResult)},
+    problems=("invalid_cursor", "not_durable"),
+)
+async def act_on_runs(backend: Backend, caller: Caller, wanted: BulkAction) -> Response:
+    """Newest first, for 20 seconds at most: repeat it with `next_cursor` until that is null."""
+    refuse(_faults(wanted))
+    return answer(await operations.act_on_runs(backend, wanted.as_bulk(), caller))
+
+
+def _faults(wanted: BulkAction) -> Iterator[Fault]:
+    if not wanted.all and wanted.filter.names_nothing:
+        why = f'admits every run: say which to {wanted.action}, or "all": true in its place'
+        yield Fault("/filter", "missing", why)
+    if wanted.all and not wanted.filter.names_nothing:
+        yield Fault("/all", "value_error", "means every run: leave the filter out, or this")
+    if wanted.action != "cancel":
+        for name in ("mode", "reason"):
+            if getattr(wanted, name) is not None:
+                yield Fault(f"/{name}", "value_error", "goes with the action cancel only")

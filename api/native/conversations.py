@@ -1,0 +1,99 @@
+"""Conversations: begin, read, what was said, delete."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from api import operations
+from api.answers import answer
+from api.native.dialect import NATIVE, ConversationId
+from api.native.links import conversation_path
+from api.operations import Backend, MessagePage
+from api.operations.agents import AGENT_PROBLEMS
+from api.queries import FARTHEST, Number, Query
+from palaver.fields import Strict
+from palaver.models import AgentSpec, Conversation
+
+
+class NewConversation(Strict):
+    """A conversation to begin."""
+
+    agent: AgentSpec | None = None
+    """May come with the first run instead."""
+
+
+class MessagesQuery(Query):
+    """Where to start, and how many."""
+
+    after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only messages behind this `position`.")
+    limit: Number = Field(default=100, ge=1, le=500, description="Messages on a page.")
+    include: Literal["opaque"] | None = Field(
+        default=None, description="`opaque`: with what the provider of a message wants back unchanged."
+    )
+
+
+_EMPTY: Final = NewConversation()
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/conversations",
+    tag="conversations",
+    summary="Begin a conversation",
+    examples={"with an agent": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}}},
+    answers={201: ("Begun. `Location` is the conversation.", Conversation)},
+    problems=(*AGENT_PROBLEMS, "store_nearly_full"),
+)
+async def create_conversation(backend: Backend, wanted: NewConversation = _EMPTY) -> Response:
+    """An empty conversation. Not needed for a first run: that begins one of its own. Without a run it is gone after a
+    day."""
+    made = await operations.create_conversation(backend, wanted.agent)
+    return answer(made, 201, {"Location": conversation_path(made.id)})
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/conversations/{conversation_id}",
+    tag="conversations",
+    summary="Read a conversation",
+    answers={200: ("The conversation as it is now.", Conversation)},
+    problems=("conversation_not_found",),
+)
+async def read_conversation(backend: Backend, conversation_id: ConversationId) -> Response:
+    """Its agent, its runs in order, and how the last one ended."""
+    return answer(await operations.read_conversation(backend, conversation_id))
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/conversations/{conversation_id}/messages",
+    tag="conversations",
+    summary="Read what was said",
+    answers={200: ("A page of messages.", MessagePage)},
+    problems=("conversation_not_found",),
+)
+async def messages(backend: Backend, conversation_id: ConversationId, query: MessagesQuery) -> Response:
+    """Messages and tool results, in the order in which the model sees them; what it is not told any more is marked."""
+    opaque = query.include == "opaque"
+    return answer(
+        await operations.read_messages(
+            backend, conversation_id, after=query.after, limit=query.limit, with_opaque=opaque
+        )
+    )
+
+
+@NATIVE.route(
+    "DELETE",
+    "/v1/conversations/{conversation_id}",
+    tag="conversations",
+    summary="Delete a conversation",
+    answers={204: ("It is gone, with everything that was said in it and all its runs.", None)},
+    problems=("conversation_not_found", "conversation_busy", "not_durable"),
+)
+async def delete_conversation(backend: Backend, conversation_id: ConversationId) -> Response:
+    """Forget a conversation none of whose runs is going on or queued."""
+    await operations.delete_conversation(backend, conversation_id)
+    return Response(status_code=204)

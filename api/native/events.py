@@ -1,0 +1,71 @@
+"""A run's events: as a stream, or as pages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import orjson
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from api import operations
+from api.answers import answer_json
+from api.headers import EVENT_STREAM, JSON, LastEventId, Offers
+from api.native.dialect import NATIVE, RunId
+from api.native.frames import STREAM, frames
+from api.operations import Backend, EventSlice
+from api.queries import FARTHEST, Number, Query
+from api.streams import EventStream
+from palaver.events import KnownEvent
+
+_MAX_PAGE: Final = 1000
+
+
+class EventsQuery(Query):
+    """Where to start, and for pages how many."""
+
+    after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only events behind this `seq`.")
+    limit: Number = Field(default=100, ge=1, le=_MAX_PAGE, description="Events on a page; a stream has no pages.")
+
+
+class EventPage(BaseModel):
+    """A page of events, in order."""
+
+    data: list[KnownEvent]
+    next_after: int
+    """The ``after`` of the next page."""
+    has_more: bool
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/runs/{run_id}/events",
+    tag="runs",
+    summary="Watch a run",
+    answers={
+        200: ("The events as they come, one `run.finished`, then the end; or a page of JSON.", EventPage),
+        204: ("The stream is over and the client has all of it: a browser stops connecting again.", None),
+    },
+    problems=("run_not_found", "invalid_cursor", "too_many_watchers"),
+    stream=STREAM,
+)
+async def events(
+    backend: Backend,
+    run_id: RunId,
+    kind: Annotated[str, Offers((EVENT_STREAM, JSON))],
+    query: EventsQuery,
+    seen: LastEventId,
+) -> Response:
+    """Token deltas stay for a while after the end; then durable events remain, and `stream.gap` says so."""
+    # A browser repeats its first URL, `after` included, and says in the header how far it came since.
+    after = query.after if seen is None else seen
+    if kind == EVENT_STREAM:
+        batches = await operations.watch(backend, run_id, after)
+        return Response(status_code=204) if batches is None else EventStream(frames(batches), backend.closing)
+    return answer_json(_page(await operations.read_events(backend, run_id, after, query.limit)))
+
+
+def _page(page: EventSlice) -> bytes:
+    """An `EventPage`. The events are passed on as they are stored."""
+    rest = orjson.dumps({"next_after": page.reached, "has_more": page.more})
+    return b'{"data":[%b],%b' % (b",".join(event.to_json() for event in page.events), rest[1:])

@@ -1,0 +1,53 @@
+"""Events as this dialect streams them: one server-sent event each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from api.operations import Batches, StoredEvent
+from api.streams import Frames
+from palaver.events import EventKind, Kept
+
+_RETRY: Final = (1000, 3000)
+"""Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""
+_KEEP_ALIVE: Final = b": keep-alive\n\n"
+_UNNUMBERED: Final = frozenset(kind for kind in EventKind if kind.kept is Kept.NOWHERE)
+
+STREAM: Final[Mapping[str, Any]] = {
+    "schema": {
+        "description": "Each event of the stream.",
+        "type": "object",
+        "required": ["data"],
+        "properties": {
+            "id": {"type": "string", "description": "The event's `seq`; without one, nothing can be resumed from it."},
+            "event": {"type": "string", "enum": list(EventKind), "description": "Its `type`. Newer servers have more."},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"$ref": "#/components/schemas/KnownEvent"},
+                "description": "The event, on one line.",
+            },
+        },
+    },
+    "example": 'id: 3\nevent: run.started\ndata: {"type":"run.started","run_id":"…","seq":3,"at":"…"}\n\n',
+}
+
+
+def frame(event: StoredEvent) -> bytes:
+    """An event on the wire. Its id is what ``Last-Event-ID`` repeats: nothing is resumed from one without."""
+    number = b"" if event.type in _UNNUMBERED else b"id: %d\n" % event.seq
+    return b"%bevent: %b\ndata: %b\n\n" % (number, event.type.encode(), event.to_json())
+
+
+_shared: Final = Frames(frame)
+
+
+async def frames(batches: Batches) -> AsyncGenerator[bytes, None]:
+    """What is there together goes out together; a comment when nothing comes."""
+    yield b"retry: %d\n\n" % random.randint(*_RETRY)
+    async with aclosing(batches):
+        async for events in batches:
+            yield b"".join(map(_shared.of, events)) or _KEEP_ALIVE

@@ -1,0 +1,59 @@
+"""Whether the process lives, and whether it can serve."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from api import operations
+from api.answers import answer
+from api.native.dialect import NATIVE
+from api.operations import Backend, Caller
+from api.problems import RETRY_AFTER, Problem
+from palaver.errors import ErrorClass, classify
+
+
+class Health(BaseModel):
+    """Well."""
+
+    status: Literal["ok"] = "ok"
+
+
+@NATIVE.route(
+    "GET",
+    "/healthz",
+    tag="operations",
+    summary="Is the process alive?",
+    answers={200: ("It is.", Health)},
+)
+async def healthz() -> Response:
+    """Says nothing about Redis: restarting this process would not bring that back."""
+    return answer(Health())
+
+
+@NATIVE.route(
+    "GET",
+    "/readyz",
+    tag="operations",
+    summary="Can it serve?",
+    answers={200: ("It can: Redis answers.", Health)},
+    problems=("not_ready",),
+)
+async def readyz(backend: Backend, caller: Caller) -> Response:
+    """503 while Redis is away, and once the process was told to end: send requests elsewhere. Only who has a key, where
+    there are keys, hears why."""
+    if backend.closing.is_set():
+        raise _not_ready(caller, "The process was told to end.")
+    try:
+        await operations.check_store(backend)
+    except Exception as error:
+        if classify(error).error_class is not ErrorClass.STORAGE:
+            raise
+        raise _not_ready(caller, "The store does not answer.") from None
+    return answer(Health())
+
+
+def _not_ready(caller: Caller, why: str) -> Problem:
+    return Problem("not_ready", why if caller.trusted else None, headers={"Retry-After": str(RETRY_AFTER)})

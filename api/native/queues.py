@@ -1,0 +1,53 @@
+"""Queues and providers: how much waits, how much runs, who works on it, and what holds it up."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from api import operations
+from api.answers import answer
+from api.native.dialect import NATIVE
+from api.operations import Backend, ProviderState, QueueState, RoomState
+from api.queries import Query
+
+
+class QueuesQuery(Query):
+    """For people or for an autoscaler."""
+
+    format: Literal["full", "keda"] = Field(
+        default="full", description="`keda`: one number for KEDA's metrics-api scaler, of `queue` or of all."
+    )
+    queue: Literal["model", "tools"] | None = Field(default=None, description="Only this queue.")
+
+
+class QueueList(BaseModel):
+    """Every queue, every provider that the API knows, and how much room there is."""
+
+    data: list[QueueState]
+    providers: list[ProviderState]
+    room: RoomState
+
+
+class ScalerValue(BaseModel):
+    """What an autoscaler reads: ready and running steps. Ready ones alone would have busy workers stopped."""
+
+    value: int
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/queues",
+    tag="operations",
+    summary="Look at the queues",
+    answers={200: ('Every queue; with `format=keda` only `{"value": …}`.', QueueList | ScalerValue)},
+)
+async def queues(backend: Backend, query: QueuesQuery) -> Response:
+    """Depths come from the store, not the broker: what a worker has fetched and not begun still counts."""
+    states = [state for state in await operations.read_queues(backend) if query.queue in (None, state.name)]
+    if query.format == "keda":
+        return answer(ScalerValue(value=sum(state.ready + state.running for state in states)))
+    providers = await operations.read_providers(backend)
+    return answer(QueueList(data=states, providers=providers, room=await operations.read_room(backend)))

@@ -1,0 +1,170 @@
+"""Runs: submit, list, read, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.responses import Response
+
+from api import operations
+from api.answers import answer_json
+from api.headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
+from api.native.answers import answer_run, headers_of
+from api.native.dialect import NATIVE, RunId
+from api.native.filters import Filters
+from api.native.frames import STREAM, frames
+from api.native.links import Run, RunList, page_path, run_list_json
+from api.operations import Backend, Caller, Until
+from api.operations.agents import AGENT_PROBLEMS
+from api.queries import Number, Query
+from api.streams import EventStream
+from palaver.models import Submission
+
+
+class _RunId(Convertor[str]):
+    """What may be a run's id: not the name of what is done to many."""
+
+    regex = "(?!actions$)[^/]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("run", _RunId())
+
+
+class RunsQuery(Query, Filters):
+    """Which runs to list, and how many."""
+
+    limit: Number = Field(default=50, ge=1, le=200, description="Runs on a page.")
+    cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
+
+
+class RunQuery(Query):
+    """How long to wait for which news."""
+
+    wait: Number = Field(default=0, ge=0, le=MAX_WAIT, description="Seconds to wait.")
+    until: Until = Field(
+        default=Until.ACTION,
+        description="`terminal`: it has ended; `action`: or somebody must act; `change`: it moved.",
+    )
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/runs",
+    tag="runs",
+    summary="Submit a run",
+    examples={
+        "smallest": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}, "input": "hello"},
+        "go on": {"conversation_id": "conv_00" + "0" * 26, "input": "and then?", "tags": ["demo"]},
+        "steer": {"conversation_id": "conv_00" + "0" * 26, "input": "In metres, please.", "on_conflict": "steer"},
+        "ask people and the client": {
+            "agent": {
+                "model": "fake/tool-20",
+                "tools": ["calculator"],
+                "approvals": {"require": ["calc*"], "timeout": 3600},
+                "client_tools": [
+                    {
+                        "name": "open_file",
+                        "description": "Show a file in the editor.",
+                        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+                    }
+                ],
+            },
+            "input": "hello",
+        },
+    },
+    answers={
+        202: (
+            "Taken on. `Location` is the run; `Idempotency-Replayed: true`: it was before; "
+            "`Palaver-Steered: true`: the run was there, and the input went into it.",
+            Run,
+        ),
+        200: ("Ended, or needs an action, within `Prefer: wait`; or the events as a stream.", Run),
+    },
+    problems=(
+        "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action",
+        "conversation_full", "queue_full", "steering_full",
+        "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "invalid_history",
+        "invalid_time", "too_many_runs", "store_nearly_full", "not_durable", "too_many_watchers",
+    ),
+    stream=STREAM,
+)  # fmt: skip
+async def submit(
+    backend: Backend,
+    caller: Caller,
+    kind: Annotated[str, Offers((JSON, EVENT_STREAM))],
+    key: IdempotencyKey,
+    wait: PreferredWait,
+    submission: Submission,
+) -> Response:
+    """Take a run on: once this answers, it will end by itself, whatever happens to this connection."""
+    if kind == EVENT_STREAM:
+        operations.admit_watcher(backend)
+    taken = await operations.submit(backend, submission, caller, key=key)
+    run, headers = taken.run, headers_of(taken)
+    if kind == EVENT_STREAM:
+        return EventStream(frames(operations.follow(backend, run.id)), backend.closing, headers)
+    if wait and operations.may_watch(backend):
+        headers["Preference-Applied"] = f"wait={wait}"
+        run = await operations.await_run(backend, run, Until.ACTION, wait)
+        if Until.ACTION.reached(run, run):
+            return answer_run(run, 200, headers)
+    return answer_run(run, 202, headers)
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/runs",
+    tag="runs",
+    summary="List runs, newest first",
+    answers={200: ("A page; `Link` has the next.", RunList)},
+    problems=("invalid_cursor",),
+)
+async def list_runs(backend: Backend, query: RunsQuery) -> Response:
+    """Runs that all filters admit. With filters a page may be short, even empty, although `has_more`."""
+    page = await operations.list_runs(backend, query.as_filter(), limit=query.limit, cursor=query.cursor)
+    headers: dict[str, str] = {}
+    if page.next_cursor is not None:
+        headers["Link"] = f'<{_next_page(query, page.next_cursor)}>; rel="next"'
+    return answer_json(run_list_json(page.runs, page.next_cursor), headers=headers)
+
+
+def _next_page(query: RunsQuery, cursor: str) -> str:
+    given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True, exclude={"status", "cursor"})
+    if query.status:
+        given["status"] = ",".join(query.status)
+    return page_path(given | {"cursor": cursor})
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/runs/{run_id:run}",
+    tag="runs",
+    summary="Read a run, or wait for it",
+    answers={200: ("The run as it is now: far enough, or the time is up.", Run)},
+    problems=("run_not_found", "too_many_watchers"),
+)
+async def read_run(backend: Backend, run_id: RunId, query: RunQuery) -> Response:
+    """With `wait`, the answer comes when `until` is reached, or after that many seconds."""
+    return answer_run(await operations.read_run(backend, run_id, until=query.until, seconds=query.wait))
+
+
+@NATIVE.route(
+    "DELETE",
+    "/v1/runs/{run_id:run}",
+    tag="runs",
+    summary="Delete a run",
+    answers={204: ("It is gone.", None)},
+    problems=("run_not_found", "run_active", "not_durable"),
+)
+async def delete_run(backend: Backend, run_id: RunId) -> Response:
+    """Forget a run that has ended, with its events and what was said in it."""
+    await operations.delete_run(backend, run_id)
+    return Response(status_code=204)

@@ -1,0 +1,72 @@
+"""A run in hand: cancel it, put something into it, delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from api.operations.backend import Backend, Caller, within_deadline
+from api.operations.input_rules import admit_items
+from api.operations.submitting import explained
+from palaver.actions import Item, Steering
+from palaver.errors import StateConflict
+from palaver.failpoints import failpoint
+from palaver.models import CancelMode, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """The run after an input."""
+
+    run: Run
+    replayed: bool
+    """An earlier request with the same key had the effect."""
+
+
+async def cancel(
+    backend: Backend, run_id: str, caller: Caller, *, mode: CancelMode = "now", reason: str | None = None
+) -> Run:
+    """Ask a run to stop: it ends as cancelled, whatever its worker brings later. Asking again changes nothing.
+
+    Raises:
+        UnknownRun: there is no such run (any more).
+        StateConflict: it has ended otherwise.
+        NotDurable, StoreUnavailable: it may not be cancelled safely.
+    """
+    runs = backend.store.runs
+    settled = await within_deadline(
+        runs.cancel(run_id, mode=mode, reason=reason, by=caller.name, acked_ms=caller.waited_ms)
+    )
+    failpoint("run.cancelled")
+    await backend.follow_up(settled)
+    return await within_deadline(runs.get(run_id))
+
+
+async def act(backend: Backend, run_id: str, items: Sequence[Item], caller: Caller, *, key: str | None = None) -> Acted:
+    """Approvals, outputs of client tools, words, pause and resume: all take effect, or none.
+
+    Raises:
+        Refused: everything that is wrong with them.
+        UnknownRun, StateConflict: there is no such run, or it waits for nothing of that.
+        IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: they were not taken, or not safely.
+    """
+    if any(isinstance(item, Steering) for item in items):
+        await within_deadline(backend.store.room.admit())
+    await admit_items(run_id, items, backend)
+    try:
+        acted = await within_deadline(backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key))
+    except StateConflict as conflict:
+        raise await explained(conflict, backend) from None
+    failpoint("run.acted")
+    await backend.follow_up(acted.settled)
+    return Acted(await within_deadline(backend.store.runs.get(run_id)), acted.replayed)
+
+
+async def delete_run(backend: Backend, run_id: str) -> None:
+    """Forget a run that has ended, with its events and what was said in it.
+
+    Raises:
+        UnknownRun, StateConflict: there is no such run, or it has not ended.
+        NotDurable, StoreUnavailable: it may be there still.
+    """
+    await within_deadline(backend.store.control.delete_run(run_id))

@@ -1,0 +1,134 @@
+"""Conversations: begin, read, what was said, delete."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from api.operations.admission import admit_agent
+from api.operations.backend import Backend, within_deadline
+from palaver.events import MESSAGES
+from palaver.limits import beyond, most
+from palaver.models import AgentSpec, Conversation, Message
+from palaver.opaque import Opaque
+from palaver.store.events import LogEntry
+from palaver.store.runs import Runs
+
+_LOOKED_THROUGH: Final = 2000
+"""Log entries that one page looks through, about: status changes lie between messages."""
+
+
+class ConversationMessage(Message):
+    """A message, and where it stands in the conversation's log."""
+
+    position: int
+    run_id: str
+    at: datetime
+    nudge: bool = False
+    """A user message of Palaver's own: the model was told that it repeats itself."""
+    steer: bool = False
+    """A user message that came into a run that was going on."""
+    withdrawn: bool = False
+    """Rolled back with its run: models are not told of it any more."""
+    opaque: dict[str, Any] | None = None
+    """What its provider wants back unchanged, as `origin` and `fields`; null unless the request says
+    `include=opaque`."""
+
+
+class MessagePage(BaseModel):
+    """A page of messages, in order."""
+
+    data: list[ConversationMessage]
+    next_after: int
+    """The ``after`` of the next page."""
+    has_more: bool
+
+
+async def create_conversation(backend: Backend, agent: AgentSpec | None) -> Conversation:
+    """An empty conversation.
+
+    Raises:
+        Refused: everything that is wrong with the agent.
+        NoRoom, NotDurable, StoreUnavailable: it was not begun, or not safely.
+    """
+    return await within_deadline(backend.store.runs.create_conversation(admit_agent(agent, backend)))
+
+
+async def read_conversation(backend: Backend, conversation_id: str) -> Conversation:
+    """The conversation as it is now.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+    """
+    return await within_deadline(backend.store.runs.conversation(conversation_id))
+
+
+async def delete_conversation(backend: Backend, conversation_id: str) -> None:
+    """Forget a conversation none of whose runs is going on or queued.
+
+    Raises:
+        UnknownConversation, StateConflict: there is no such conversation, or it is busy.
+        NotDurable, StoreUnavailable: it may be there still.
+    """
+    await within_deadline(backend.store.control.delete_conversation(conversation_id))
+
+
+async def read_messages(
+    backend: Backend, conversation_id: str, *, after: int, limit: int, with_opaque: bool = False
+) -> MessagePage:
+    """Messages and tool results behind a position, in the order in which the model sees them; ``with_opaque`` with what
+    providers want back unchanged.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+    """
+    return await within_deadline(_page(backend.store.runs, conversation_id, after, limit, with_opaque))
+
+
+async def _page(runs: Runs, conversation_id: str, after: int, limit: int, with_opaque: bool) -> MessagePage:
+    found: list[ConversationMessage] = []
+    position, looked, size = after, 0, 0
+    async with aclosing(runs.pages(conversation_id, after=position)) as pages:
+        async for page in pages:
+            for entry in page:
+                if entry.type in MESSAGES:
+                    if len(found) == limit or _is_full(size):
+                        return MessagePage(data=found, next_after=position, has_more=True)
+                    opaque = entry.opaque if with_opaque else None
+                    found.append(_message(entry, opaque))
+                    size += _size(found[-1]) + (len(opaque.fields) if opaque else 0)
+                position = entry.position
+            looked += len(page)
+            if looked >= _LOOKED_THROUGH:
+                return MessagePage(data=found, next_after=position, has_more=True)
+    return MessagePage(data=found, next_after=position, has_more=False)
+
+
+def _is_full(size: int) -> bool:
+    """Whether a page that has so many bytes already ends here."""
+    if size <= most("answer_bytes"):
+        return False
+    beyond("answer_bytes")
+    return True
+
+
+def _size(message: Message) -> int:
+    """Characters, but for what is short anyway."""
+    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+
+
+def _message(entry: LogEntry, opaque: Opaque | None) -> ConversationMessage:
+    data = entry.data
+    return ConversationMessage(
+        position=entry.position,
+        run_id=entry.run_id,
+        at=entry.at,
+        nudge=data.get("nudge", False),
+        steer=data.get("steer", False),
+        withdrawn=entry.withdrawn,
+        opaque=opaque.shown() if opaque else None,
+        **data["message"],
+    )

@@ -1,0 +1,26 @@
+"""Lists of runs."""
+
+from __future__ import annotations
+
+from api.operations.backend import Backend, within_deadline
+from palaver.errors import Refused
+from palaver.filters import RunFilter
+from palaver.limits import beyond, most
+from palaver.store.reading import RunPage
+
+
+async def list_runs(backend: Backend, admitted: RunFilter, *, limit: int, cursor: str | None) -> RunPage:
+    """Runs that ``admitted`` lets through, newest first.
+
+    Raises:
+        Refused: ``invalid_cursor``.
+    """
+    if len(cursor or "") > most("cursor"):
+        beyond("cursor")
+        raise Refused("invalid_cursor", "The cursor is longer than any that a list of runs gave.")
+    try:
+        return await within_deadline(backend.store.runs.list(admitted, limit=limit, cursor=cursor or None))
+    except ValueError:
+        if not cursor:
+            raise
+        raise Refused("invalid_cursor", "The cursor is not one that a list of runs gave.") from None

@@ -1,0 +1,93 @@
+"""New runs: submitted, or made from one that has ended."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from api.operations.admission import admit_cost, admit_retry, admit_submission, limits_cost
+from api.operations.backend import Backend, Caller, within_deadline
+from palaver.errors import Fault, Refused, StateConflict, UnknownConversation, UnknownRun
+from palaver.failpoints import failpoint
+from palaver.models import Retry, Run, Submission
+from palaver.store.runs import Submitted
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A run that was taken on."""
+
+    run: Run
+    replayed: bool = False
+    """An earlier request with the same key made it."""
+    steered: bool = False
+    """It was there, and the input went into it."""
+
+
+async def submit(backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None) -> Taken:
+    """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens.
+
+    Raises:
+        Refused: everything that is wrong with it, or its run was deleted since.
+        StateConflict: what the conversation does does not allow it.
+        IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
+    """
+    submission = admit_submission(submission, backend)
+    if submission.on_conflict == "steer":
+        await within_deadline(backend.store.room.admit())
+    try:
+        if limits_cost(submission.budget) and submission.agent is None and submission.conversation_id is not None:
+            kept = await within_deadline(backend.store.runs.conversation(submission.conversation_id))
+            if kept.agent is not None:
+                admit_cost(kept.agent, backend, whose="conversation")
+        submitted = await within_deadline(backend.store.runs.submit(submission, idempotency_key=key, by=caller.name))
+    except UnknownConversation:
+        fault = Fault("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
+        raise Refused.of_faults([fault]) from None
+    except StateConflict as conflict:
+        if conflict.code == "no_agent":
+            raise Refused.of_faults([Fault("/agent", "no_agent", "the conversation has none yet")]) from None
+        raise await explained(conflict, backend) from None
+    failpoint("run.submitted")
+    backend.publisher.publish_soon(submitted.deliveries)
+    failpoint("run.answering")
+    return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
+
+
+async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *, key: str | None = None) -> Taken:
+    """Go on with a run that has ended in a new one, or fork it.
+
+    Raises:
+        Refused: everything that is wrong with it, or its run was deleted since.
+        UnknownRun, StateConflict: there is no such run, or it left nothing to go on with.
+        IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
+    """
+    wanted = admit_retry(wanted, backend)
+    runs = backend.store.runs
+    if limits_cost(wanted.budget) and wanted.agent is None:
+        admit_cost((await within_deadline(runs.get(run_id))).agent, backend, whose="run")
+    try:
+        made = await within_deadline(backend.store.control.retry(run_id, wanted, idempotency_key=key, by=caller.name))
+    except StateConflict as conflict:
+        if conflict.code != "unknown_step":
+            raise
+        step = (await within_deadline(runs.get(run_id))).step
+        why = f"is not a step that a model answered in; the run came to step {step}"
+        raise Refused.of_faults([Fault("/from_step", "unknown_step", why)]) from None
+    backend.publisher.publish_soon(made.deliveries)
+    return Taken(await _run_of(made, backend), made.replayed)
+
+
+async def explained(conflict: StateConflict, backend: Backend) -> StateConflict:
+    """The conflict, with what the run waits for that stands in the way."""
+    if conflict.run_id is not None:
+        with suppress(UnknownRun):
+            conflict.pending_actions = (await within_deadline(backend.store.runs.get(conflict.run_id))).pending_actions
+    return conflict
+
+
+async def _run_of(made: Submitted, backend: Backend) -> Run:
+    try:
+        return await within_deadline(backend.store.runs.get(made.run_id))
+    except UnknownRun:
+        raise Refused("run_not_found", "The run of this Idempotency-Key was deleted: use a new key.") from None

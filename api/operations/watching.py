@@ -1,0 +1,90 @@
+"""A run's events: as they come, or a page of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from api.operations.backend import Backend, within_deadline
+from api.operations.waiting import admit_watcher
+from palaver.errors import Refused
+from palaver.events import EventKind
+from palaver.models import Run
+from palaver.store.events import StoredEvent, about_stream
+
+Batches = AsyncGenerator[Sequence[StoredEvent], None]
+"""What happened, in order, as it comes; an empty batch says that nothing does. `stream.gap` stands for events that are
+gone: token deltas, some time after the end of their run."""
+
+
+async def watch(backend: Backend, run_id: str, after: int) -> Batches | None:
+    """The events behind ``after``, up to ``run.finished``; None if the run has ended and all of them were seen.
+
+    Raises:
+        UnknownRun: there is no such run (any more).
+        Refused: ``invalid_cursor``, it has not come so far.
+        NoRoom: too many watch already.
+    """
+    run = await _run_at(backend, run_id, after)
+    if run.status.terminal and after == run.last_event_id:
+        return None
+    admit_watcher(backend)
+    return follow(backend, run.id, after)
+
+
+def follow(backend: Backend, run_id: str, after: int = 0) -> Batches:
+    """The events of a run that is there, behind ``after``. Raises what reading them raises, but for trouble with the
+    store, which passes."""
+    return with_gaps(backend.store.feeds.follow(run_id, after=after), after)
+
+
+async def with_gaps(batches: AsyncIterator[Sequence[StoredEvent]], last: int) -> Batches:
+    """The events behind ``last``, and what is missing between them."""
+    async with aclosing(batches):  # type: ignore[type-var]
+        async for events in batches:
+            if events and events[-1].seq != last + len(events):
+                yield list(_gaps_and_events(events, last))
+            else:
+                yield events
+            if events:
+                last = events[-1].seq
+
+
+def _gaps_and_events(events: Sequence[StoredEvent], last: int) -> Iterator[StoredEvent]:
+    for event in events:
+        if event.seq > last + 1:
+            yield about_stream(EventKind.STREAM_GAP, event.run_id, last, event.at, last + 1, event.seq - 1)
+        last = event.seq
+        yield event
+
+
+@dataclass(frozen=True, slots=True)
+class EventSlice:
+    """Some of a run's events, in order."""
+
+    events: Sequence[StoredEvent]
+    reached: int
+    """The number of the last one, to go on behind."""
+    more: bool
+    """Whether there are more by now."""
+
+
+async def read_events(backend: Backend, run_id: str, after: int, limit: int) -> EventSlice:
+    """Events behind ``after``, at most ``limit``.
+
+    Raises:
+        UnknownRun: there is no such run (any more).
+        Refused: ``invalid_cursor``, it has not come so far.
+    """
+    run = await _run_at(backend, run_id, after)
+    events = await within_deadline(backend.store.feeds.page(run.id, after=after, limit=limit))
+    reached = events[-1].seq if events else after
+    return EventSlice(events, reached, more=bool(events) and reached < run.last_event_id)
+
+
+async def _run_at(backend: Backend, run_id: str, after: int) -> Run:
+    run = await backend.run(run_id)
+    if after > run.last_event_id:
+        raise Refused("invalid_cursor", f"The run has {run.last_event_id} events so far.", run_id=run.id)
+    return run

@@ -1,0 +1,19 @@
+"""What a request finds where it is served: the backend, and who sent it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from starlette.requests import HTTPConnection
+
+from api.operations import Backend, Caller
+
+
+def backend_of(request: HTTPConnection) -> Backend:
+    """The backend of the application that serves ``request``."""
+    return cast(Backend, request.app.state.backend)
+
+
+def caller_of(request: HTTPConnection) -> Caller:
+    """Who sent the request."""
+    return cast(Caller, request.scope["state"]["caller"])

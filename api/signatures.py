@@ -1,0 +1,115 @@
+"""What a route takes, said once, by the parameters of its handler: it is read from each request and documented."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.auth import PROBES
+from api.bodies import read_body, read_optional_body
+from api.headers import JSON, Header, Offers, accepted
+from api.operations import Backend, Caller
+from api.queries import Query, read_query
+from api.requests import backend_of, caller_of
+
+Handler = Callable[..., Awaitable[Response]]
+_PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InPath:
+    """A part of the path, as the annotation of the parameter that has its name."""
+
+    description: str
+
+
+@dataclass(slots=True)
+class Takes:
+    """What a route takes.
+
+    Of the parameters of its handler, a ``Backend`` and a ``Caller`` are those of the request; a ``Query`` its query
+    parameters, of which there are none otherwise; another model its JSON body, which may be left out if there is a
+    default. ``InPath``, ``Header`` and ``Offers`` annotate the others.
+    """
+
+    handler: Handler
+    probe: bool = False
+    """It wants no key, and answers whatever else is asked."""
+    path: dict[str, str] = field(default_factory=dict)
+    """The parts of the path by name, each with its description."""
+    query: type[Query] | None = None
+    headers: list[Header] = field(default_factory=list)
+    offers: Offers | None = None
+    body: type[BaseModel] | None = None
+    body_name: str = ""
+    body_required: bool = False
+    readers: dict[str, Callable[[Request], Any]] = field(default_factory=dict)
+    """What reads each parameter but the body from a request."""
+
+    @classmethod
+    def of(cls, handler: Handler, path: str) -> Takes:
+        """What ``handler`` takes at ``path``.
+
+        Raises:
+            TypeError: it has a parameter that is none of the above, or another path.
+        """
+        takes = cls(handler, probe=path in PROBES)
+        hints = get_type_hints(handler, include_extras=True)
+        for parameter in inspect.signature(handler).parameters.values():
+            takes._add(parameter, hints[parameter.name])
+        if sorted(takes.path) != sorted(_PLACE.findall(path)):
+            raise TypeError(f"{handler.__name__} takes {sorted(takes.path)} of {path}")
+        return takes
+
+    def _add(self, parameter: inspect.Parameter, hint: Any) -> None:
+        name, (kind, *marks) = parameter.name, get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        match next((mark for mark in marks if isinstance(mark, InPath | Header | Offers)), kind):
+            case InPath() as part:
+                self.path[name] = part.description
+                self.readers[name] = lambda request: request.path_params[name]
+            case Header() as header:
+                self.headers.append(header)
+                self.readers[name] = header.read
+            case Offers() as offers:
+                self.offers = offers
+                self.readers[name] = lambda request: accepted(request, *offers.kinds)
+            case _ if kind is Backend:
+                self.readers[name] = backend_of
+            case _ if kind is Caller:
+                self.readers[name] = caller_of
+            case _ if inspect.isclass(kind) and issubclass(kind, Query):
+                self.query = kind
+                self.readers[name] = lambda request: read_query(request, kind)
+            case _ if inspect.isclass(kind) and issubclass(kind, BaseModel):
+                self.body, self.body_name = kind, name
+                self.body_required = parameter.default is inspect.Parameter.empty
+            case _:
+                raise TypeError(f"{self.handler.__name__} has a parameter {name} that no request has")
+
+    def endpoint(self, *, in_json: bool) -> Callable[[Request], Awaitable[Response]]:
+        """Reads all that from a request and hands it to the handler, which answers ``in_json`` or with nothing."""
+        checks: list[Callable[[Request], object]] = []
+        if in_json and self.offers is None and not self.probe:
+            checks.append(lambda request: accepted(request, JSON))
+        if self.query is None and not self.probe:
+            checks.append(lambda request: read_query(request, Query))
+        handler, readers = self.handler, tuple(self.readers.items())
+        body, body_name = self.body, self.body_name
+        read = read_body if self.body_required else read_optional_body
+
+        async def endpoint(request: Request) -> Response:
+            for check in checks:
+                check(request)
+            given = {name: reader(request) for name, reader in readers}
+            if body is not None:
+                given[body_name] = await read(request, body)
+            return await handler(**given)
+
+        return endpoint
