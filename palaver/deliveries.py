@@ -19,7 +19,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from palaver.brokers import has_priorities, kombu_url, tls_options
-from palaver.leases import Delivery
 
 try:
     from kombu.connection import Connection
@@ -27,6 +26,7 @@ try:
     from kombu.messaging import Producer
     from kombu.transport import redis
 
+    from palaver.leases import Delivery
     from palaver.wire import CONTENT_ENCODING, CONTENT_TYPE, body_of, headers_of
 except ImportError as error:
     raise ImportError("publishing needs the server extra: pip install palaver[server]") from error

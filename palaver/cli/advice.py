@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from palaver.cli.words import one_line, why
+from palaver.cli.text import one_line, why
 from palaver.errors import FACTS, ErrorClass
 from palaver.lifecycle import StopReason
 from palaver.models import Run

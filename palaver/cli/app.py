@@ -7,6 +7,7 @@ from typing import Final
 import typer
 
 from palaver.cli import deciding, exporting, looking, running, steering, stopping
+from palaver.cli.groups import ungrouped
 
 app: Final = typer.Typer(
     name="palaver",
@@ -16,18 +17,21 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command()(running.run)
-app.command()(running.watch)
-app.command("list")(looking.list_runs)
-app.command()(looking.show)
-app.command()(deciding.approve)
-app.command()(deciding.deny)
-app.command()(deciding.answer)
-app.command()(steering.steer)
-app.command()(steering.pause)
-app.command()(steering.resume)
-app.command()(stopping.cancel)
-app.command()(stopping.retry)
-app.command()(stopping.delete)
-app.command()(exporting.export)
-app.command()(looking.queues)
+for _command in (
+    running.run,
+    running.watch,
+    looking.list,
+    looking.show,
+    deciding.approve,
+    deciding.deny,
+    deciding.answer,
+    steering.steer,
+    steering.pause,
+    steering.resume,
+    stopping.cancel,
+    stopping.retry,
+    stopping.delete,
+    exporting.export,
+    looking.queues,
+):
+    app.command(_command.__name__)(ungrouped(_command))

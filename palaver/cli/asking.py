@@ -10,7 +10,7 @@ from typing import Any, Final
 from palaver.actions import PendingAction
 from palaver.cli.connection import say
 from palaver.cli.pending import called, chosen, commands, lines
-from palaver.cli.words import one_line
+from palaver.cli.text import one_line
 from palaver.client import ClientError, Conflict, Palaver, Unprocessable
 from palaver.client.backoff import passing
 from palaver.events import ActionRequired, Event, RunPaused

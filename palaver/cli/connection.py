@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 import typer
+from pydantic import BaseModel
 
 from palaver.cli.pending import lines
-from palaver.cli.words import one_line, plain
+from palaver.cli.text import document, one_line, plain
 from palaver.client import (
     APIError,
     ClientError,
@@ -44,12 +46,42 @@ def _say_wait(error: ClientError, seconds: float) -> None:
         say(f"palaver: {one_line(str(error), _LONGEST).rstrip('.')}. Trying again in {seconds:.0f} s.")
 
 
-@contextmanager
-def connected(url: str | None, api_key: str | None) -> Iterator[Palaver]:
-    """A client; what goes wrong inside ends the command with a sentence on standard error."""
-    try:
-        with Palaver(url, api_key, on_wait=_say_wait) as client:
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The options that say where the API is and who asks."""
+
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="PALAVER_URL", help="Where the API is [default: http://127.0.0.1:8080]."),
+    ] = None
+    api_key: Annotated[
+        str | None,
+        typer.Option("--api-key", envvar="PALAVER_API_KEY", help="The key for the API; better in the environment."),
+    ] = None
+
+    @contextmanager
+    def connected(self) -> Iterator[Palaver]:
+        """A client; what goes wrong inside ends the command with a sentence on standard error."""
+        with _explained(), Palaver(self.url, self.api_key, on_wait=_say_wait) as client:
             yield client
+
+
+@dataclass(frozen=True, slots=True)
+class Api(Connection):
+    """The same, and how to answer."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output and nothing else.")] = False
+
+    def show(self, what: BaseModel | Any, text: str) -> None:
+        """Answer with ``what`` as JSON, or with ``text``."""
+        found = what.model_dump(mode="json") if isinstance(what, BaseModel) else what
+        typer.echo(document(found) if self.as_json else plain(text))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
     except KeyboardInterrupt:
         say("Interrupted.")
         raise typer.Exit(INTERRUPTED) from None

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from palaver.actions import ALL, PendingAction
-from palaver.cli.connection import connected
-from palaver.cli.options import ActionId, ApiKey, Json, Reason, RunId, Url, json_object, words
+from palaver.cli.connection import Api
+from palaver.cli.options import ActionId, Reason, RunId, json_object, words
 from palaver.cli.pending import called, chosen, standing
-from palaver.cli.words import document, one_line, plain
+from palaver.cli.text import one_line
 from palaver.client import Palaver
 from palaver.models import Run
 
@@ -31,12 +31,11 @@ def approve(
     run_id: RunId,
     action_id: ActionId = None,
     arguments: _Arguments = None,
-    as_json: Json = False,
-    url: Url = None,
-    api_key: ApiKey = None,
+    *,
+    api: Api,
 ) -> None:
     """Let a call run that waits for an approval, or all that do now."""
-    with connected(url, api_key) as client:
+    with api.connected() as client:
         actions = chosen(client.get(run_id), action_id, "approval")
         if arguments is not None and action_id is None and len(actions) != 1:
             there_are = ", ".join(action.id for action in actions) or "nothing waits for an approval"
@@ -46,23 +45,22 @@ def approve(
         else:
             decided = _decide(client, run_id, action_id, actions, {"decision": "edit", "arguments": arguments})
     instead = "" if arguments is None else f", with {json.dumps(arguments)} in place of its arguments"
-    _report("approved", actions, action_id, decided, as_json, instead)
+    api.show(decided, _told("approved", actions, action_id, decided, instead))
 
 
 def deny(
     run_id: RunId,
     action_id: ActionId = None,
     reason: Reason = None,
-    as_json: Json = False,
-    url: Url = None,
-    api_key: ApiKey = None,
+    *,
+    api: Api,
 ) -> None:
     """Refuse a call that waits for an approval, or all that do now. The model is told, with the reason."""
-    with connected(url, api_key) as client:
+    with api.connected() as client:
         actions = chosen(client.get(run_id), action_id, "approval")
         details = {"decision": "deny", **({"reason": reason} if reason else {})}
         decided = _decide(client, run_id, action_id, actions, details)
-    _report("denied", actions, action_id, decided, as_json)
+    api.show(decided, _told("denied", actions, action_id, decided))
 
 
 def answer(
@@ -70,15 +68,14 @@ def answer(
     action_id: Annotated[str, typer.Argument(metavar="ACTION_ID", help="The pending action, or the call's id.")],
     output: Annotated[str, typer.Argument(metavar="OUTPUT", help="What the tool answered; - reads it from stdin.")],
     error: Annotated[bool, typer.Option("--error", help="The call failed, and this says why.")] = False,
-    as_json: Json = False,
-    url: Url = None,
-    api_key: ApiKey = None,
+    *,
+    api: Api,
 ) -> None:
     """Give the output of a call of a client tool."""
-    with connected(url, api_key) as client:
+    with api.connected() as client:
         actions = chosen(client.get(run_id), action_id, "client_tool")
         decided = client.answer(run_id, action_id, words(output), is_error=error)
-    _report("answered", actions, action_id, decided, as_json)
+    api.show(decided, _told("answered", actions, action_id, decided))
 
 
 def _decide(
@@ -94,16 +91,6 @@ def _decide(
     return client.send(run_id, [{"type": "approval", **item, **details} for item in items])
 
 
-def _report(
-    what: str,
-    actions: Sequence[PendingAction],
-    action_id: str | None,
-    run: Run,
-    as_json: bool,
-    more: str = "",
-) -> None:
-    if as_json:
-        typer.echo(document(run.model_dump(mode="json")))
-    else:
-        calls = ", ".join(map(called, actions)) or one_line(action_id)
-        typer.echo(plain(f"{what} {calls}{more}; {standing(run)}"))
+def _told(what: str, actions: Sequence[PendingAction], action_id: str | None, run: Run, more: str = "") -> str:
+    calls = ", ".join(map(called, actions)) or one_line(action_id)
+    return f"{what} {calls}{more}; {standing(run)}"

@@ -11,8 +11,8 @@ from rich.console import Console
 from palaver.cli.asking import Asker
 from palaver.cli.connection import INTERRUPTED, say
 from palaver.cli.progress import Progress
+from palaver.cli.text import document
 from palaver.cli.transcript import Transcript
-from palaver.cli.words import document
 from palaver.client import ClientError, Conflict, Palaver
 from palaver.client.backoff import passing
 from palaver.events import Event

@@ -8,29 +8,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
 import typer
 
-from palaver.cli.connection import connected, say
-from palaver.cli.many import Filter
-from palaver.cli.options import (
-    AgentName,
-    ApiKey,
-    Everything,
-    FailedWith,
-    OfConversation,
-    OlderThan,
-    Statuses,
-    Tagged,
-    Url,
-    duration,
-    since,
-)
+from palaver.cli.bulk import Filters
+from palaver.cli.connection import Connection, say
+from palaver.cli.options import duration, since
 from palaver.cli.progress import Progress
-from palaver.cli.words import document
+from palaver.cli.text import document
 from palaver.client import ClientError, Exported, Palaver
 from palaver.client.backoff import passing
 from palaver.client.exported import SCHEMA
@@ -48,17 +36,13 @@ def export(
         list[str] | None,
         typer.Argument(metavar="[RUN_ID|CONVERSATION_ID]...", help="What to export; nothing with a filter or --all."),
     ] = None,
-    everything: Everything = False,
-    status: Statuses = None,
-    conversation: OfConversation = None,
-    tag: Tagged = None,
-    agent_name: AgentName = None,
-    error_class: FailedWith = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every run that has ended, in the place of a filter.")
+    ] = False,
     after: Annotated[
         Any,
         typer.Option("--since", parser=since, metavar="TIME", help="Only runs submitted later: 12h ago, or a date."),
     ] = None,
-    older_than: OlderThan = None,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Add to this file what it does not have yet.")
     ] = None,
@@ -66,23 +50,23 @@ def export(
     every: Annotated[
         Any, typer.Option("--every", parser=duration, metavar="TIME", help="With --follow: between two looks.")
     ] = "10s",
-    url: Url = None,
-    api_key: ApiKey = None,
+    *,
+    filters: Filters,
+    connection: Connection,
 ) -> None:
     """Write all that is known of runs that have ended, and their conversations, as lines of JSON."""
-    admitted = Filter(status, conversation, tag, agent_name, error_class, None)
-    chosen = bool(admitted.given or after or older_than is not None)
+    before = filters.before
+    chosen = bool(filters.wanted or after or before)
     if bool(ids) + chosen + everything != 1:
         raise typer.BadParameter("which runs? Give ids, or a filter such as --since, or --all")
     if ids and follow:
         raise typer.BadParameter("--follow goes with a filter, or with --all")
-    before = None if older_than is None else datetime.now(UTC) - timedelta(seconds=older_than)
-    with connected(url, api_key) as client, _archive(to) as archive:
+    with connection.connected() as client, _archive(to) as archive:
 
         def look(oldest: datetime | None) -> None:
             with Progress(lambda quiet: say(f"… exporting, {archive.runs} runs and {quiet:.0f} s so far")):
                 for record in client.export(
-                    *(ids or ()), **admitted.given, created_after=oldest, created_before=before, exported=archive.known
+                    *(ids or ()), **filters.wanted, created_after=oldest, created_before=before, exported=archive.known
                 ):
                     archive.write(record)
                 archive.keep()

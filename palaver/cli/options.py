@@ -13,8 +13,6 @@ from typing import Annotated, Any, Final, get_args
 import typer
 
 from palaver import models
-from palaver.errors import ErrorClass
-from palaver.lifecycle import RunStatus
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -117,23 +115,12 @@ Budget = Annotated[
         help="What it may use up: tokens, tool_calls, cost_usd, seconds; repeatable.",
     ),
 ]
-Url = Annotated[
-    str | None,
-    typer.Option("--url", envvar="PALAVER_URL", help="Where the API is [default: http://127.0.0.1:8080]."),
-]
-ApiKey = Annotated[
-    str | None,
-    typer.Option("--api-key", envvar="PALAVER_API_KEY", help="The key for the API; better in the environment."),
-]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output and nothing else.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run, as `palaver list` shows it.")]
 MaybeRunId = Annotated[str | None, typer.Argument(metavar="RUN_ID", help="The run; none with a filter or --all.")]
 ActionId = Annotated[
     str | None, typer.Argument(metavar="ACTION_ID", help="The pending action, as `palaver show` lists it.")
 ]
 Reason = Annotated[str | None, typer.Option("--reason", "-r", help="Why.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether that is meant.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which runs it would be.")]
 OnConflict = Annotated[
     Any,
     typer.Option(
@@ -151,28 +138,5 @@ Mode = Annotated[
         parser=one_of(get_args(models.CancelMode)),
         metavar="|".join(get_args(models.CancelMode)),
         help="Let what is under way finish, stop it (the default), or also withdraw what was said.",
-    ),
-]
-Everything = Annotated[bool, typer.Option("--all", help="Every run that it can be done to, in the place of a filter.")]
-Statuses = Annotated[
-    list[RunStatus] | None,
-    typer.Option("--status", "-s", metavar="STATUS", help="Only runs in this status; repeatable."),
-]
-OfConversation = Annotated[str | None, typer.Option("--conversation", "-c", help="Only runs of this conversation.")]
-Tagged = Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")]
-AgentName = Annotated[str | None, typer.Option("--agent-name", help="Only runs of agents with this name.")]
-FailedWith = Annotated[
-    Any,
-    typer.Option(
-        "--error-class",
-        parser=one_of(ErrorClass),
-        metavar="CLASS",
-        help="Only runs that failed with this class, such as rate_limited.",
-    ),
-]
-OlderThan = Annotated[
-    Any,
-    typer.Option(
-        "--older-than", parser=duration, metavar="TIME", help="Only runs submitted longer ago: 90s, 15m, 12h, 3d."
     ),
 ]

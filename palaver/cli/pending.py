@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from palaver.actions import ActionType, PendingAction
-from palaver.cli.words import moment, one_line, visible
+from palaver.cli.text import moment, one_line, visible
 from palaver.models import Run
 
 

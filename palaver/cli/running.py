@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from palaver.cli.connection import INTERRUPTED, connected, say
+from palaver.cli.connection import INTERRUPTED, Api, say
 from palaver.cli.ending import Ending, exit_code, until_the_end
-from palaver.cli.options import Agent, ApiKey, Ask, Budget, Json, OnConflict, RunId, Url, approvals, words
+from palaver.cli.options import Agent, Ask, Budget, OnConflict, RunId, approvals, words
 from palaver.cli.tables import console
-from palaver.cli.words import document, plain
+from palaver.cli.text import document, plain
 
 
 def run(
@@ -36,9 +36,8 @@ def run(
         bool, typer.Option("--no-stream", help="Wait, then print only the answer; the rest goes to stderr.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit and leave; prints the run's id.")] = False,
-    as_json: Json = False,
-    url: Url = None,
-    api_key: ApiKey = None,
+    *,
+    api: Api,
 ) -> None:
     """Submit a run and follow it to its end. Ctrl-C cancels it; a second one leaves.
 
@@ -46,7 +45,7 @@ def run(
     """
     if not (model or agent or conversation):
         raise typer.BadParameter("who answers? Give --model provider/name, or --conversation to go on with one")
-    with connected(url, api_key) as client:
+    with api.connected() as client:
         submitted = client.submit(
             words(text),
             agent=agent,
@@ -61,25 +60,25 @@ def run(
             tags=tag or (),
         )
         if detach:
-            typer.echo(document(submitted.model_dump(mode="json")) if as_json else submitted.id)
+            api.show(submitted, submitted.id)
             return
-        on_terminal = sys.stdin.isatty() and not as_json
+        on_terminal = sys.stdin.isatty() and not api.as_json
         ending = Ending(client, submitted.id, console(), after=0, show_input=False, ask=on_terminal)
         if no_stream:
             interrupted = until_the_end(client, submitted.id, ending.wait)
-        elif as_json:
+        elif api.as_json:
             interrupted = until_the_end(client, submitted.id, ending.stream_json)
         else:
             ending.transcript.begin(submitted)
             interrupted = until_the_end(client, submitted.id, ending.stream)
         ended = ending.run()
-        if no_stream and as_json:
+        if no_stream and api.as_json:
             typer.echo(document(ended.model_dump(mode="json")))
         elif no_stream:
             if ended.output:
                 typer.echo(plain(ended.output))
             ending.summarise(ended)
-        elif not as_json:
+        elif not api.as_json:
             ending.transcript.end(ended)
         raise typer.Exit(exit_code(ended, interrupted=interrupted))
 
@@ -87,16 +86,15 @@ def run(
 def watch(
     run_id: RunId,
     after: Annotated[int, typer.Option("--after", min=0, help="Begin behind this event's number.")] = 0,
-    as_json: Json = False,
-    url: Url = None,
-    api_key: ApiKey = None,
+    *,
+    api: Api,
 ) -> None:
     """Watch a run from its beginning to its end. Ctrl-C only stops watching."""
-    with connected(url, api_key) as client:
+    with api.connected() as client:
         client.get(run_id)  # from here on there is a run and an API, and it is waited for
         ending = Ending(client, run_id, console(), after=after, show_input=True, ask=False)
         try:
-            if as_json:
+            if api.as_json:
                 ending.stream_json()
             else:
                 ending.stream()
@@ -104,6 +102,6 @@ def watch(
             say(f"\nThe run goes on. `palaver cancel {run_id}` stops it.")
             raise typer.Exit(INTERRUPTED) from None
         ended = ending.run()
-        if not as_json:
+        if not api.as_json:
             ending.transcript.end(ended)
         raise typer.Exit(exit_code(ended))

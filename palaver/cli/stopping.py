@@ -7,58 +7,21 @@ from typing import Annotated
 
 import typer
 
-from palaver.cli.connection import connected
-from palaver.cli.many import Filter, act, confirm, one_or_many
-from palaver.cli.options import (
-    AgentName,
-    ApiKey,
-    Budget,
-    DryRun,
-    Everything,
-    FailedWith,
-    Json,
-    MaybeRunId,
-    Mode,
-    OfConversation,
-    OlderThan,
-    OtherAgent,
-    Reason,
-    Statuses,
-    Tagged,
-    Url,
-    Yes,
-    words,
-)
+from palaver.cli.bulk import Many, confirm
+from palaver.cli.connection import Api
+from palaver.cli.options import Budget, MaybeRunId, Mode, OtherAgent, Reason, words
 from palaver.cli.pending import standing
-from palaver.cli.words import document
 
 
-def cancel(
-    run_id: MaybeRunId = None,
-    mode: Mode = "now",
-    reason: Reason = None,
-    everything: Everything = False,
-    status: Statuses = None,
-    conversation: OfConversation = None,
-    tag: Tagged = None,
-    agent_name: AgentName = None,
-    error_class: FailedWith = None,
-    older_than: OlderThan = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-    url: Url = None,
-    api_key: ApiKey = None,
-) -> None:
+def cancel(run_id: MaybeRunId = None, mode: Mode = "now", reason: Reason = None, *, many: Many, api: Api) -> None:
     """Ask a run to stop, or every run that fits a filter. Asking twice is asking once."""
-    admitted = Filter(status, conversation, tag, agent_name, error_class, older_than)
-    one = one_or_many(run_id, admitted, everything=everything, dry_run=dry_run)
-    with connected(url, api_key) as client:
-        if one is None:
-            act(client, "cancel", admitted, dry_run=dry_run, yes=yes, as_json=as_json, mode=mode, reason=reason)
+    many.check(run_id)
+    with api.connected() as client:
+        if run_id is None:
+            many.act(client, "cancel", api, mode=mode, reason=reason)
             return
-        asked = client.cancel(one, reason, mode)
-    typer.echo(document(asked.model_dump(mode="json")) if as_json else standing(asked))
+        run = client.cancel(run_id, reason, mode)
+    api.show(run, standing(run))
 
 
 def retry(
@@ -72,41 +35,22 @@ def retry(
     ] = None,
     agent: OtherAgent = None,
     budget: Budget = None,
-    everything: Everything = False,
-    status: Statuses = None,
-    conversation: OfConversation = None,
-    tag: Tagged = None,
-    agent_name: AgentName = None,
-    error_class: FailedWith = None,
-    older_than: OlderThan = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-    url: Url = None,
-    api_key: ApiKey = None,
+    *,
+    many: Many,
+    api: Api,
 ) -> None:
     """Go on with a run that has ended where it stopped, as a new run; or with every run that fits a filter."""
-    admitted = Filter(status, conversation, tag, agent_name, error_class, older_than)
-    one = one_or_many(run_id, admitted, everything=everything, dry_run=dry_run)
-    if one is None and (from_step or text or agent or budget):
+    many.check(run_id)
+    if run_id is None and (from_step or text or agent or budget):
         raise typer.BadParameter("--from-step, --input, --agent and --budget are for one run")
-    with connected(url, api_key) as client:
-        if one is None:
-            act(client, "retry", admitted, dry_run=dry_run, yes=yes, as_json=as_json)
+    with api.connected() as client:
+        if run_id is None:
+            many.act(client, "retry", api)
             return
-        made = client.retry(
-            one,
-            from_step,
-            input=None if text is None else words(text),
-            agent=agent,
-            budget=dict(budget or ()),
-        )
-    if as_json:
-        typer.echo(document(made.model_dump(mode="json")))
-    elif from_step is None:
-        typer.echo(f"{made.id} goes on with {one}")
-    else:
-        typer.echo(f"{made.id} forks {one} before step {from_step}, in conversation {made.conversation_id}")
+        said = None if text is None else words(text)
+        made = client.retry(run_id, from_step, input=said, agent=agent, budget=dict(budget or ()))
+    forked = f"forks {run_id} before step {from_step}, in conversation {made.conversation_id}"
+    api.show(made, f"{made.id} {f'goes on with {run_id}' if from_step is None else forked}")
 
 
 def delete(
@@ -114,30 +58,20 @@ def delete(
         str | None,
         typer.Argument(metavar="RUN_ID|CONVERSATION_ID", help="What to forget; nothing with a filter or --all."),
     ] = None,
-    everything: Everything = False,
-    status: Statuses = None,
-    conversation: OfConversation = None,
-    tag: Tagged = None,
-    agent_name: AgentName = None,
-    error_class: FailedWith = None,
-    older_than: OlderThan = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-    url: Url = None,
-    api_key: ApiKey = None,
+    *,
+    many: Many,
+    api: Api,
 ) -> None:
     """Forget a run that has ended, a conversation with all its runs, or every ended run that fits a filter."""
-    admitted = Filter(status, conversation, tag, agent_name, error_class, older_than)
-    one = one_or_many(run_id, admitted, everything=everything, dry_run=dry_run)
-    with connected(url, api_key) as client:
-        if one is None:
-            act(client, "delete", admitted, dry_run=dry_run, yes=yes, as_json=as_json)
+    many.check(run_id)
+    with api.connected() as client:
+        if run_id is None:
+            many.act(client, "delete", api)
             return
-        if one.startswith("conv_"):
-            if not yes and sys.stdin.isatty() and len(list(client.list(conversation_id=one, limit=2))) > 1:
-                confirm(f"Delete {one} with all its runs?")
-            client.delete_conversation(one)
+        if run_id.startswith("conv_"):
+            if not many.yes and sys.stdin.isatty() and len([*client.list(conversation_id=run_id, limit=2)]) > 1:
+                confirm(f"Delete {run_id} with all its runs?")
+            client.delete_conversation(run_id)
         else:
-            client.delete(one)
-    typer.echo(document({"deleted": one}) if as_json else f"deleted {one}")
+            client.delete(run_id)
+    api.show({"deleted": run_id}, f"deleted {run_id}")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from palaver.cli.advice import advise
 from palaver.cli.pending import lines
-from palaver.cli.words import moment, one_line, plain, usage, waiting
+from palaver.cli.text import moment, one_line, plain, usage, waiting
 from palaver.models import Cancel, Run
 
 _PIPE_WIDTH: Final = 240

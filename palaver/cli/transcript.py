@@ -12,7 +12,7 @@ from rich.text import Text
 
 from palaver.cli.advice import advise
 from palaver.cli.pending import wanted
-from palaver.cli.words import amount, clock, one_line, plain, seconds, usage, why
+from palaver.cli.text import amount, clock, one_line, plain, seconds, usage, why
 from palaver.events import (
     ActionRequired,
     ActionResolved,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.cli.words import one_line, plain, visible
+from palaver.cli.text import one_line, plain, visible
 from tests.command_line import EVENTS, RUN, RUNS, Said
 from tests.scripted_api import (
     RUN_ID,
