@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from api.app import create_app
 from api.middleware import Access
+from api.native import NATIVE
 from api.native.bulk import BulkAction
 from api.native.control import CancelRequest
 from api.problems import CODES
@@ -21,7 +22,7 @@ from palaver.lifecycle import RunStatus
 from palaver.models import Retry, Submission
 from tests.unit.api_world import SETTINGS, assert_problem, world
 
-DOCUMENT = create_app().openapi()
+DOCUMENT = create_app(dialects=(NATIVE,)).openapi()
 OPERATIONS = [
     (method, path, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()
 ]
