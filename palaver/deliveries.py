@@ -18,7 +18,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from palaver import kinds
 from palaver.brokers import has_priorities, kombu_url, tls_options
+from palaver.kinds import RECOVERED
 
 try:
     from kombu.connection import Connection
@@ -33,8 +35,7 @@ except ImportError as error:
 
 _log = logging.getLogger("palaver.deliveries")
 
-QUEUE_NAMES: Final = ("model", "tools", "model.recovered", "tools.recovered")
-RECOVERED: Final = ".recovered"
+QUEUE_NAMES: Final = (*kinds.QUEUES, *(name + RECOVERED for name in kinds.QUEUES))
 _CONNECT_TIMEOUT: Final = 2.0
 _ANSWER_TIMEOUT: Final = 5.0
 _KEEPALIVE: Final = {

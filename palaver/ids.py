@@ -57,3 +57,8 @@ def pick_shard(seed: str, shards: int) -> str:
 def safe_call_id(text: str) -> bool:
     """Whether a provider's tool call id can be part of a step's name (letters, digits, ``_``, ``-``; at most 64)."""
     return _TOOL_CALL.fullmatch(text) is not None
+
+
+def call_of(step: str) -> str | None:
+    """The id of the tool call that the step of this name answers (``3/call_id``); None if it answers none (``3``)."""
+    return step.partition("/")[2] or None

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
 
 import orjson
 
+from palaver.kinds import KIND_OF, RECOVERED
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.opaque import Opaque
-
-Queue = Literal["model", "tools"]
-QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +16,7 @@ class Delivery:
     """A Celery message that asks a worker to try a step. Only a hint: it may be lost, late or doubled."""
 
     queue: str
-    """``model`` or ``tools``; with ``.recovered`` behind it when it is delivered again: consumed first."""
+    """That of its step's kind; with ``.recovered`` behind it when it is delivered again: consumed first."""
     run_id: str
     conversation_id: str
     step: str
@@ -35,7 +32,7 @@ class Delivery:
     @property
     def task_name(self) -> str:
         """The Celery task that does such a step."""
-        return "palaver.tool_step" if "/" in self.step else "palaver.model_step"
+        return KIND_OF[self.queue.removesuffix(RECOVERED)].task
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from palaver.actions import ActionType
 from palaver.errors.failure import Failure
+from palaver.kinds import TOOL, Kind
 from palaver.lifecycle import StopReason, WaitReason
 from palaver.models import Message, ToolCall, Usage
 from palaver.opaque import Opaque
@@ -36,6 +37,8 @@ class OpenCall:
     """What it waits for first; None if it may begin."""
     timeout: float = 0.0
     """Seconds that it waits at most."""
+    kind: Kind = TOOL
+    """Of the step that it becomes."""
 
 
 @dataclass(frozen=True, slots=True)

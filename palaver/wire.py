@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.ids import is_id
+from palaver.ids import call_of, is_id
+from palaver.kinds import KIND_OF, MODEL, RECOVERED
 from palaver.leases import Delivery
 
 CONTENT_TYPE: Final = "application/json"
@@ -69,8 +70,9 @@ def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
         return None
     if not is_id("run", run_id) or not is_id("conv", conversation_id) or not _STEP.fullmatch(step):
         return None
-    delivery = Delivery(queue, run_id, conversation_id, step, number)
-    right = "tools" if "/" in step else "model"
-    if not 0 <= number < _HIGHEST or headers.get("task") != delivery.task_name or queue.partition(".")[0] != right:
+    kind = KIND_OF.get(queue.removesuffix(RECOVERED))
+    if not 0 <= number < _HIGHEST or kind is None or headers.get("task") != kind.task:
         return None
-    return delivery
+    if (kind is MODEL) != (call_of(step) is None):
+        return None
+    return Delivery(queue, run_id, conversation_id, step, number)

@@ -29,11 +29,13 @@ from celery.signals import (
 
 from palaver.deliveries import QUEUES
 from palaver.failpoints import failpoint
+from palaver.kinds import KIND_OF, MODEL, RECOVERED, Kind
 from palaver.limits import KIB
 from palaver.settings import settings
 from workers import child, environment
 from workers.consumer import Consumer
 from workers.consumer_watchdog import ConsumerWatchdog
+from workers.kinds import STEP_KINDS
 from workers.logs import hide_secrets
 from workers.outages import NotSettled
 from workers.output import Output
@@ -42,8 +44,7 @@ from workers.prefork import ToolPool, pipes, slots
 from workers.remote import Control
 from workers.request import StepRequest
 from workers.runtime import Runtime
-from workers.step import StepFailed
-from workers.steps import call_model, call_tool
+from workers.step import StepFailed, StepKind, attempt
 from workers.transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
 _POOL_EXTRA = 5.0
@@ -53,7 +54,7 @@ app = Celery("palaver", amqp=Amqp, control=Control)
 app.conf.update(
     broker_settings(settings().deliveries_url),
     task_queues=tuple(QUEUES.values()),
-    task_default_queue="model",
+    task_default_queue=MODEL.queue,
     task_create_missing_queues=False,
     accept_content=["json"],
     task_serializer="json",
@@ -74,6 +75,8 @@ _FAILURES = (StepFailed, NotSettled)
 """What a step ends with that is no surprise: Flower shows a FAILURE, and the log has no traceback."""
 
 _node = ""
+_kind: Kind = MODEL
+"""Of the steps that this worker does: those of the queue that it consumes."""
 _hidden: frozenset[str] = frozenset()
 """Variables with keys of providers."""
 _runtime: Runtime | None = None
@@ -96,44 +99,39 @@ after_setup_task_logger.connect(hide_secrets)
 
 @worker_init.connect
 def _choose_pool(sender: Any, **_: Any) -> None:
-    """Model steps run on the asyncio pool, tool steps on Celery's prefork; nobody has to ask for it.
+    """Steps of users' code run on Celery's prefork, all others on the asyncio pool; nobody has to ask for it.
 
     Raises:
         ImproperlyConfigured: for a worker that could do neither well.
     """
-    queues = {name.partition(".")[0] for name in sender.app.amqp.queues.consume_from}
-    if queues not in ({"model"}, {"tools"}):
-        raise ImproperlyConfigured("a worker consumes one queue: start one with -Q model and another with -Q tools")
+    global _kind, _hidden
+    queues = {name.removesuffix(RECOVERED) for name in sender.app.amqp.queues.consume_from}
+    if len(queues) != 1 or not queues <= KIND_OF.keys():
+        each = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
+        raise ImproperlyConfigured(f"a worker consumes one queue: start one with {each}")
     if sender.pool_cls not in (Prefork, TaskPool):
         raise ImproperlyConfigured("leave -P out: model steps run on Palaver's asyncio pool, tool steps on prefork")
-    if queues == {"model"}:
-        sender.pool_cls = TaskPool
-    else:
-        global _hidden
+    _kind = KIND_OF[queues.pop()]
+    if _kind.isolated:
         sender.pool_cls = ToolPool
         child.expect()
         _hidden = environment.key_variables(settings())
         environment.forget_keys(_hidden)
+    else:
+        sender.pool_cls = TaskPool
     app.capacity = sender.concurrency or 0
 
 
 @asynccontextmanager
 async def _lifespan() -> AsyncIterator[None]:
     global _runtime
-    runtime = Runtime(settings(), node=_node, queue="model", capacity=app.capacity)
+    runtime = Runtime(settings(), kind=_kind, node=_node, capacity=app.capacity)
     async with runtime.running(sweeps=True):
         _runtime, app.draining = runtime, runtime.draining
         yield
 
 
 app.lifespan = _lifespan
-
-
-@app.task(name="palaver.model_step", throws=_FAILURES)
-async def model_step(run_id: str, conversation_id: str, step: str, number: int) -> str:
-    """Try a model step."""
-    assert _runtime is not None  # the pool enters the lifespan before the first task
-    return await call_model(_runtime, run_id, conversation_id, step)
 
 
 @worker_process_init.connect
@@ -144,7 +142,7 @@ def _start_child(**_: Any) -> None:
     here, place = settings(), current_process().index
     environment.narrow(here, _hidden)
     output = Output(pipes.taken(place), here.tool_output)
-    child.start(here, _node, slots, place, output)
+    child.start(here, _kind, _node, slots, place, output)
 
 
 @worker_process_shutdown.connect
@@ -157,7 +155,21 @@ def _drain_children(**_: Any) -> None:
     child.drain()
 
 
-@app.task(name="palaver.tool_step", Request=StepRequest, throws=_FAILURES)
-def tool_step(run_id: str, conversation_id: str, step: str, number: int) -> str:
-    """Try a tool step."""
-    return child.current().run(call_tool, run_id, conversation_id, step)
+def _add_task(row: StepKind) -> None:
+    """The Celery task of a kind of step."""
+
+    async def on_the_loop(run_id: str, conversation_id: str, step: str, number: int) -> str:
+        assert _runtime is not None  # the pool enters the lifespan before the first task
+        return await attempt(row, _runtime, run_id, conversation_id, step)
+
+    def in_a_child(run_id: str, conversation_id: str, step: str, number: int) -> str:
+        return child.current().run(row, run_id, conversation_id, step)
+
+    if row.kind.isolated:
+        app.task(in_a_child, name=row.kind.task, Request=StepRequest, throws=_FAILURES)
+    else:
+        app.task(on_the_loop, name=row.kind.task, throws=_FAILURES)
+
+
+for _row in STEP_KINDS:
+    _add_task(_row)

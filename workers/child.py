@@ -22,13 +22,13 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
+from palaver.kinds import Kind
 from palaver.limits import MIB
 from palaver.settings import Settings
 from palaver.tools import Tool
@@ -36,6 +36,7 @@ from workers import processes
 from workers.output import Output
 from workers.runtime import Runtime
 from workers.slots import CallInHand, Slots
+from workers.step import StepKind, attempt
 from workers.surroundings import Surroundings
 from workers.toolbox import Interrupted, call_async, failed, failing, timed_out, told
 
@@ -60,10 +61,11 @@ class Child:
     """The process's loop thread, and its main thread's inbox."""
 
     def __init__(
-        self, settings: Settings, node: str, told: int | None, slots: Slots, place: int, output: Output
+        self, settings: Settings, kind: Kind, node: str, told: int | None, slots: Slots, place: int, output: Output
     ) -> None:
         """``place`` is the child's own in ``slots``, which its parent reads."""
         self._settings = settings
+        self._kind = kind
         self._node = node
         self._told = told
         self._slots = slots
@@ -98,7 +100,7 @@ class Child:
     async def _live(self, started: Future[None]) -> None:
         self._ended = asyncio.Event()
         try:
-            runtime = Runtime(self._settings, node=self._node, queue="tools", capacity=1, run_tool=self._run_tool)
+            runtime = Runtime(self._settings, kind=self._kind, node=self._node, capacity=1, run_tool=self._run_tool)
             async with runtime.running(sweeps=False):
                 self._runtime = runtime
                 self._greatest = max(tool.timeout for tool in runtime.registry.values())
@@ -128,10 +130,11 @@ class Child:
             self._loop.call_soon_threadsafe(self._ended.set)
             self._thread.join(5)
 
-    def run(self, step: Callable[..., Any], *ids: str) -> str:
-        """Do a step: its coroutine on the loop, its tool here, in the main thread."""
+    def run(self, kind: StepKind, *ids: str) -> str:
+        """Try a step: its coroutine on the loop, its tool here, in the main thread."""
+        assert self._runtime is not None  # the loop has begun before the first task
         self._output.begin(f"{ids[0]}/{ids[2]}")
-        outcome: Future[str] = asyncio.run_coroutine_threadsafe(step(self._runtime, *ids), self._loop)
+        outcome: Future[str] = asyncio.run_coroutine_threadsafe(attempt(kind, self._runtime, *ids), self._loop)
         outcome.add_done_callback(self._step_over)
         while (job := self._inbox.get()) is not None:
             self._do(job)
@@ -255,7 +258,7 @@ def drain() -> None:
         _tell = None
 
 
-def start(settings: Settings, node: str, slots: Slots, place: int, output: Output) -> None:
+def start(settings: Settings, kind: Kind, node: str, slots: Slots, place: int, output: Output) -> None:
     """Begin life as a child of a tools worker."""
     global _child
     # Only this process's copy.
@@ -263,7 +266,7 @@ def start(settings: Settings, node: str, slots: Slots, place: int, output: Outpu
     if settings.tool_address_space:
         room = settings.tool_address_space * MIB
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
-    _child = Child(settings, node, _told, slots, place, output)
+    _child = Child(settings, kind, node, _told, slots, place, output)
 
 
 def stop() -> None:

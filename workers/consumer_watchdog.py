@@ -19,7 +19,8 @@ from celery.signals import task_received
 from celery.worker import state
 from celery.worker.consumer.tasks import Tasks
 
-from palaver.deliveries import RECOVERED, Publisher
+from palaver.deliveries import Publisher
+from palaver.kinds import RECOVERED
 from palaver.settings import settings
 
 log = logging.getLogger(__name__)

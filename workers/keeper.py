@@ -37,7 +37,7 @@ class Keeper:
             await runtime.store.fleet.report(
                 WorkerReport(
                     id=runtime.worker_id,
-                    queue=runtime.queue,
+                    queue=runtime.kind.queue,
                     in_flight=len(leased),
                     capacity=runtime.capacity,
                     draining=runtime.draining.is_set(),

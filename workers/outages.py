@@ -8,6 +8,7 @@ import secrets
 from typing import Final
 
 from palaver.errors import ErrorClass, Failure, NewerVersion, StaleLease, classify
+from palaver.ids import call_of
 from palaver.leases import Lease, Settled, Stray
 from palaver.lifecycle import StopReason
 from palaver.verdicts import GiveUp, HandBack, Verdict
@@ -46,7 +47,7 @@ async def claim(
                 step,
                 worker=runtime.worker_id,
                 nonce=nonce,
-                known=None if "/" in step else known.position if known else 0,
+                known=None if call_of(step) else known.position if known else 0,
                 known_at=known.position_at if known else 0,
             )
         except NewerVersion:

@@ -13,7 +13,9 @@ from typing import Any, Self
 from palaver.deliveries import Publisher
 from palaver.errors import ErrorClass, classify
 from palaver.follow_up import follow_up
-from palaver.leases import Delivery, Queue, Settled
+from palaver.ids import call_of
+from palaver.kinds import Kind
+from palaver.leases import Delivery, Settled
 from palaver.providers import load_providers
 from palaver.settings import Settings
 from palaver.store import Store
@@ -44,17 +46,17 @@ class Runtime:
     """The store, the publisher, the model port and the steps in hand of one worker process."""
 
     def __init__(
-        self, settings: Settings, *, node: str, queue: Queue, capacity: int, run_tool: RunTool = call_async
+        self, settings: Settings, *, kind: Kind, node: str, capacity: int, run_tool: RunTool = call_async
     ) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
         self.run_tool = run_tool
-        self.queue = queue
+        self.kind = kind
         self.capacity = capacity
         self.registry = load_tools(settings.tools)
         self.store = Store.connect(settings)
-        # A tools worker asks no model: it needs neither the table of providers nor their keys.
-        providers = load_providers(settings.providers) if queue == "model" else {}
+        # Beside users' code no model is asked: that needs neither the table of providers nor their keys.
+        providers = {} if kind.isolated else load_providers(settings.providers)
         self.model = ModelPort(providers)
         self.limiter = ProviderLimiter(self.store, providers, self.publish, settings.heartbeat)
         self.conversations = Conversations()
@@ -70,7 +72,7 @@ class Runtime:
         """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
         keeper = Keeper(self)
         chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, self.deltas.run]
-        if self.queue == "model":
+        if not self.kind.isolated:
             chores += [self.limiter.listen, self.limiter.hold]
         if sweeps:
             # Says at once that Redis is not there; a child of a worker that runs already waits it out.
@@ -100,7 +102,7 @@ class Runtime:
     def interrupt(self, run_id: str, reason: InterruptReason) -> None:
         """Interrupt every step of a run that is in hand here; a pause only its model call."""
         for active in tuple(self.active):
-            if active.run_id == run_id and not (reason is InterruptReason.PAUSED and "/" in active.step):
+            if active.run_id == run_id and not (reason is InterruptReason.PAUSED and call_of(active.step)):
                 active.interrupt(reason)
 
     def publish(self, deliveries: Sequence[Delivery]) -> None:

@@ -18,6 +18,7 @@ from celery.worker.state import active_requests
 from palaver.deliveries import Publisher
 from palaver.errors import Failure, StaleLease
 from palaver.follow_up import follow_up
+from palaver.ids import call_of
 from palaver.leases import Lease, Settled
 from palaver.models import AgentSpec, ToolCall
 from palaver.settings import settings
@@ -88,7 +89,7 @@ def _lease(run_id: str, conversation_id: str, step: str, call: CallInHand) -> Le
         time_left=0.0,
         agent=AgentSpec.model_construct(model=""),
         falls_back=False,
-        call=ToolCall(id=step.partition("/")[2], name=call.tool, arguments="{}"),
+        call=ToolCall(id=call_of(step) or "", name=call.tool, arguments="{}"),
         position=0,
         entries=(),
     )

@@ -1,9 +1,6 @@
 """The one place where a step happens: claim, work, judge, settle, publish.
 
-    @step(retry=MODEL_CALL)
-    async def call_model(work: Work) -> Verdict: ...
-
-The function does the work and answers with a verdict. Everything around it is here: the lease, the judgement of
+A kind's function does the work and answers with a verdict. Everything around it is here: the lease, the judgement of
 whatever it raises, cancels, drains, and what Flower is told.
 """
 
@@ -11,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import assert_never
 
 from celery.exceptions import Retry
 
 from palaver.errors import StaleLease
 from palaver.failpoints import failpoint
+from palaver.kinds import Kind
 from palaver.leases import Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.retry import RetryPolicy
@@ -28,60 +27,62 @@ from workers.runtime import Runtime
 from workers.work import Work
 
 Function = Callable[[Work], Awaitable[Verdict]]
-Step = Callable[[Runtime, str, str, str], Awaitable[str]]
 
 
 class StepFailed(Exception):
     """Shown in Flower as a FAILURE: the error's class and code, never its content."""
 
 
-def step(*, retry: RetryPolicy) -> Callable[[Function], Step]:
-    """Make a function a step with a retry policy.
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """What the workers do for a kind of step."""
 
-    The result is what a Celery task calls with the ids that it got. It answers one word for the operator, raises
-    ``celery.exceptions.Retry`` for a step that will be tried again (the due index owns the delay: nothing is
-    published by it) and ``StepFailed`` for one that ended its run.
+    kind: Kind
+    policy: RetryPolicy
+    """What follows from its failures."""
+    function: Function
+    """The work of one attempt."""
+
+
+async def attempt(kind: StepKind, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
+    """Try a step: what a Celery task does with the ids that it got.
+
+    Answers one word for the operator. Raises ``celery.exceptions.Retry`` for a step that will be tried again (the due
+    index owns the delay: nothing is published by it) and ``StepFailed`` for one that ended its run.
     """
-
-    def decorate(function: Function) -> Step:
-        async def attempt(runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
-            known = runtime.conversations.get(conversation_id)
-            with runtime.working_on(run_id, name) as active:
-                failpoint("step.delivered")
-                try:
-                    lease = await claim(runtime, run_id, conversation_id, name, known)
-                    if isinstance(lease, Stray):
-                        return f"stray: {lease.why}"
-                    failpoint("step.claimed")
-                    conversation = runtime.conversations.take_in(known, lease, runtime.model.protocol(lease.agent))
-                    work = Work(lease, runtime, conversation, active)
-                    verdict = work.accounted(await _verdict(function, work, active, retry))
-                    failpoint("step.settling")
-                    settled = await settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
-                except StaleLease:
-                    return "stale: somebody else goes on"
-            failpoint("step.settled")
-            await runtime.follow_up(settled)
-            failpoint("step.published")
-            return _for_flower(verdict, settled)
-
-        return attempt
-
-    return decorate
+    known = runtime.conversations.get(conversation_id)
+    with runtime.working_on(run_id, name) as active:
+        failpoint("step.delivered")
+        try:
+            lease = await claim(runtime, run_id, conversation_id, name, known)
+            if isinstance(lease, Stray):
+                return f"stray: {lease.why}"
+            failpoint("step.claimed")
+            conversation = runtime.conversations.take_in(known, lease, runtime.model.protocol(lease.agent))
+            work = Work(lease, runtime, conversation, active)
+            verdict = work.accounted(await _verdict(kind, work, active))
+            failpoint("step.settling")
+            settled = await settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
+        except StaleLease:
+            return "stale: somebody else goes on"
+    failpoint("step.settled")
+    await runtime.follow_up(settled)
+    failpoint("step.published")
+    return _for_flower(verdict, settled)
 
 
-async def _verdict(function: Function, work: Work, active: ActiveStep, retry: RetryPolicy) -> Verdict:
+async def _verdict(kind: StepKind, work: Work, active: ActiveStep) -> Verdict:
     """What the function answers, or what follows from its interruption or its failure.
 
     Raises:
         StaleLease: the lease is lost, so whatever came of the work counts for nothing.
     """
     try:
-        return await _work(function, work, active)
+        return await _work(kind.function, work, active)
     except StaleLease:
         raise
     except Exception as error:
-        return await judge(error, work, retry)
+        return await judge(error, work, kind.policy)
 
 
 async def _work(function: Function, work: Work, active: ActiveStep) -> Verdict:

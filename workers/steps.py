@@ -9,17 +9,14 @@ from palaver.failpoints import failpoint
 from palaver.lifecycle import StopReason
 from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
-from palaver.retry import MODEL_CALL, TOOL_CALL
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
 from workers.condensing import ask_within_window
-from workers.step import step
 from workers.toolbox import answer, call_async, failure_of
 from workers.work import Work
 
 _STOPS = {"content_filter": StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
 
 
-@step(retry=MODEL_CALL)
 async def call_model(work: Work) -> Verdict:
     """Ask the model for its next move; quick inline tools are answered at once."""
     if (stuck := work.look_back()) is not None:
@@ -77,7 +74,6 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     return outcomes, open_calls
 
 
-@step(retry=TOOL_CALL)
 async def call_tool(work: Work) -> Verdict:
     """Run the tool that the model asked for, in this child process."""
     call = work.lease.call

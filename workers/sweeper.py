@@ -11,7 +11,7 @@ from typing import Final
 from palaver.deliveries import Publisher
 from palaver.failpoints import failpoint
 from palaver.follow_up import Publish, follow_up
-from palaver.leases import QUEUES, Queue
+from palaver.kinds import QUEUES
 from palaver.store import Store
 from palaver.store.due import Attention
 
@@ -86,7 +86,7 @@ class Sweeper:
         await follow_up(self._store, self._publish, settled)
         return bool(settled)
 
-    async def _repair(self, queue: Queue) -> None:
+    async def _repair(self, queue: str) -> None:
         """Send again what nobody has claimed, as far as the broker is nearly empty."""
         unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
         if not unclaimed:

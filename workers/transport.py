@@ -17,7 +17,8 @@ from kombu.connection import Connection
 from kombu.transport import TRANSPORT_ALIASES
 
 from palaver.brokers import has_priorities, kombu_url, tls_options
-from palaver.deliveries import RECOVERED, transport_options
+from palaver.deliveries import transport_options
+from palaver.kinds import RECOVERED
 from workers.reading import Transport
 
 

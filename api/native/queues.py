@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
@@ -12,6 +12,13 @@ from api.answers import answer
 from api.native.dialect import NATIVE
 from api.operations import Backend, ProviderState, QueueState, RoomState
 from api.queries import Query
+from palaver.kinds import QUEUES
+
+if TYPE_CHECKING:
+    QueueName = str
+else:
+    QueueName = Literal[QUEUES]
+"""Any of them."""
 
 
 class QueuesQuery(Query):
@@ -20,7 +27,7 @@ class QueuesQuery(Query):
     format: Literal["full", "keda"] = Field(
         default="full", description="`keda`: one number for KEDA's metrics-api scaler, of `queue` or of all."
     )
-    queue: Literal["model", "tools"] | None = Field(default=None, description="Only this queue.")
+    queue: QueueName | None = Field(default=None, description="Only this queue.")
 
 
 class QueueList(BaseModel):

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from palaver.ids import all_shards
-from palaver.leases import QUEUES, Queue, Settled
+from palaver.kinds import QUEUES
+from palaver.leases import Settled
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.connection import Connection, now_ms
@@ -43,7 +44,7 @@ class Due:
         upcoming = [(pairs[0][1] - now) / 1000 for pairs in replies[1::2] if pairs]
         return found, min(upcoming, default=86400.0)
 
-    async def unclaimed(self, queue: Queue, older_than: float, limit: int) -> list[Attention]:
+    async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[Attention]:
         """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first."""
         before = await now_ms(self._redis) - int(older_than * 1000)
         pipeline = self._redis.pipeline(transaction=False)
@@ -113,8 +114,8 @@ class Due:
         for thing in things:
             shard, member = thing.run_id[4:6], f"{thing.run_id}/{thing.what}"
             pipeline.zrem(keys.due(shard), member)
-            pipeline.zrem(keys.ready(shard, "model"), member)
-            pipeline.zrem(keys.ready(shard, "tools"), member)
+            for queue in QUEUES:
+                pipeline.zrem(keys.ready(shard, queue), member)
         if len(pipeline):
             await pipeline.execute()
 

@@ -33,11 +33,10 @@ palaver:providers           pub/sub channel: providers that cool down
 from __future__ import annotations
 
 from palaver.ids import shard_of
+from palaver.kinds import QUEUES
 
 WORKERS = "palaver:workers"
 PROVIDERS = "palaver:providers"
-PERMANENT = ("due", "ready:model", "ready:tools", "runs", "ended")
-"""The keys of a shard that have no TTL, by design."""
 
 
 def prefix(shard: str) -> str:
@@ -120,8 +119,7 @@ def of_run(run_id: str, conversation_id: str) -> tuple[str, ...]:
         f"{tag}:log:{conversation_id}",
         f"{tag}:feed:{run_id}",
         f"{tag}:due",
-        f"{tag}:ready:model",
-        f"{tag}:ready:tools",
+        *(f"{tag}:ready:{queue}" for queue in QUEUES),
     )
 
 

@@ -118,7 +118,14 @@ def _opened(
             if not safe_call_id(call.id):
                 raise ValueError("the id of a call cannot be part of a step's name")
             step = steps[call.id]
-            opened += (call.id, call.name, "tools", int(step.idempotent), call.model_dump_json(), _action(lease, step))
+            opened += (
+                call.id,
+                call.name,
+                step.kind.queue,
+                int(step.idempotent),
+                call.model_dump_json(),
+                _action(lease, step),
+            )
         elif finishes or call.id in answered:
             opened += (call.id, call.name, "", "", "", "")
         else:

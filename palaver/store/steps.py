@@ -12,6 +12,7 @@ import orjson
 
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import MESSAGES, EventKind
+from palaver.ids import call_of
 from palaver.leases import Delivery, Delta, Lease, LogMessage, Settled, Stray
 from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
@@ -79,7 +80,7 @@ class Steps:
         """
         names = keys.of_run(run_id, conversation_id)
         args = (step, worker, self._lease_ms, "" if known is None else known, nonce, known_at)
-        if "/" not in step:
+        if call_of(step) is None:
             reply = await self._scripts.run("claim", names, args)
         else:
             # The record of intent: a tool that was begun under a lease that got lost would be begun again.

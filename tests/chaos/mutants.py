@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from tests.chaos.mutation import Mutant, play
+from tests.chaos.mutation import Change, Mutant, play
 
 _LUA: Final = "palaver/store/lua/"
 
 
 def _mutant(name: str, scenario: str, caught_by: str, file: str, old: str, new: str) -> Mutant:
-    return Mutant(name, scenario, frozenset(caught_by.split()), file, old, new)
+    return Mutant(name, scenario, frozenset(caught_by.split()), Change(file, old, new))
 
 
 MUTANTS: Final = {

@@ -26,21 +26,28 @@ print(json.dumps([module.__file__ for module in (api.app, palaver.store.scripts,
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """``old`` is in ``file`` once, and becomes ``new``; ``caught_by`` are the checkers that fail in the scenario."""
+class Change:
+    """``old`` is in ``file`` once, and becomes ``new``."""
 
-    name: str
-    scenario: str
-    caught_by: frozenset[str]
     file: str
     old: str
     new: str
 
 
+@dataclass(frozen=True)
+class Mutant:
+    """A change that breaks a promise; ``caught_by`` are the checkers that fail in the scenario."""
+
+    name: str
+    scenario: str
+    caught_by: frozenset[str]
+    change: Change
+
+
 @contextmanager
-def tree(mutant: Mutant | None = None) -> Iterator[Path]:
-    """A copy of the tree, changed as the mutant says. Raises AssertionError if there is nothing, or too much, to
-    change: the product has moved on and the mutant must follow."""
+def tree(*changes: Change) -> Iterator[Path]:
+    """A copy of the tree, changed. Raises AssertionError if there is nothing, or too much, to change: the product has
+    moved on and the change must follow."""
     with tempfile.TemporaryDirectory(prefix="palaver-mutant-") as folder:
         root = Path(folder) / "tree"
         root.mkdir()
@@ -49,23 +56,23 @@ def tree(mutant: Mutant | None = None) -> Iterator[Path]:
                 shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(ROOT / name, root / name)
-        if mutant is not None:
-            text = (root / mutant.file).read_text()
-            assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.file} has {mutant.old!r} not exactly once"
-            (root / mutant.file).write_text(text.replace(mutant.old, mutant.new))
+        for change in changes:
+            text = (root / change.file).read_text()
+            assert text.count(change.old) == 1, f"{change.file} has {change.old!r} not exactly once"
+            (root / change.file).write_text(text.replace(change.old, change.new))
         yield root
 
 
 def play(mutant: Mutant | None, scenario: str) -> list[dict[str, Any]]:
     """What the checkers find when the scenario is played with the mutant, or with the product as it is."""
-    with tree(mutant) as root:
-        places = json.loads(_run(root, "-c", _PROBE))
+    with tree(*([mutant.change] if mutant else [])) as root:
+        places = json.loads(run_in(root, "-c", _PROBE))
         assert all(Path(place).is_relative_to(root) for place in places), f"the mutant is not what runs: {places}"
-        found: list[dict[str, Any]] = json.loads(_run(root, "-m", "tests.chaos.scenarios", scenario, "../stack"))
+        found: list[dict[str, Any]] = json.loads(run_in(root, "-m", "tests.chaos.scenarios", scenario, "../stack"))
         return found
 
 
-def _run(root: Path, *arguments: str) -> str:
+def run_in(root: Path, *arguments: str) -> str:
     """The last line that Python prints, started in this tree and with nothing before it on its path."""
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run(

@@ -23,7 +23,7 @@ def named(*, quick: bool) -> list[str]:
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
 def test_what_a_mutant_breaks_is_there(mutant: Mutant) -> None:
-    assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
+    assert (ROOT / mutant.change.file).read_text().count(mutant.change.old) == 1
 
 
 @pytest.mark.parametrize("name", named(quick=True))

@@ -1,0 +1,39 @@
+"""The kinds of steps. Queues, lists in Redis, Celery's tasks and routes, and statistics follow from this table.
+
+What the workers do for each kind is in ``workers/kinds.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of step."""
+
+    name: str
+    queue: str
+    """Its own: the workers of each kind are scaled apart."""
+    isolated: bool = False
+    """Its work is users' code: each step has a child process, which can be ended. Others share one event loop."""
+
+    @property
+    def task(self) -> str:
+        """The Celery task that does such a step."""
+        return f"palaver.{self.name}_step"
+
+
+MODEL: Final = Kind("model", queue="model")
+"""A call of the model."""
+TOOL: Final = Kind("tool", queue="tools", isolated=True)
+"""One tool call."""
+KINDS: Final = (MODEL, TOOL)
+"""Every kind."""
+KIND_OF: Final = {kind.queue: kind for kind in KINDS}
+"""Each kind by its queue."""
+QUEUES: Final = tuple(KIND_OF)
+"""The queues of all kinds."""
+RECOVERED: Final = ".recovered"
+"""Behind a queue's name: what is delivered again, and consumed first."""
