@@ -46,17 +46,17 @@ class Dialect:
         answers: Mapping[int, tuple[str, Answer]],
         problems: Sequence[str] = (),
         examples: Mapping[str, Any] | None = None,
-        stream: Mapping[str, Any] | None = None,
+        streams: Mapping[str, Any] | None = None,
     ) -> Callable[[H], H]:
         """Serve requests by a handler: its parameters say what they take (``Takes``), its docstring what it does.
 
         ``answers`` are the statuses with a sentence and a model, the usual one first; ``problems`` the codes that it
-        may raise itself; ``examples`` are of its body; ``stream`` is the media type object of a 200 that is a stream.
+        may raise itself; ``examples`` are of its body; ``streams`` describe a 200 that is a stream, by media type.
         """
 
         def declare(handler: H) -> H:
             takes = Takes.of(handler, path)
-            says = Says(answers, problems, examples, stream)
+            says = Says(answers, problems, examples, streams)
             self.router.add_api_route(
                 path,
                 takes.endpoint(in_json=any(model is not None for _, model in answers.values())),
@@ -67,6 +67,7 @@ class Dialect:
                 summary=summary,
                 description=inspect.getdoc(handler) or "",
                 status_code=next(iter(answers)),
+                response_class=Response,
                 openapi_extra=operation(takes, says, self.schemas, self.errors),
             )
             return handler

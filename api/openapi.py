@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.headers import EVENT_STREAM, JSON, Header
+from api.headers import JSON, Header
 from api.problems import CODES
 from api.queries import Query
 from api.signatures import Takes
@@ -42,7 +42,7 @@ class Schemas:
     def components(self) -> dict[str, Any]:
         """The schemas, by name."""
         _, definitions = models_json_schema([(model, "validation") for model in self._models], ref_template=_REF)
-        found: dict[str, Any] = definitions["$defs"]
+        found: dict[str, Any] = definitions.get("$defs", {})
         return found
 
 
@@ -66,8 +66,8 @@ class Says:
     """Codes, beside those that come from what it takes."""
     examples: Mapping[str, Any] | None = None
     """Of its body."""
-    stream: Mapping[str, Any] | None = None
-    """The media type object of a 200 that is a stream."""
+    streams: Mapping[str, Any] | None = None
+    """The media type objects of a 200 that is a stream, by media type."""
 
 
 def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
         ],
         "responses": {str(status): _answer(*answer, schemas) for status, answer in says.answers.items()},
     }
-    if says.stream is not None:
-        found["responses"]["200"].setdefault("content", {})[EVENT_STREAM] = says.stream
+    if says.streams is not None:
+        found["responses"]["200"].setdefault("content", {}).update(says.streams)
     if takes.body is not None:
         content: dict[str, Any] = {"schema": schemas.ref(takes.body)}
         if says.examples:

@@ -84,13 +84,10 @@ def _operation(method: str, path: str, found: Mapping[str, Any]) -> Iterator[str
             yield f"<details><summary>{escape(name)}</summary><pre>{_json(example['value'])}</pre></details>"
     yield "<table><tr><th>answer<th><th>"
     for status, answer in found["responses"].items():
-        kinds = [f"{_type(each['schema'])} <code>{escape(kind)}</code>" for kind, each in _content(answer)]
+        shown = answer.get("content", {}) if int(status) < 400 else {}
+        kinds = [f"{_type(each['schema'])} <code>{escape(kind)}</code>" for kind, each in shown.items()]
         yield f"<tr><td>{escape(status)}<td>{_text(answer.get('description', ''))}<td>{'<br>'.join(kinds)}"
     yield "</table>"
-
-
-def _content(answer: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return [(kind, each) for kind, each in answer.get("content", {}).items() if kind != "application/problem+json"]
 
 
 def _parameter(found: Mapping[str, Any]) -> str:

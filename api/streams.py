@@ -51,13 +51,16 @@ class EventStream(Response):
     An error on the way ends the stream without ``run.finished``: the client connects again and goes on.
     """
 
-    media_type = EVENT_STREAM
-
     def __init__(
-        self, frames: AsyncGenerator[bytes, None], closing: asyncio.Event, headers: Mapping[str, str] | None = None
+        self,
+        frames: AsyncGenerator[bytes, None],
+        closing: asyncio.Event,
+        headers: Mapping[str, str] | None = None,
+        media_type: str = EVENT_STREAM,
     ) -> None:
         self._frames = frames
         self._closing = closing
+        self.media_type = media_type
         self.status_code = 200
         self.background = None
         self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})

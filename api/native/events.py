@@ -12,7 +12,7 @@ from api import operations
 from api.answers import answer_json
 from api.headers import EVENT_STREAM, JSON, LastEventId, Offers
 from api.native.dialect import NATIVE, RunId
-from api.native.frames import STREAM, frames
+from api.native.frames import STREAMS, frames
 from api.operations import Backend, EventSlice
 from api.queries import FARTHEST, Number, Query
 from api.streams import EventStream
@@ -47,7 +47,7 @@ class EventPage(BaseModel):
         204: ("The stream is over and the client has all of it: a browser stops connecting again.", None),
     },
     problems=("run_not_found", "invalid_cursor", "too_many_watchers"),
-    stream=STREAM,
+    streams=STREAMS,
 )
 async def events(
     backend: Backend,

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
+from api.headers import EVENT_STREAM
 from api.operations import Batches, StoredEvent
 from api.streams import Frames
 from palaver.events import EventKind, Kept
@@ -16,7 +17,7 @@ _RETRY: Final = (1000, 3000)
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _UNNUMBERED: Final = frozenset(kind for kind in EventKind if kind.kept is Kept.NOWHERE)
 
-STREAM: Final[Mapping[str, Any]] = {
+_STREAM: Final[Mapping[str, Any]] = {
     "schema": {
         "description": "Each event of the stream.",
         "type": "object",
@@ -34,6 +35,7 @@ STREAM: Final[Mapping[str, Any]] = {
     },
     "example": 'id: 3\nevent: run.started\ndata: {"type":"run.started","run_id":"…","seq":3,"at":"…"}\n\n',
 }
+STREAMS: Final = {EVENT_STREAM: _STREAM}
 
 
 def frame(event: StoredEvent) -> bytes:

@@ -14,7 +14,7 @@ from api.headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, Pr
 from api.native.answers import answer_run, headers_of
 from api.native.dialect import NATIVE, RunId
 from api.native.filters import Filters
-from api.native.frames import STREAM, frames
+from api.native.frames import STREAMS, frames
 from api.native.links import Run, RunList, page_path, run_list_json
 from api.operations import Backend, Caller, Until
 from api.operations.agents import AGENT_PROBLEMS
@@ -94,7 +94,7 @@ class RunQuery(Query):
         "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "invalid_history",
         "invalid_time", "too_many_runs", "store_nearly_full", "not_durable", "too_many_watchers",
     ),
-    stream=STREAM,
+    streams=STREAMS,
 )  # fmt: skip
 async def submit(
     backend: Backend,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fastapi.routing import APIRoute
 
-from api.native import NATIVE
+from api.app import create_app
 from palaver.errors import ErrorClass, Failure
 from palaver.lifecycle import StopReason
 from palaver.limits import MIB, most
@@ -20,7 +20,7 @@ from tests.unit.api_world import World, call
 
 ROUTES: Final = frozenset(
     f"{method} {route.path_format}"
-    for route in NATIVE.router.routes
+    for route in create_app().routes
     if isinstance(route, APIRoute)
     for method in route.methods or ()
 )

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
 from api.app import create_app
+from api.native import NATIVE
 from palaver.actions import ActionType
 from palaver.errors import ErrorClass, Failure
 from palaver.leases import Delivery, Delta, Lease
@@ -123,7 +124,8 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
     registry = changes.get("registry", load_tools(()))
-    app = create_app(settings, store, publisher, providers, registry, POLICIES)
+    dialects = changes.get("dialects", (NATIVE,))
+    app = create_app(settings, store, publisher, providers, registry, POLICIES, dialects)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
