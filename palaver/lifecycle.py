@@ -149,8 +149,6 @@ class WaitReason(StrEnum):
     """Another run of the conversation is first; ``run_id`` names it."""
     SCHEDULED = "scheduled"
     """Its ``start_after`` is still ahead."""
-    TENANT_LIMIT = "tenant_limit"
-    """A limit of its tenant is reached."""
     APPROVAL = "approval"
     """A person must decide."""
     CLIENT_TOOL = "client_tool"

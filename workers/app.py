@@ -35,6 +35,7 @@ from palaver.settings import settings
 from workers import child, environment
 from workers.consumer import Consumer
 from workers.consumer_watchdog import ConsumerWatchdog
+from workers.keeper import running
 from workers.kinds import STEP_KINDS
 from workers.logs import hide_secrets
 from workers.outages import NotSettled
@@ -126,7 +127,7 @@ def _choose_pool(sender: Any, **_: Any) -> None:
 async def _lifespan() -> AsyncIterator[None]:
     global _runtime
     runtime = Runtime(settings(), kind=_kind, node=_node, capacity=app.capacity)
-    async with runtime.running(sweeps=True):
+    async with running(runtime, sweeps=True):
         _runtime, app.draining = runtime, runtime.draining
         yield
 

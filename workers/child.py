@@ -33,6 +33,7 @@ from palaver.limits import MIB
 from palaver.settings import Settings
 from palaver.tools import Tool
 from workers import processes
+from workers.keeper import running
 from workers.output import Output
 from workers.runtime import Runtime
 from workers.slots import CallInHand, Slots
@@ -101,7 +102,7 @@ class Child:
         self._ended = asyncio.Event()
         try:
             runtime = Runtime(self._settings, kind=self._kind, node=self._node, capacity=1, run_tool=self._run_tool)
-            async with runtime.running(sweeps=False):
+            async with running(runtime, sweeps=False):
                 self._runtime = runtime
                 self._greatest = max(tool.timeout for tool in runtime.registry.values())
                 self._heartbeat(self._settings.heartbeat / 4)

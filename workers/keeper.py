@@ -6,18 +6,40 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from palaver.failpoints import failpoint
 from palaver.store.fleet import WorkerReport
 from palaver.store.steps import Renewal
+from palaver.tasks import end
 from workers.active_step import ActiveStep, InterruptReason
-
-if TYPE_CHECKING:
-    from workers.runtime import Runtime
-
+from workers.runtime import Runtime, away
+from workers.sweeper import Sweeper
 
 log = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
+    """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
+    keeper = Keeper(runtime)
+    chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]
+    if not runtime.kind.isolated:
+        chores += [runtime.limiter.listen, runtime.limiter.hold]
+    if sweeps:
+        # Says at once that Redis is not there; a child of a worker that runs already waits it out.
+        await runtime.store.ping()
+        sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
+        chores += [sweeper.run, sweeper.repair]
+    tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
+    try:
+        yield runtime
+    finally:
+        await end(*tasks)
+        await keeper.leave()
+        await asyncio.to_thread(runtime.publisher.close)
+        await runtime.model.close()
+        await runtime.store.close()
 
 
 class Keeper:
@@ -98,3 +120,14 @@ def _apply(active: ActiveStep, answer: Renewal, asked_at: float) -> None:
         case Renewal.GONE:
             # Also the answer for a step that was settled a moment ago: then there is nothing to interrupt.
             active.interrupt(InterruptReason.LOST)
+
+
+async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
+    """Run a chore again whenever it breaks down: Redis may be away for a while."""
+    while True:
+        try:
+            await chore()
+        except Exception as error:
+            name = getattr(chore, "__qualname__", chore)
+            log.warning("%s: %s: %s; again in a second", name, type(error).__name__, error, exc_info=not away(error))
+        await asyncio.sleep(1.0)

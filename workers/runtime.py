@@ -7,8 +7,8 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
 
 from palaver.deliveries import Publisher
 from palaver.errors import ErrorClass, classify
@@ -19,15 +19,12 @@ from palaver.leases import Delivery, Settled
 from palaver.providers import load_providers
 from palaver.settings import Settings
 from palaver.store import Store
-from palaver.tasks import end
 from palaver.tools import Tool, load_tools
 from workers.active_step import ActiveStep, InterruptReason
 from workers.conversations import Conversations
 from workers.delta_writer import DeltaWriter
-from workers.keeper import Keeper
 from workers.model import ModelPort
 from workers.provider_limiter import ProviderLimiter
-from workers.sweeper import Sweeper
 from workers.toolbox import call_async
 
 log = logging.getLogger(__name__)
@@ -67,28 +64,6 @@ class Runtime:
         """Several of one step if it was delivered several times: mostly one of them is leased, the others are
         strays."""
 
-    @contextlib.asynccontextmanager
-    async def running(self, *, sweeps: bool) -> AsyncIterator[Self]:
-        """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
-        keeper = Keeper(self)
-        chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, self.deltas.run]
-        if not self.kind.isolated:
-            chores += [self.limiter.listen, self.limiter.hold]
-        if sweeps:
-            # Says at once that Redis is not there; a child of a worker that runs already waits it out.
-            await self.store.ping()
-            sweeper = Sweeper(self.store, self.publisher, self.publish, self.settings.lease_seconds)
-            chores += [sweeper.run, sweeper.repair]
-        tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
-        try:
-            yield self
-        finally:
-            await end(*tasks)
-            await keeper.leave()
-            await asyncio.to_thread(self.publisher.close)
-            await self.model.close()
-            await self.store.close()
-
     @contextlib.contextmanager
     def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:
         """Work on a step: from before its claim until it is settled, a cancel of its run finds it here."""
@@ -112,17 +87,6 @@ class Runtime:
     async def follow_up(self, settled: Settled) -> None:
         """Do what comes of a change in the store: deliveries, and the conversation's next run."""
         await follow_up(self.store, self.publish, [settled])
-
-
-async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
-    """Run a chore again whenever it breaks down: Redis may be away for a while."""
-    while True:
-        try:
-            await chore()
-        except Exception as error:
-            name = getattr(chore, "__qualname__", chore)
-            log.warning("%s: %s: %s; again in a second", name, type(error).__name__, error, exc_info=not away(error))
-        await asyncio.sleep(1.0)
 
 
 def away(error: Exception) -> bool:

@@ -28,7 +28,7 @@ _FORGET: Final = 1.0
 """Seconds between two looks for runs whose retention is over."""
 _GATE: Final = 16
 """Messages in the broker beyond which nothing is sent again: with a backlog, unclaimed means waiting, not lost, and
-sending again would multiply the backlog (FAULTS M10: 800 runs never finished without this)."""
+sending again would multiply the backlog (800 runs never finished without this)."""
 
 
 class Sweeper:

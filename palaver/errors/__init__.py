@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from palaver.errors.exceptions import (
-    Cancelled,
     ConfigurationError,
-    ContentFiltered,
     ControlFlow,
     EmptyCompletion,
     Fault,
@@ -46,10 +44,8 @@ from palaver.errors.vocabulary import FACTS, ClassFacts, ErrorClass, Source, Use
 
 __all__ = [
     "FACTS",
-    "Cancelled",
     "ClassFacts",
     "ConfigurationError",
-    "ContentFiltered",
     "ControlFlow",
     "EmptyCompletion",
     "ErrorClass",

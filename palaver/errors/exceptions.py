@@ -11,8 +11,7 @@
      │    ├── ToolCallTooLarge        a call is longer than allowed
      │    ├── FirstTokenTimeout       no first token in time
      │    ├── IdleTimeout             the stream stalled
-     │    ├── TotalTimeout            the whole call took too long
-     │    └── ContentFiltered         withheld by the provider's policy
+     │    └── TotalTimeout            the whole call took too long
      ├── ToolFailure
      │    ├── ToolError               raised by a tool: its message is told to the model
      │    │    └── RetryableToolError try the tool again
@@ -20,7 +19,6 @@
      │    └── InvalidToolCall         the model's call does not fit the tool
      │         └── UnknownTool
      ├── ControlFlow                  not failures: classify() lets them through
-     │    ├── Cancelled
      │    └── StaleLease
      │         └── NewerVersion       this code is too old for a conversation
      ├── ConfigurationError
@@ -159,10 +157,6 @@ class TotalTimeout(ProviderError):
     """The model call took longer than allowed."""
 
 
-class ContentFiltered(ProviderError):
-    """The provider's content policy withheld the answer."""
-
-
 class ToolFailure(PalaverError):
     """A tool call has no result."""
 
@@ -202,10 +196,6 @@ class UnknownTool(InvalidToolCall):
 
 class ControlFlow(PalaverError):
     """Work on the step must end; nothing failed."""
-
-
-class Cancelled(ControlFlow):
-    """The run was cancelled."""
 
 
 class StaleLease(ControlFlow):

@@ -25,7 +25,6 @@ _OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
     ours.FirstTokenTimeout: Finding(_C.TIMEOUT, "first_token_timeout"),
     ours.IdleTimeout: Finding(_C.TIMEOUT, "idle_timeout"),
     ours.TotalTimeout: Finding(_C.TIMEOUT, "total_timeout"),
-    ours.ContentFiltered: Finding(_C.CONTENT_FILTER, "content_filter"),
     ours.ProviderError: Finding(_C.PROVIDER_ERROR, "provider_error"),
     ours.RetryableToolError: Finding(_C.TOOL_ERROR, "tool_error", retryable=True),
     ours.ToolError: Finding(_C.TOOL_ERROR, "tool_error"),
@@ -65,7 +64,7 @@ def classify(
     A wrapper that says less than its cause is judged by its cause; a group by its first member. An
     exception of another library that carries an HTTP answer is judged by that answer.
 
-    Raises the exception itself where it is not a failure but an order to stop: ``Cancelled``, ``StaleLease``,
+    Raises the exception itself where it is not a failure but an order to stop: ``StaleLease``,
     and whatever is no ``Exception`` (``asyncio.CancelledError``, ``KeyboardInterrupt``, …). To answer a
     cancellation with a failure would swallow it.
     """

@@ -42,7 +42,7 @@ def closed_after(cluster: Cluster, run: Run) -> float:
 
 
 @pytest.mark.parametrize("phase", NOT_BEGUN)
-def test_b01_before_the_start(cluster: Cluster, phase: str) -> None:
+def test_before_the_start(cluster: Cluster, phase: str) -> None:
     run_id = NOT_BEGUN[phase](cluster)
     assert cluster.cancel(run_id) == 200
     run = cancelled(cluster, run_id)
@@ -53,7 +53,7 @@ def test_b01_before_the_start(cluster: Cluster, phase: str) -> None:
     assert prompt(cluster, following) == (1 if phase == "scheduled" else 3)
 
 
-def test_b02_between_steps(cluster: Cluster) -> None:
+def test_between_steps(cluster: Cluster) -> None:
     """Between a model call and a tool, and between a tool and a model call."""
     with frozen(cluster, "tools"):
         first = cluster.submit("tool-1", tools=["record"])
@@ -68,7 +68,7 @@ def test_b02_between_steps(cluster: Cluster) -> None:
         assert (len(cluster.model_calls(run_id)), len(cluster.tool_starts(run_id))) == (1, starts)
 
 
-def test_b03_in_a_token_stream(cluster: Cluster) -> None:
+def test_in_a_token_stream(cluster: Cluster) -> None:
     """The model's connection is closed at once, also where no token came yet, and watchers see one end."""
     for run_id in (streaming(cluster), asking(cluster, "hang"), asking(cluster, "say-5+stall-*-3")):
         assert cluster.cancel(run_id) in (200, 202)
@@ -78,7 +78,7 @@ def test_b03_in_a_token_stream(cluster: Cluster) -> None:
         assert (seen[-1], seen.count("run.finished"), seen.count("run.cancelling")) == ("run.finished", 1, 1)
 
 
-def test_b04_in_a_model_call_that_is_not_streamed(cluster: Cluster) -> None:
+def test_in_a_model_call_that_is_not_streamed(cluster: Cluster) -> None:
     """Nothing of the answer is kept, and it is not waited for."""
     for model in ("hang", LONG):
         run_id = asking(cluster, model, agent=WHOLE)
@@ -89,7 +89,7 @@ def test_b04_in_a_model_call_that_is_not_streamed(cluster: Cluster) -> None:
         assert (run.output, run.usage.model_calls) == (None, 1)
 
 
-def test_b05_in_tools(cluster: Cluster) -> None:
+def test_in_tools(cluster: Cluster) -> None:
     """What has finished, well or not, has its result; what had begun is in doubt; no model is asked any more."""
     mixed = cluster.submit("parallel-3+use-each", "[[args {}]]", tools=["record", "linger", "fail"])
     begun = cluster.submit("parallel-2+use-each", FOR_LONG, tools=["linger", "wait"])
@@ -107,7 +107,7 @@ def test_b05_in_tools(cluster: Cluster) -> None:
     assert set(errors(cluster, begun).values()) == {"tool_interrupted"}
 
 
-def test_b06_while_somebody_is_asked(cluster: Cluster) -> None:
+def test_while_somebody_is_asked(cluster: Cluster) -> None:
     """Each call has one result. What a client may have begun is in doubt, and said to be."""
     run_id = cluster.submit("parallel-3+use-each", tools=["send"], agent=EDITOR)
     cluster.pending(run_id, 3)
@@ -119,7 +119,7 @@ def test_b06_while_somebody_is_asked(cluster: Cluster) -> None:
     cluster.goes_on(run_id)
 
 
-def test_b07_a_message_to_a_suspended_conversation(cluster: Cluster) -> None:
+def test_a_message_to_a_suspended_conversation(cluster: Cluster) -> None:
     run_id = awaiting_a_decision(cluster)
     run = cluster.run(run_id)
     body = cluster.body("echo", conversation_id=run.conversation_id)
@@ -135,7 +135,7 @@ def test_b07_a_message_to_a_suspended_conversation(cluster: Cluster) -> None:
     assert cluster.post(body, "again") != run_id
 
 
-def test_b08_log_and_prompt_are_the_same_after_a_worker_died_in_a_cancel(cluster: Cluster) -> None:
+def test_log_and_prompt_are_the_same_after_a_worker_died_in_a_cancel(cluster: Cluster) -> None:
     runs = [streaming(cluster), cluster.submit("parallel-2", FOR_LONG, tools=["wait"])]
     cluster.saw(runs[1], "step.started", step="1/call_1_1_2")
     with frozen(cluster, "worker"), frozen(cluster, "tools"):
@@ -154,7 +154,7 @@ def test_b08_log_and_prompt_are_the_same_after_a_worker_died_in_a_cancel(cluster
         assert prompt(cluster, run) == len(said(cluster, run)) - 1
 
 
-def test_b09_every_call_has_one_result_at_every_durable_point(cluster: Cluster) -> None:
+def test_every_call_has_one_result_at_every_durable_point(cluster: Cluster) -> None:
     """Twenty-four runs of many calls, cancelled at other moments; between two turns no call is ever open."""
 
     def cancelled_after(ms: int) -> str:
@@ -182,7 +182,7 @@ def messages(cluster: Cluster, run: Run) -> list[dict[str, Any]]:
     return page
 
 
-def test_b10_b13_b16_wherever_a_run_is(cluster: Cluster) -> None:
+def test_b13_b16_wherever_a_run_is(cluster: Cluster) -> None:
     """All places at once, and one request that cancels everything: within 2 s each run has ended, its conversation says
     so, and its next run completes."""
     places = {**BEGUN, **NOT_BEGUN}
@@ -216,7 +216,7 @@ def test_b10_b13_b16_wherever_a_run_is(cluster: Cluster) -> None:
     assert {cluster.ended(run_id, within=5).status for run_id in full} == {"completed"}
 
 
-def test_b11_an_acknowledged_cancel_wins_over_an_answer_that_comes_later(cluster: Cluster) -> None:
+def test_an_acknowledged_cancel_wins_over_an_answer_that_comes_later(cluster: Cluster) -> None:
     """The worker is frozen with a whole answer in its socket, until others have ended the run."""
     run_id = cluster.submit("say-20+rate-50")
     cluster.saw(run_id, "message.delta")
@@ -232,7 +232,7 @@ def test_b11_an_acknowledged_cancel_wins_over_an_answer_that_comes_later(cluster
     assert cluster.run(run_id) == before
 
 
-def test_b12_cancelling_what_has_ended_says_how_it_ended(cluster: Cluster) -> None:
+def test_cancelling_what_has_ended_says_how_it_ended(cluster: Cluster) -> None:
     ends = {
         "completed": cluster.submit("echo"),
         "failed": cluster.submit("401"),
@@ -254,7 +254,7 @@ def soon() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
 
 
-def test_b14_a_cancelled_run_leaves_nothing_that_waits(cluster: Cluster) -> None:
+def test_a_cancelled_run_leaves_nothing_that_waits(cluster: Cluster) -> None:
     """The checks after the test look for it: steps, due entries, deliveries. Its keys go with the retention."""
     run = cluster.run(streaming(cluster))
     cluster.cancel(run.id)

@@ -28,7 +28,7 @@ from tests.process.phases import awaiting_a_decision, between_steps, frozen, str
 pytestmark = pytest.mark.process
 
 
-def test_r01_the_steps_that_were_done_stay(cluster: Cluster) -> None:
+def test_the_steps_that_were_done_stay(cluster: Cluster) -> None:
     with between_steps(cluster) as run_id:
         assert cluster.cancel(run_id) == 200
     run = cancelled(cluster, run_id)
@@ -40,7 +40,7 @@ def test_r01_the_steps_that_were_done_stay(cluster: Cluster) -> None:
     assert prompt(cluster, cluster.goes_on(run_id)) == 4
 
 
-def test_r02_a_run_that_is_cancelled_before_its_start_asks_no_model(cluster: Cluster) -> None:
+def test_a_run_that_is_cancelled_before_its_start_asks_no_model(cluster: Cluster) -> None:
     with frozen(cluster, "worker"):
         run_id = cluster.submit("tool-1", tools=["record"])
         assert cluster.cancel(run_id) == 200
@@ -54,7 +54,7 @@ def test_r02_a_run_that_is_cancelled_before_its_start_asks_no_model(cluster: Clu
     assert outcome(cluster, run) == "completed"
 
 
-def test_r03_a_cancel_at_any_instant_of_a_turn_that_needs_an_approval(cluster: Cluster) -> None:
+def test_a_cancel_at_any_instant_of_a_turn_that_needs_an_approval(cluster: Cluster) -> None:
     """Every 5 ms: before the call, in the stream, while the calls are kept, while somebody is asked."""
 
     def cancelled_after(ms: int) -> str:
@@ -77,7 +77,7 @@ def test_r03_a_cancel_at_any_instant_of_a_turn_that_needs_an_approval(cluster: C
         assert prompt(cluster, run) == len(said(cluster, run)) - 1
 
 
-def test_r04_a_cancel_in_a_token_stream(cluster: Cluster) -> None:
+def test_a_cancel_in_a_token_stream(cluster: Cluster) -> None:
     run_id = cluster.submit("say-400+rate-50")
     seen: list[dict[str, Any]] = []
     asked_at = 0.0
@@ -103,7 +103,7 @@ def test_r04_a_cancel_in_a_token_stream(cluster: Cluster) -> None:
     assert (run.usage.model_calls, prompt(cluster, cluster.goes_on(run_id))) == (1, 3)
 
 
-def test_r05_events_of_steps_that_were_done_are_whole_and_there_are_no_others(cluster: Cluster) -> None:
+def test_events_of_steps_that_were_done_are_whole_and_there_are_no_others(cluster: Cluster) -> None:
     with between_steps(cluster, agent={"stream": False}) as run_id:
         cluster.cancel(run_id)
         seen = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events")]
@@ -117,7 +117,7 @@ def test_r05_events_of_steps_that_were_done_are_whole_and_there_are_no_others(cl
     cluster.goes_on(run_id)
 
 
-def test_r06_a_tool_that_finished_keeps_its_result(cluster: Cluster) -> None:
+def test_a_tool_that_finished_keeps_its_result(cluster: Cluster) -> None:
     """One has finished, one takes longer, one finishes although it is told to stop, one was never begun."""
     text = '[[args {"seconds": 0.7}]]'
     with frozen(cluster, "tools"):
@@ -139,7 +139,7 @@ def test_r06_a_tool_that_finished_keeps_its_result(cluster: Cluster) -> None:
     cluster.goes_on(stubborn)
 
 
-def test_r07_stop_reason_and_status_say_cancelled_whatever_comes_later(cluster: Cluster) -> None:
+def test_stop_reason_and_status_say_cancelled_whatever_comes_later(cluster: Cluster) -> None:
     with frozen(cluster, "worker"):
         run_id = cluster.submit("echo")
         cluster.cancel(run_id)
@@ -156,7 +156,7 @@ def census(cluster: Cluster, conversation: str) -> Counter[str]:
     return Counter(orjson.loads(cluster.saw(run.id, "tool.finished").data["message"]["content"]))
 
 
-def test_r08_a_thousand_cancels_leave_nothing_in_the_worker(cluster: Cluster) -> None:
+def test_a_thousand_cancels_leave_nothing_in_the_worker(cluster: Cluster) -> None:
     """All of them of runs whose model call is under way."""
     before = asked(cluster)
     conversations = [cluster.run(cluster.submit("say-400+rate-20")).conversation_id for _ in range(100)]
@@ -209,7 +209,7 @@ def resident(cluster: Cluster) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_r09_a_run_that_was_cancelled_while_somebody_was_asked_takes_no_answer(cluster: Cluster) -> None:
+def test_a_run_that_was_cancelled_while_somebody_was_asked_takes_no_answer(cluster: Cluster) -> None:
     run_id = awaiting_a_decision(cluster)
     (action,) = cluster.pending(run_id)
     assert cluster.cancel(run_id) == 200
@@ -225,7 +225,7 @@ def test_r09_a_run_that_was_cancelled_while_somebody_was_asked_takes_no_answer(c
     assert len(cluster.model_calls(run_id)) == 1
 
 
-def test_r10_the_next_run_is_asked_for_nothing(cluster: Cluster) -> None:
+def test_the_next_run_is_asked_for_nothing(cluster: Cluster) -> None:
     run_id = awaiting_a_decision(cluster)
     cluster.cancel(run_id)
     conversation = cluster.run(run_id).conversation_id
@@ -234,7 +234,7 @@ def test_r10_the_next_run_is_asked_for_nothing(cluster: Cluster) -> None:
     assert "action.required" not in {event.type for event in cluster.events(run.id)}
 
 
-def test_r11_nobody_says_that_a_cancelled_run_waits(cluster: Cluster) -> None:
+def test_nobody_says_that_a_cancelled_run_waits(cluster: Cluster) -> None:
     run_id = awaiting_a_decision(cluster)
     cluster.cancel(run_id)
     run = cancelled(cluster, run_id)
@@ -251,7 +251,7 @@ def test_r11_nobody_says_that_a_cancelled_run_waits(cluster: Cluster) -> None:
     cluster.goes_on(run_id)
 
 
-def test_r12_log_and_prompt_agree_before_and_after_the_denial(cluster: Cluster) -> None:
+def test_log_and_prompt_agree_before_and_after_the_denial(cluster: Cluster) -> None:
     run_id = awaiting_a_decision(cluster)
     run = cluster.run(run_id)
     asked = [("user", "hello"), ("assistant", "")]
@@ -262,7 +262,7 @@ def test_r12_log_and_prompt_agree_before_and_after_the_denial(cluster: Cluster) 
     assert prompt(cluster, run) == len(said(cluster, run)) - 1 == 4
 
 
-def test_r13_every_call_of_a_suspended_turn_is_closed(cluster: Cluster) -> None:
+def test_every_call_of_a_suspended_turn_is_closed(cluster: Cluster) -> None:
     """Two calls need an approval, one does not; that is either done or has not begun."""
     with frozen(cluster, "tools"):
         waiting = cluster.submit("parallel-3+use-each", "[[args {}]]", tools=["send", "record"])
@@ -283,7 +283,7 @@ def test_r13_every_call_of_a_suspended_turn_is_closed(cluster: Cluster) -> None:
     assert list(errors(cluster, waiting)) == ["call_1_1_1", "call_1_1_2", "call_1_1_3"]
 
 
-def test_r14_a_cancel_at_the_moment_of_the_last_step(cluster: Cluster) -> None:
+def test_a_cancel_at_the_moment_of_the_last_step(cluster: Cluster) -> None:
     """The time is sought at which the one or the other comes first."""
     ends, ms = Counter[str](), 20.0
     for _ in range(30):
@@ -297,7 +297,7 @@ def test_r14_a_cancel_at_the_moment_of_the_last_step(cluster: Cluster) -> None:
     assert len(ends) == 2, ends
 
 
-def test_r15_many_cancels_are_one(cluster: Cluster) -> None:
+def test_many_cancels_are_one(cluster: Cluster) -> None:
     run_id = streaming(cluster)
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: cluster.cancel(run_id), range(16))) <= {200, 202}

@@ -75,7 +75,6 @@ PIPELINE = "Command # 1 (SET x -BUSY) of pipeline caused error:"
         (errors.FirstTokenTimeout(), "timeout", "first_token_timeout"),
         (errors.IdleTimeout(), "timeout", "idle_timeout"),
         (errors.TotalTimeout(), "timeout", "total_timeout"),
-        (errors.ContentFiltered(), "content_filter", "content_filter"),
         (errors.ToolError("x"), "tool_error", "tool_error"),
         (errors.RetryableToolError("x"), "tool_error", "tool_error"),
         (errors.ToolTimeout(), "tool_timeout", "tool_timeout"),
@@ -114,7 +113,7 @@ def test_every_exception_of_ours_is_judged_or_let_through() -> None:
 
 @pytest.mark.parametrize(
     "order",
-    [errors.Cancelled(), errors.StaleLease(), asyncio.CancelledError(), KeyboardInterrupt(), SystemExit()],
+    [errors.StaleLease(), errors.NewerVersion(), asyncio.CancelledError(), KeyboardInterrupt(), SystemExit()],
 )
 def test_an_order_to_stop_is_no_failure(order: BaseException) -> None:
     with pytest.raises(type(order)):
@@ -147,8 +146,8 @@ def test_a_wrapper_is_judged_by_its_cause() -> None:
 def test_a_group_is_judged_by_its_first_member_unless_one_is_an_order() -> None:
     group = ExceptionGroup("", [ExceptionGroup("", [httpx.ReadTimeout("")]), KeyError()])
     assert classify(group).code == "read_timeout"
-    with pytest.raises(errors.Cancelled):
-        classify(ExceptionGroup("", [httpx.ReadError(""), ExceptionGroup("", [errors.Cancelled()])]))
+    with pytest.raises(errors.StaleLease):
+        classify(ExceptionGroup("", [httpx.ReadError(""), ExceptionGroup("", [errors.StaleLease()])]))
 
 
 def test_what_cannot_be_read_is_the_providers_error_only_while_reading_a_model() -> None:
