@@ -65,3 +65,16 @@ def test_the_numbers_of_the_readme_are_those_of_the_benchmark() -> None:
     measured = set(re.findall(r"[\d.]+", (ROOT / "docs" / "why" / "bench.md").read_text()))
     assert len(numbers) >= 8
     assert numbers <= measured
+
+
+def test_the_files_to_read_first_stay_short() -> None:
+    said = re.findall(r"^\| `([\w/.]+)` \| (\d+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert len(said) == 5
+    assert [path for path, lines in said if len((ROOT / path).read_text().splitlines()) > int(lines)] == []
+
+
+def test_the_way_of_a_run_id_has_twelve_hops_that_exist() -> None:
+    hops = re.findall(r"^\| (\d+) \| `(\w+)` in `([\w/.]+)`", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _, _ in hops] == list(range(1, 13))
+    for _, name, path in hops:
+        assert re.search(rf"(?:def|function) {name}\(", (ROOT / path).read_text()), f"{path} has no {name}"
