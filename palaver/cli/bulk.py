@@ -22,7 +22,7 @@ _DONE: Final = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class FilterOptions:
     """The options that say which runs: those that fit all that is given."""
 
     status: Annotated[
@@ -70,7 +70,7 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Many(Filters):
+class ManyRuns(FilterOptions):
     """The same, of commands that do something to them."""
 
     everything: Annotated[

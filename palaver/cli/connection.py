@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from palaver.cli.pending import lines
 from palaver.cli.text import document, one_line, plain
@@ -47,7 +47,7 @@ def _say_wait(error: ClientError, seconds: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ApiAddress:
     """The options that say where the API is and who asks."""
 
     url: Annotated[
@@ -67,15 +67,19 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Api(Connection):
+class Api(ApiAddress):
     """The same, and how to answer."""
 
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output and nothing else.")] = False
 
-    def show(self, what: BaseModel | Any, text: str) -> None:
-        """Answer with ``what`` as JSON, or with ``text``."""
-        found = what.model_dump(mode="json") if isinstance(what, BaseModel) else what
-        typer.echo(document(found) if self.as_json else plain(text))
+    def show(self, what: object, text: str | Callable[[], None]) -> None:
+        """Answer with ``what`` as JSON, or with ``text``, which may be a function that writes it."""
+        if self.as_json:
+            typer.echo(document(to_jsonable_python(what)))
+        elif isinstance(text, str):
+            typer.echo(plain(text))
+        else:
+            text()
 
 
 @contextmanager

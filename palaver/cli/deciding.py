@@ -11,7 +11,7 @@ import typer
 from palaver.actions import ALL, PendingAction
 from palaver.cli.connection import Api
 from palaver.cli.options import ActionId, Reason, RunId, json_object, words
-from palaver.cli.pending import called, chosen, standing
+from palaver.cli.pending import call_text, chosen, status_line
 from palaver.cli.text import one_line
 from palaver.client import Palaver
 from palaver.models import Run
@@ -92,5 +92,5 @@ def _decide(
 
 
 def _told(what: str, actions: Sequence[PendingAction], action_id: str | None, run: Run, more: str = "") -> str:
-    calls = ", ".join(map(called, actions)) or one_line(action_id)
-    return f"{what} {calls}{more}; {standing(run)}"
+    calls = ", ".join(map(call_text, actions)) or one_line(action_id)
+    return f"{what} {calls}{more}; {status_line(run)}"

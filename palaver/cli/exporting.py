@@ -14,8 +14,8 @@ from typing import Annotated, Any, BinaryIO, Final
 
 import typer
 
-from palaver.cli.bulk import Filters
-from palaver.cli.connection import Connection, say
+from palaver.cli.bulk import FilterOptions
+from palaver.cli.connection import ApiAddress, say
 from palaver.cli.options import duration, since
 from palaver.cli.progress import Progress
 from palaver.cli.text import document
@@ -51,8 +51,8 @@ def export(
         Any, typer.Option("--every", parser=duration, metavar="TIME", help="With --follow: between two looks.")
     ] = "10s",
     *,
-    filters: Filters,
-    connection: Connection,
+    filters: FilterOptions,
+    connection: ApiAddress,
 ) -> None:
     """Write all that is known of runs that have ended, and their conversations, as lines of JSON."""
     before = filters.before

@@ -6,15 +6,14 @@ from typing import Annotated
 
 import typer
 
-from palaver.cli.bulk import Filters
+from palaver.cli.bulk import FilterOptions
 from palaver.cli.connection import Api, say
 from palaver.cli.options import RunId
 from palaver.cli.tables import console, runs_table, show_queues, show_run
-from palaver.cli.text import document
 
 
 def list(
-    filters: Filters,
+    filters: FilterOptions,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
     *,
     api: Api,
@@ -22,29 +21,18 @@ def list(
     """List runs, newest first."""
     with api.connected() as client:
         found = [*client.list(**filters.wanted, created_before=filters.before, limit=limit)]
-    if api.as_json:
-        typer.echo(document([entry.model_dump(mode="json") for entry in found]))
-    elif found:
-        console().print(runs_table(found))
-    else:
-        say("No runs.")
+    api.show(found, lambda: console().print(runs_table(found)) if found else say("No runs."))
 
 
 def show(run_id: RunId, api: Api) -> None:
     """Show one run: where it is, why it waits, what it said, what failed, and how to decide on its calls."""
     with api.connected() as client:
         found = client.get(run_id)
-    if api.as_json:
-        typer.echo(document(found.model_dump(mode="json")))
-    else:
-        show_run(console(), found)
+    api.show(found, lambda: show_run(console(), found))
 
 
 def queues(api: Api) -> None:
     """Show what waits, since when, and who works."""
     with api.connected() as client:
         found = client.queues()
-    if api.as_json:
-        typer.echo(document(found))
-    else:
-        show_queues(console(), found)
+    api.show(found, lambda: show_queues(console(), found))

@@ -9,7 +9,7 @@ from palaver.cli.text import moment, one_line, visible
 from palaver.models import Run
 
 
-def called(action: PendingAction) -> str:
+def call_text(action: PendingAction) -> str:
     """The call, ``send {"to": "bob"}``: all of it, because somebody is to decide on it."""
     return visible(f"{action.tool} {action.arguments}")
 
@@ -30,12 +30,12 @@ def commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
 def lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]:
     """Each action with its commands, one to a line."""
     for action in actions:
-        yield f"{called(action)} waits for {wanted(action.type)} until {moment(action.expires_at)}"
+        yield f"{call_text(action)} waits for {wanted(action.type)} until {moment(action.expires_at)}"
         for command in commands(run_id, action):
             yield f"  {command}"
 
 
-def standing(run: Run) -> str:
+def status_line(run: Run) -> str:
     """Where a run is after something was done to it."""
     where = f"{run.id} is {run.status}"
     if run.pausing:

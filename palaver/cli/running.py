@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from palaver.cli.connection import INTERRUPTED, Api, say
-from palaver.cli.ending import Ending, exit_code, until_the_end
+from palaver.cli.following import Follower, exit_code, until_the_end
 from palaver.cli.options import Agent, Ask, Budget, OnConflict, RunId, approvals, words
 from palaver.cli.tables import console
 from palaver.cli.text import document, plain
@@ -63,23 +63,23 @@ def run(
             api.show(submitted, submitted.id)
             return
         on_terminal = sys.stdin.isatty() and not api.as_json
-        ending = Ending(client, submitted.id, console(), after=0, show_input=False, ask=on_terminal)
+        follower = Follower(client, submitted.id, console(), after=0, show_input=False, ask=on_terminal)
         if no_stream:
-            interrupted = until_the_end(client, submitted.id, ending.wait)
+            interrupted = until_the_end(client, submitted.id, follower.wait)
         elif api.as_json:
-            interrupted = until_the_end(client, submitted.id, ending.stream_json)
+            interrupted = until_the_end(client, submitted.id, follower.stream_json)
         else:
-            ending.transcript.begin(submitted)
-            interrupted = until_the_end(client, submitted.id, ending.stream)
-        ended = ending.run()
+            follower.transcript.begin(submitted)
+            interrupted = until_the_end(client, submitted.id, follower.stream)
+        ended = follower.run()
         if no_stream and api.as_json:
             typer.echo(document(ended.model_dump(mode="json")))
         elif no_stream:
             if ended.output:
                 typer.echo(plain(ended.output))
-            ending.summarise(ended)
+            follower.summarise(ended)
         elif not api.as_json:
-            ending.transcript.end(ended)
+            follower.transcript.end(ended)
         raise typer.Exit(exit_code(ended, interrupted=interrupted))
 
 
@@ -92,16 +92,16 @@ def watch(
     """Watch a run from its beginning to its end. Ctrl-C only stops watching."""
     with api.connected() as client:
         client.get(run_id)  # from here on there is a run and an API, and it is waited for
-        ending = Ending(client, run_id, console(), after=after, show_input=True, ask=False)
+        follower = Follower(client, run_id, console(), after=after, show_input=True, ask=False)
         try:
             if api.as_json:
-                ending.stream_json()
+                follower.stream_json()
             else:
-                ending.stream()
+                follower.stream()
         except KeyboardInterrupt:
             say(f"\nThe run goes on. `palaver cancel {run_id}` stops it.")
             raise typer.Exit(INTERRUPTED) from None
-        ended = ending.run()
+        ended = follower.run()
         if not api.as_json:
-            ending.transcript.end(ended)
+            follower.transcript.end(ended)
         raise typer.Exit(exit_code(ended))

@@ -8,7 +8,7 @@ import typer
 
 from palaver.cli.connection import Api
 from palaver.cli.options import RunId, words
-from palaver.cli.pending import standing
+from palaver.cli.pending import status_line
 
 
 def steer(
@@ -19,7 +19,7 @@ def steer(
     """Say something into a run: its next model call sees it."""
     with api.connected() as client:
         run = client.steer(run_id, words(text))
-    api.show(run, standing(run))
+    api.show(run, status_line(run))
 
 
 def pause(
@@ -31,11 +31,11 @@ def pause(
     """Let a run begin nothing more until it is resumed; what is under way finishes."""
     with api.connected() as client:
         run = client.pause(run_id, now)
-    api.show(run, standing(run))
+    api.show(run, status_line(run))
 
 
 def resume(run_id: RunId, api: Api) -> None:
     """Let a paused run go on where it was."""
     with api.connected() as client:
         run = client.resume(run_id)
-    api.show(run, standing(run))
+    api.show(run, status_line(run))

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from palaver.cli.bulk import Many, confirm
+from palaver.cli.bulk import ManyRuns, confirm
 from palaver.cli.connection import Api
 from palaver.cli.options import Budget, MaybeRunId, Mode, OtherAgent, Reason, words
-from palaver.cli.pending import standing
+from palaver.cli.pending import status_line
 
 
-def cancel(run_id: MaybeRunId = None, mode: Mode = "now", reason: Reason = None, *, many: Many, api: Api) -> None:
+def cancel(run_id: MaybeRunId = None, mode: Mode = "now", reason: Reason = None, *, many: ManyRuns, api: Api) -> None:
     """Ask a run to stop, or every run that fits a filter. Asking twice is asking once."""
     many.check(run_id)
     with api.connected() as client:
@@ -21,7 +21,7 @@ def cancel(run_id: MaybeRunId = None, mode: Mode = "now", reason: Reason = None,
             many.act(client, "cancel", api, mode=mode, reason=reason)
             return
         run = client.cancel(run_id, reason, mode)
-    api.show(run, standing(run))
+    api.show(run, status_line(run))
 
 
 def retry(
@@ -36,7 +36,7 @@ def retry(
     agent: OtherAgent = None,
     budget: Budget = None,
     *,
-    many: Many,
+    many: ManyRuns,
     api: Api,
 ) -> None:
     """Go on with a run that has ended where it stopped, as a new run; or with every run that fits a filter."""
@@ -59,7 +59,7 @@ def delete(
         typer.Argument(metavar="RUN_ID|CONVERSATION_ID", help="What to forget; nothing with a filter or --all."),
     ] = None,
     *,
-    many: Many,
+    many: ManyRuns,
     api: Api,
 ) -> None:
     """Forget a run that has ended, a conversation with all its runs, or every ended run that fits a filter."""

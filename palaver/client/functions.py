@@ -20,7 +20,7 @@ _log: Final = logging.getLogger("palaver.client")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ClientToolset:
     """What the model may ask this client for."""
 
     declarations: tuple[Mapping[str, Any], ...]
@@ -29,7 +29,7 @@ class Offer:
     """What can be called here, by name."""
 
     @classmethod
-    def of(cls, client_tools: ClientTools) -> Offer:
+    def of(cls, client_tools: ClientTools) -> ClientToolset:
         """The declarations of these tools, and those of them that are functions.
 
         Raises:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from palaver.actions import Approvals
-from palaver.client.functions import ClientTools, Offer
+from palaver.client.functions import ClientTools, ClientToolset
 from palaver.filters import RunFilter
 from palaver.models import AgentSpec, Budget, CancelMode, OnConflict
 
@@ -77,7 +77,7 @@ def check(options: Mapping[str, Any], declared: type) -> None:
         raise TypeError(f"there is no argument {name!r}{hint}")
 
 
-def agent_object(options: AgentOptions, offer: Offer) -> Any:
+def agent_object(options: AgentOptions, toolset: ClientToolset) -> Any:
     """The agent on the wire, from a spec or from the short form; None to use the conversation's own.
 
     Client tools go to either form: a spec keeps those that it declares itself.
@@ -99,13 +99,13 @@ def agent_object(options: AgentOptions, offer: Offer) -> Any:
         spec = wire(agent)
         own = spec.get("client_tools") or []
         names = {each.get("name") for each in own if isinstance(each, Mapping)}
-        more = [each for each in offer.declarations if each.get("name") not in names]
+        more = [each for each in toolset.declarations if each.get("name") not in names]
         return {**spec, "client_tools": [*own, *more]} if more else spec
     if model is None:
         if details:
             raise ValueError(f"{', '.join(details)} given without a model")
         return None
-    declared = {"client_tools": list(offer.declarations)} if offer.declarations else {}
+    declared = {"client_tools": list(toolset.declarations)} if toolset.declarations else {}
     return {"model": model, **details, **declared}
 
 

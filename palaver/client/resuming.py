@@ -1,4 +1,4 @@
-"""Where a reader of a run's events is, over as many connections as it takes. No I/O."""
+"""A cursor in a run's events that lasts over as many connections as it takes. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OUTAGE: Final = 300.0
 """Seconds without a byte, once connected, after which the stream gives up."""
 
 
-class Place:
+class EventCursor:
     """A place in a run's events: what was told, and when to try again for the rest."""
 
     def __init__(self, run_id: str, after: int) -> None:

@@ -66,8 +66,9 @@ class TestCalls:
 
     def test_a_conversation_is_not_made_twice(self, api: ScriptedAPI, call: Call) -> None:
         api.on("POST", "/v1/conversations", Reply(cut=True))
-        with pytest.raises(ConnectionFailed):
+        with pytest.raises(ConnectionFailed) as caught:
             call(api.url, "create_conversation", model="fake/echo")
+        assert caught.value.perhaps_done
         assert len(api.seen) == 1
 
     def test_cancel_and_queues(self, api: ScriptedAPI, call: Call) -> None:

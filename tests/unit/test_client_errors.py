@@ -140,4 +140,4 @@ class TestBothClients:
         url = f"http://127.0.0.1:{free_port()}"
         with pytest.raises(ConnectionFailed, match="no answer from") as caught:
             call(url, "queues")
-        assert caught.value.url == url
+        assert (caught.value.url, caught.value.perhaps_done) == (url, False)

@@ -30,7 +30,8 @@ class TestEvents:
     def test_after_begins_there(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", EVENTS, stream(deltas(5), frame(6, "run.finished")))
         assert [event.seq for event in call(api.url, "events", RUN_ID, after=4)] == [5, 6]
-        assert api.seen[0].headers["last-event-id"] == "4"
+        sent = api.seen[0].headers
+        assert (sent["last-event-id"], sent["accept"], sent["cache-control"]) == ("4", "text/event-stream", "no-store")
 
     def test_obeys_the_servers_retry(self, api: ScriptedAPI, call: Call) -> None:
         moments: list[float] = []

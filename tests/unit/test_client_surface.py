@@ -103,6 +103,17 @@ def test_an_argument_that_there_is_not(method: str, argument: str, hint: str) ->
     assert str(raised.value) == f"there is no argument {argument!r}{hint}"
 
 
+def test_type_checkers_know_the_arguments() -> None:
+    """mypy reads this: an ignored error that is none fails `make check`."""
+    with Palaver("http://127.0.0.1:1") as client:
+        with pytest.raises(TypeError):
+            client.submit("hi", modle="a/b")  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="without a model"):
+            client.submit("hi", max_steps="3")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            next(client.list(older_than=3))  # type: ignore[call-arg]
+
+
 def test_the_sdk_and_the_cli_need_no_server_packages() -> None:
     program = (
         "import sys, palaver.client, palaver.cli.app;"

@@ -36,6 +36,6 @@ def test_every_module_has_a_twin() -> None:
 
 def test_what_is_written_twice_has_the_same_names_and_arguments() -> None:
     for name in ("begin", "finished"):
-        parameters = [inspect.signature(getattr(module.Calls, name)).parameters for module in (tasks, threads)]
+        parameters = [inspect.signature(getattr(module.FunctionCalls, name)).parameters for module in (tasks, threads)]
         assert parameters[0] == parameters[1]
     assert threads.sleep.__name__ == tasks.sleep.__name__

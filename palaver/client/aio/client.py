@@ -9,16 +9,16 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from palaver.client import requests
-from palaver.client.aio.control import AsyncControl
+from palaver.client.aio.control import AsyncRunControl
 from palaver.client.aio.exporting import export
 from palaver.client.aio.following import follow
 from palaver.client.aio.transport import Transport
-from palaver.client.aio.waiting import LONG_POLL, Waiting
+from palaver.client.aio.waiting import LONG_POLL, RunWaiter
 from palaver.client.answers import conversation_of, messages_of, object_of, page_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
-from palaver.client.functions import ClientTools, Offer
+from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import AgentOptions, SubmitOptions, Until, agent_object, check
 from palaver.client.requests import PAGE
 from palaver.errors import RunFailed
@@ -28,7 +28,7 @@ from palaver.lifecycle import RunStatus
 from palaver.models import Conversation, Message, Run
 
 
-class AsyncPalaver(AsyncControl):
+class AsyncPalaver(AsyncRunControl):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
@@ -79,9 +79,9 @@ class AsyncPalaver(AsyncControl):
             ConfigurationError: a function in ``client_tools`` cannot be a tool.
         """
         check(options, SubmitOptions)
-        offer = Offer.of(options.get("client_tools", ()))
-        agent = agent_object(options, offer)
-        if agent is None and offer.declarations:
+        toolset = ClientToolset.of(options.get("client_tools", ()))
+        agent = agent_object(options, toolset)
+        if agent is None and toolset.declarations:
             raise ValueError("client_tools given without a model or an agent: nobody would be told of them")
         return run_of(await self._transport.call(requests.submit_run(input, agent, options, wait), wait))
 
@@ -106,14 +106,14 @@ class AsyncPalaver(AsyncControl):
             APIError, ConnectionFailed, ValueError, ConfigurationError: as `submit` and `wait`.
         """
         begun = time.monotonic()
-        offer = Offer.of(options.get("client_tools", ()))
+        toolset = ClientToolset.of(options.get("client_tools", ()))
         nobody_named = options.get("agent") is None and options.get("model") is None
-        if nobody_named and len(offer.functions) == len(offer.declarations):
+        if nobody_named and len(toolset.functions) == len(toolset.declarations):
             options["client_tools"] = ()
         run = await self.submit(input, wait=LONG_POLL if timeout is None else int(min(timeout, LONG_POLL)), **options)
         left = None if timeout is None else max(timeout - (time.monotonic() - begun), 0.0)
-        waiting = Waiting(self._transport, run.id, timeout=left, until=until, offer=offer)
-        run = await waiting.until_reached(run)
+        waiter = RunWaiter(self._transport, run.id, timeout=left, until=until, toolset=toolset)
+        run = await waiter.until_reached(run)
         if raise_on_failure and run.status is RunStatus.FAILED:
             raise RunFailed(run.error or {}, run.id)
         return run
@@ -142,8 +142,10 @@ class AsyncPalaver(AsyncControl):
             APIError: any other 4xx.
             ValueError, ConfigurationError: something in ``client_tools`` cannot be a tool.
         """
-        waiting = Waiting(self._transport, run_id, timeout=timeout, until=until, offer=Offer.of(client_tools))
-        return await waiting.until_reached()
+        waiter = RunWaiter(
+            self._transport, run_id, timeout=timeout, until=until, toolset=ClientToolset.of(client_tools)
+        )
+        return await waiter.until_reached()
 
     async def get(self, run_id: str, wait: int = 0) -> Run:
         """The run as it is now, or once it has ended or ``wait`` seconds are over.
@@ -201,7 +203,7 @@ class AsyncPalaver(AsyncControl):
             APIError, ConnectionFailed, ValueError: as `submit`, but a lost answer is not asked for again.
         """
         check(options, AgentOptions)
-        agent = agent_object(options, Offer.of(options.get("client_tools", ())))
+        agent = agent_object(options, ClientToolset.of(options.get("client_tools", ())))
         return conversation_of(await self._transport.call(requests.create_conversation(agent)))
 
     async def conversation(self, conversation_id: str) -> Conversation:

@@ -13,7 +13,7 @@ from palaver.client.functions import FunctionCall
 sleep = asyncio.sleep
 
 
-class Calls:
+class FunctionCalls:
     """Functions that are called beside everything else, each in a task. Leaving cancels those under way."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from palaver.lifecycle import RunAction
 from palaver.models import AgentSpec, Budget, CancelMode, Run
 
 
-class AsyncControl:
+class AsyncRunControl:
     """The methods of the client that change a run or a conversation."""
 
     _transport: Transport

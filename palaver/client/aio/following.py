@@ -9,7 +9,7 @@ from palaver.client.aio.concurrency import sleep
 from palaver.client.aio.transport import Transport
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
-from palaver.client.resuming import SILENCE, Place
+from palaver.client.resuming import SILENCE, EventCursor
 from palaver.events import Event
 
 
@@ -18,24 +18,24 @@ async def follow(transport: Transport, run_id: str, after: int) -> AsyncGenerato
 
     Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
     """
-    place = Place(run_id, after)
+    cursor = EventCursor(run_id, after)
     while True:
         error: ClientError | None = None
         try:
-            async with transport.open(requests.follow_run(run_id, place.position), SILENCE) as (head, chunks):
-                place.connected(head)
+            async with transport.open(requests.follow_run(run_id, cursor.position), SILENCE) as (head, chunks):
+                cursor.connected(head)
                 async for chunk in chunks:
-                    for event in place.read(chunk):
+                    for event in cursor.read(chunk):
                         yield event
-                    if place.finished:
+                    if cursor.finished:
                         return
-            if not place.progress and not place.finished:
-                place.look(run_of(await transport.send(requests.get_run(run_id), transport.timeout)))
+            if not cursor.progress and not cursor.finished:
+                cursor.look(run_of(await transport.send(requests.get_run(run_id), transport.timeout)))
         except ClientError as failed:
             error = failed
-            if rewound := place.rewound_by(failed):
+            if rewound := cursor.rewound_by(failed):
                 error = None
                 yield rewound
-        if place.finished:
+        if cursor.finished:
             return
-        await sleep(place.pause(error))
+        await sleep(cursor.pause(error))

@@ -9,12 +9,12 @@ from typing import Final
 
 from palaver.actions import ToolOutput
 from palaver.client import requests
-from palaver.client.aio.concurrency import Calls, sleep
+from palaver.client.aio.concurrency import FunctionCalls, sleep
 from palaver.client.aio.transport import Transport
 from palaver.client.answers import run_of
 from palaver.client.backoff import bearable
 from palaver.client.errors import ClientError, Conflict, Unprocessable, WaitTimeout
-from palaver.client.functions import FunctionCall, Offer
+from palaver.client.functions import ClientToolset, FunctionCall
 from palaver.client.options import Until
 from palaver.lifecycle import RunStatus
 from palaver.models import Run
@@ -25,17 +25,19 @@ _TOO_LATE: Final = frozenset({"run_ended", "action_already_resolved", "action_ex
 """Why nobody waits for an output any more."""
 
 
-class Waiting:
+class RunWaiter:
     """Somebody who waits for a run, at most ``timeout`` seconds."""
 
-    def __init__(self, transport: Transport, run_id: str, *, timeout: float | None, until: Until, offer: Offer) -> None:
+    def __init__(
+        self, transport: Transport, run_id: str, *, timeout: float | None, until: Until, toolset: ClientToolset
+    ) -> None:
         self._transport = transport
         self._run_id = run_id
         self._timeout = timeout
         self._ends = None if timeout is None else time.monotonic() + timeout
         self._until: Until = until
-        self._watched: Until = "action" if offer.functions else until
-        self._offer = offer
+        self._watched: Until = "action" if toolset.functions else until
+        self._toolset = toolset
         self._made: set[str] = set()
         """The actions whose functions were called."""
         self._status: RunStatus | None = None
@@ -74,12 +76,12 @@ class Waiting:
         return run.status.terminal or (self._until == "action" and run.needs_somebody)
 
     def _new_calls(self, run: Run) -> Sequence[FunctionCall]:
-        return [call for call in self._offer.calls(run) if call.action.id not in self._made]
+        return [call for call in self._toolset.calls(run) if call.action.id not in self._made]
 
     async def _answer(self, calls: Sequence[FunctionCall]) -> None:
         """Make the calls of a turn at the same time, and send each output when it is there."""
         self._made.update(call.action.id for call in calls)
-        async with Calls() as under_way:
+        async with FunctionCalls() as under_way:
             for call in calls:
                 under_way.begin(call)
             for _ in calls:

@@ -14,14 +14,14 @@ from palaver.client.answers import conversation_of, messages_of, object_of, page
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
-from palaver.client.functions import ClientTools, Offer
+from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import AgentOptions, SubmitOptions, Until, agent_object, check
 from palaver.client.requests import PAGE
-from palaver.client.sync.control import Control
+from palaver.client.sync.control import RunControl
 from palaver.client.sync.exporting import export
 from palaver.client.sync.following import follow
 from palaver.client.sync.transport import Transport
-from palaver.client.sync.waiting import LONG_POLL, Waiting
+from palaver.client.sync.waiting import LONG_POLL, RunWaiter
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
@@ -29,7 +29,7 @@ from palaver.lifecycle import RunStatus
 from palaver.models import Conversation, Message, Run
 
 
-class Palaver(Control):
+class Palaver(RunControl):
     """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
@@ -78,9 +78,9 @@ class Palaver(Control):
             ConfigurationError: a function in ``client_tools`` cannot be a tool.
         """
         check(options, SubmitOptions)
-        offer = Offer.of(options.get("client_tools", ()))
-        agent = agent_object(options, offer)
-        if agent is None and offer.declarations:
+        toolset = ClientToolset.of(options.get("client_tools", ()))
+        agent = agent_object(options, toolset)
+        if agent is None and toolset.declarations:
             raise ValueError("client_tools given without a model or an agent: nobody would be told of them")
         return run_of(self._transport.call(requests.submit_run(input, agent, options, wait), wait))
 
@@ -105,14 +105,14 @@ class Palaver(Control):
             APIError, ConnectionFailed, ValueError, ConfigurationError: as `submit` and `wait`.
         """
         begun = time.monotonic()
-        offer = Offer.of(options.get("client_tools", ()))
+        toolset = ClientToolset.of(options.get("client_tools", ()))
         nobody_named = options.get("agent") is None and options.get("model") is None
-        if nobody_named and len(offer.functions) == len(offer.declarations):
+        if nobody_named and len(toolset.functions) == len(toolset.declarations):
             options["client_tools"] = ()
         run = self.submit(input, wait=LONG_POLL if timeout is None else int(min(timeout, LONG_POLL)), **options)
         left = None if timeout is None else max(timeout - (time.monotonic() - begun), 0.0)
-        waiting = Waiting(self._transport, run.id, timeout=left, until=until, offer=offer)
-        run = waiting.until_reached(run)
+        waiter = RunWaiter(self._transport, run.id, timeout=left, until=until, toolset=toolset)
+        run = waiter.until_reached(run)
         if raise_on_failure and run.status is RunStatus.FAILED:
             raise RunFailed(run.error or {}, run.id)
         return run
@@ -141,8 +141,10 @@ class Palaver(Control):
             APIError: any other 4xx.
             ValueError, ConfigurationError: something in ``client_tools`` cannot be a tool.
         """
-        waiting = Waiting(self._transport, run_id, timeout=timeout, until=until, offer=Offer.of(client_tools))
-        return waiting.until_reached()
+        waiter = RunWaiter(
+            self._transport, run_id, timeout=timeout, until=until, toolset=ClientToolset.of(client_tools)
+        )
+        return waiter.until_reached()
 
     def get(self, run_id: str, wait: int = 0) -> Run:
         """The run as it is now, or once it has ended or ``wait`` seconds are over.
@@ -198,7 +200,7 @@ class Palaver(Control):
             APIError, ConnectionFailed, ValueError: as `submit`, but a lost answer is not asked for again.
         """
         check(options, AgentOptions)
-        agent = agent_object(options, Offer.of(options.get("client_tools", ())))
+        agent = agent_object(options, ClientToolset.of(options.get("client_tools", ())))
         return conversation_of(self._transport.call(requests.create_conversation(agent)))
 
     def conversation(self, conversation_id: str) -> Conversation:

@@ -17,7 +17,7 @@ from palaver.client.functions import FunctionCall
 sleep = time.sleep
 
 
-class Calls:
+class FunctionCalls:
     """Functions that are called beside everything else, each in a thread. Leaving does not wait for them."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from palaver.lifecycle import RunAction
 from palaver.models import AgentSpec, Budget, CancelMode, Run
 
 
-class Control:
+class RunControl:
     """The methods of the client that change a run or a conversation."""
 
     _transport: Transport

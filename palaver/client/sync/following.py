@@ -8,7 +8,7 @@ from collections.abc import Generator
 from palaver.client import requests
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
-from palaver.client.resuming import SILENCE, Place
+from palaver.client.resuming import SILENCE, EventCursor
 from palaver.client.sync.concurrency import sleep
 from palaver.client.sync.transport import Transport
 from palaver.events import Event
@@ -19,23 +19,23 @@ def follow(transport: Transport, run_id: str, after: int) -> Generator[Event, No
 
     Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
     """
-    place = Place(run_id, after)
+    cursor = EventCursor(run_id, after)
     while True:
         error: ClientError | None = None
         try:
-            with transport.open(requests.follow_run(run_id, place.position), SILENCE) as (head, chunks):
-                place.connected(head)
+            with transport.open(requests.follow_run(run_id, cursor.position), SILENCE) as (head, chunks):
+                cursor.connected(head)
                 for chunk in chunks:
-                    yield from place.read(chunk)
-                    if place.finished:
+                    yield from cursor.read(chunk)
+                    if cursor.finished:
                         return
-            if not place.progress and not place.finished:
-                place.look(run_of(transport.send(requests.get_run(run_id), transport.timeout)))
+            if not cursor.progress and not cursor.finished:
+                cursor.look(run_of(transport.send(requests.get_run(run_id), transport.timeout)))
         except ClientError as failed:
             error = failed
-            if rewound := place.rewound_by(failed):
+            if rewound := cursor.rewound_by(failed):
                 error = None
                 yield rewound
-        if place.finished:
+        if cursor.finished:
             return
-        sleep(place.pause(error))
+        sleep(cursor.pause(error))

@@ -8,7 +8,7 @@ from contextlib import closing
 import typer
 from rich.console import Console
 
-from palaver.cli.asking import Asker
+from palaver.cli.approving import ApprovalPrompt
 from palaver.cli.connection import INTERRUPTED, say
 from palaver.cli.progress import Progress
 from palaver.cli.text import document
@@ -20,7 +20,7 @@ from palaver.lifecycle import RunStatus
 from palaver.models import Run
 
 
-class Ending:
+class Follower:
     """One run, followed to its end in one of three ways; the last event shown is remembered between them.
 
     With ``ask`` the user is asked about calls that wait for an approval; without, told how to decide on them.
@@ -32,7 +32,7 @@ class Ending:
         self._client = client
         self._run_id = run_id
         self._position = after
-        self._asker = Asker(client, run_id, ask=ask)
+        self._prompt = ApprovalPrompt(client, run_id, ask=ask)
         self._asking = False
         self._away: ClientError | None = None
         """Why the API does not answer, while it does not."""
@@ -40,7 +40,7 @@ class Ending:
 
     def stream(self) -> None:
         """Write the transcript as it comes."""
-        self._asker.told = True
+        self._prompt.told = True
         self._follow(self.transcript.show)
 
     def stream_json(self) -> None:
@@ -83,7 +83,7 @@ class Ending:
     def _see_to(self, event: Event) -> None:
         self._asking = True
         try:
-            self._asker.hear(event)
+            self._prompt.on_event(event)
         finally:
             self._asking = False
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from palaver.actions import PendingAction
 from palaver.cli.connection import say
-from palaver.cli.pending import called, chosen, commands, lines
+from palaver.cli.pending import call_text, chosen, commands, lines
 from palaver.cli.text import one_line
 from palaver.client import ClientError, Conflict, Palaver, Unprocessable
 from palaver.client.backoff import passing
@@ -20,7 +20,7 @@ from palaver.models import Run
 _QUESTION: Final = "Approve {call}? [y]es, [n]o, no with a [r]eason, [e]dit the arguments: "
 
 
-class Asker:
+class ApprovalPrompt:
     """Hears the events of one run. With ``ask``, the user decides on its calls right here.
 
     ``told``: the user reads the events too, and need not be told which calls wait.
@@ -32,7 +32,7 @@ class Asker:
         self._run_id = run_id
         self._ask = ask
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Ask about the action that the event requires, or say how to answer it; or how to go on after a pause.
 
         Events may be old, and others decide too: nothing is said about what is over.
@@ -84,7 +84,7 @@ class Asker:
     def _decided(self, action: PendingAction) -> bool:
         """Whether the user's answer was one."""
         run_id, digest = self._run_id, action.digest
-        match _read(_QUESTION.format(call=called(action))).lower():
+        match _read(_QUESTION.format(call=call_text(action))).lower():
             case "y" | "yes":
                 self._client.approve(run_id, action.id, digest=digest)
             case "n" | "no":
