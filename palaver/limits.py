@@ -90,6 +90,9 @@ _ALL: Final = (
         ("tool_schema", "parameters of a client tool, as JSON", 32 * KIB, "bytes", "422 `invalid_schema`"),
         ("fallbacks", "fallback models of an agent", 8, "models", "422 `validation_error`"),
         ("approval_patterns", "names and globs of `approvals.require`", 64, "patterns", "422 `validation_error`"),
+        ("declared_tools", "tools of a worker", 500, "tools", "the worker does not start"),
+        ("declared_tools_bytes", "their declarations, as JSON", 256 * KIB, "bytes", "the worker does not start"),
+        ("tool_sets", "versions of workers whose tools are known", 8, "versions", "the others are left out"),
         ("tool_description", "description of a client tool", 10_000, "characters", "422 `validation_error`"),
     ),
     *_group(

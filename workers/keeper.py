@@ -56,6 +56,7 @@ class Keeper:
             asked_at = time.monotonic()
             for each, answer in zip(leased, await runtime.store.steps.renew([*leased.values()]), strict=True):
                 _apply(each, answer, asked_at)
+            await runtime.store.tools.publish(runtime.tool_set)
             await runtime.store.fleet.report(
                 WorkerReport(
                     id=runtime.worker_id,
@@ -63,6 +64,7 @@ class Keeper:
                     in_flight=len(leased),
                     capacity=runtime.capacity,
                     draining=runtime.draining.is_set(),
+                    tools=runtime.tool_set.digest,
                 )
             )
             await asyncio.sleep(runtime.settings.heartbeat)

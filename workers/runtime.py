@@ -19,7 +19,7 @@ from palaver.leases import Delivery, Settled
 from palaver.providers import load_providers
 from palaver.settings import Settings
 from palaver.store import Store
-from palaver.tools import Tool, load_tools
+from palaver.tools import Tool, ToolSet, load_tools
 from workers.active_step import ActiveStep, InterruptReason
 from workers.conversations import Conversations
 from workers.delta_writer import DeltaWriter
@@ -51,6 +51,7 @@ class Runtime:
         self.kind = kind
         self.capacity = capacity
         self.registry = load_tools(settings.tools)
+        self.tool_set = ToolSet.of(each.declaration for each in self.registry.values())
         self.store = Store.connect(settings)
         # Beside users' code no model is asked: that needs neither the table of providers nor their keys.
         providers = {} if kind.isolated else load_providers(settings.providers)

@@ -26,6 +26,7 @@ from api.operations.queues import (
     read_room,
 )
 from api.operations.submitting import Taken, retry, submit
+from api.operations.tools import ToolState, read_tools
 from api.operations.waiting import Until, admit_watcher, await_run, may_watch, read_run
 from api.operations.watching import Batches, EventSlice, follow, read_events, watch
 from palaver.filters import RunFilter
@@ -49,6 +50,7 @@ __all__ = [
     "RunPage",
     "StoredEvent",
     "Taken",
+    "ToolState",
     "Until",
     "act",
     "act_on_runs",
@@ -69,6 +71,7 @@ __all__ = [
     "read_queues",
     "read_room",
     "read_run",
+    "read_tools",
     "retry",
     "submit",
     "watch",

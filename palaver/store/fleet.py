@@ -19,6 +19,8 @@ class WorkerReport:
     in_flight: int
     capacity: int
     draining: bool
+    tools: str = ""
+    """The digest of its set of tools; empty before it has told of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Fleet:
                 "in_flight": worker.in_flight,
                 "capacity": worker.capacity,
                 "draining": int(worker.draining),
+                "tools": worker.tools,
             },
         )
         pipeline.expire(name, self._ttl)
@@ -110,6 +113,7 @@ class Fleet:
                 in_flight=int(found[b"in_flight"]),
                 capacity=int(found[b"capacity"]),
                 draining=found[b"draining"] == b"1",
+                tools=found.get(b"tools", b"").decode(),
             )
             for worker_id, found in zip(ids, await pipeline.execute(), strict=True)
             if found

@@ -15,6 +15,8 @@
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
 palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
+palaver:worker-tools:<digest> string  declarations of a set of tools that workers have        TTL: an hour
+palaver:worker-tools zset   digests of these sets, by time of report  trimmed by age           no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
@@ -36,6 +38,7 @@ from palaver.ids import shard_of
 from palaver.kinds import QUEUES
 
 WORKERS = "palaver:workers"
+TOOL_SETS = "palaver:worker-tools"
 PROVIDERS = "palaver:providers"
 
 
@@ -47,6 +50,11 @@ def prefix(shard: str) -> str:
 def worker(worker_id: str) -> str:
     """The report of a worker."""
     return f"palaver:worker:{worker_id}"
+
+
+def tool_set(digest: str) -> str:
+    """The declarations of a set of tools."""
+    return f"{TOOL_SETS}:{digest}"
 
 
 def cancel_channel(worker_id: str) -> str:

@@ -24,6 +24,7 @@ from palaver.store.room import Room
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
 from palaver.store.steps import Steps
+from palaver.store.tools import Tools
 
 
 @cache
@@ -54,6 +55,7 @@ class Store:
         self.due = Due(connection, scripts, settings)
         self.feeds = Feeds(connection)
         self.fleet = Fleet(connection, settings)
+        self.tools = Tools(connection)
         self.providers = Providers(connection, scripts, settings)
 
     @classmethod

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from palaver.errors import RetryableToolError, ToolError
 from palaver.tools.declaration import Tool, tool
+from palaver.tools.declared import ToolDeclaration, ToolSet
 from palaver.tools.registry import Registry, load_tools
 
-__all__ = ["Registry", "RetryableToolError", "Tool", "ToolError", "load_tools", "tool"]
+__all__ = ["Registry", "RetryableToolError", "Tool", "ToolDeclaration", "ToolError", "ToolSet", "load_tools", "tool"]

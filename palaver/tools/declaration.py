@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from palaver.arguments import read
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.limits import most
+from palaver.tools.declared import ToolDeclaration
 
 _TOLD_FAULTS: Final = 8
 """Of the faults of a call, how many its model is told, with how many characters and levels of each."""
@@ -41,6 +42,19 @@ class Tool:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+    @property
+    def declaration(self) -> ToolDeclaration:
+        """What is told of it where its code is not."""
+        return ToolDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters=self.schema,
+            idempotent=self.idempotent,
+            inline=self.inline,
+            risky=self.risky,
+            timeout=self.timeout,
+        )
 
     @property
     def is_async(self) -> bool:

@@ -63,10 +63,10 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
     async for name in redis.scan_iter(count=1000):
         text = name.decode()
         ttl = await redis.pttl(name)
-        if text == keys.WORKERS or ttl == -2:
+        if text in (keys.WORKERS, keys.TOOL_SETS) or ttl == -2:
             # Gone since it was listed.
             continue
-        if text.startswith(("palaver:worker:", "{palaver:provider:")):
+        if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"
             continue
         tag, _, rest = text.partition(":")

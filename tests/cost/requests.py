@@ -15,6 +15,7 @@ from palaver.lifecycle import StopReason
 from palaver.limits import MIB, most
 from palaver.models import Message, Submission
 from palaver.store.fleet import WorkerReport
+from palaver.tools import ToolDeclaration, ToolSet
 from palaver.verdicts import Continue, GiveUp
 from tests.unit.api_world import World, call
 
@@ -180,6 +181,13 @@ async def _workers(api: World, n: int) -> Ask:
     return Ask("/v1/queues")
 
 
+async def _tools(api: World, n: int) -> Ask:
+    for version in range(most("tool_sets")):
+        tools = (ToolDeclaration(name=f"tool-{k}", description=f"version {version}", timeout=1) for k in range(n))
+        await api.store.tools.publish(ToolSet.of(tools))
+    return Ask("/v1/tools")
+
+
 async def _nothing(api: World, n: int) -> Ask:
     return Ask("/healthz")
 
@@ -257,6 +265,7 @@ CASES: Final = (
          _of_conversation("/messages?limit=500")),
     Case("DELETE /v1/conversations/{conversation_id}", "entries", most("input_messages"), _delete_conversation),
     Case("GET /v1/queues", "workers", 1_000, _workers, counted_at=200),
+    Case("GET /v1/tools", "tools of each version", most("declared_tools"), _tools),
     Case("GET /readyz", "nothing", 4, _ready),
     Case("GET /healthz", "nothing", 4, _nothing),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -112,3 +113,14 @@ def test_a_poison_call_fails_its_run_after_three_losses(cluster: Cluster) -> Non
     assert run.error is not None
     assert (run.error["class"], run.error["retryable"]) == ("worker_lost", True)
     assert len(cluster.tool_starts(run.id)) == 3
+
+
+def test_workers_tell_which_tools_they_have(cluster: Cluster) -> None:
+    def listed() -> dict[str, Any]:
+        return {each["name"]: each for each in cluster.http.get("/v1/tools").json()["data"]}
+
+    reported = eventually(lambda: (found := listed()).get("calculator", {}).get("workers") and found)
+    assert reported["calculator"]["parameters"]["required"] == ["expression"]
+    assert (reported["calculator"]["inline"], reported["record"]["idempotent"]) == (True, False)
+    queues = cluster.http.get("/v1/queues").json()["data"]
+    assert set(reported["record"]["workers"]) <= {worker["id"] for queue in queues for worker in queue["workers"]}

@@ -1,0 +1,29 @@
+"""Tools: what agents may ask for, and which workers have it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from api import operations
+from api.answers import answer
+from api.native.dialect import NATIVE
+from api.operations import Backend, ToolState
+
+
+class ToolList(BaseModel):
+    """Every tool that a worker has, by name."""
+
+    data: list[ToolState]
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/tools",
+    tag="operations",
+    summary="List the tools",
+    answers={200: ("Every tool with its schema, its flags and the workers that have it.", ToolList)},
+)
+async def tools(backend: Backend) -> Response:
+    """Workers tell what they have with each heartbeat; what none has any more stays for an hour."""
+    return answer(ToolList(data=await operations.read_tools(backend)))

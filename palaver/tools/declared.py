@@ -1,0 +1,66 @@
+"""What is known of a tool without its code: what a worker tells of the tools that it has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from palaver.errors import ConfigurationError
+from palaver.limits import beyond, most
+
+
+class ToolDeclaration(BaseModel):
+    """A tool as a model sees it, and how its calls are treated."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    description: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """JSON schema of the arguments."""
+    idempotent: bool = False
+    """Starting it twice is as good as once."""
+    inline: bool = False
+    """It runs inside the model step."""
+    risky: bool = False
+    """Its calls wait for an approval, unless the agent's policy says ``never``."""
+    timeout: float
+    """Seconds."""
+
+
+_DECLARATIONS: Final = TypeAdapter(list[ToolDeclaration])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSet:
+    """All tools of a worker, as JSON that is made once. Workers with the same code have the same set."""
+
+    digest: str
+    text: bytes
+
+    @classmethod
+    def of(cls, declarations: Iterable[ToolDeclaration]) -> ToolSet:
+        """The set of these tools.
+
+        Raises:
+            ConfigurationError: they are too many, or too large to be told to every API.
+        """
+        found = sorted(declarations, key=lambda each: each.name)
+        text = _DECLARATIONS.dump_json(found)
+        many, large = len(found) > most("declared_tools"), len(text) > most("declared_tools_bytes")
+        if many or large:
+            beyond("declared_tools" if many else "declared_tools_bytes")
+            raise ConfigurationError(
+                f"PALAVER_TOOLS: {len(found)} tools with {len(text):,} bytes of declarations; at most "
+                f"{most('declared_tools')} and {most('declared_tools_bytes'):,}: give some to other workers"
+            )
+        return cls(hashlib.sha256(text).hexdigest()[:32], text)
+
+
+def declarations_in(text: bytes) -> list[ToolDeclaration]:
+    """The tools of a set; what a newer version says of them besides is left out."""
+    return _DECLARATIONS.validate_json(text)
