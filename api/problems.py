@@ -91,6 +91,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "unknown_conversation": (422, "There is no such conversation"),
         "no_agent": (422, "There is no agent to run"),
         "empty_input": (422, "The input says nothing"),
+        "unsupported_content": (422, "Models cannot be sent this yet"),
         "invalid_history": (422, "The messages are not whole turns"),
         "invalid_time": (422, "The times do not fit"),
         "idempotency_key_reused": (422, "The Idempotency-Key was used with another body"),

@@ -101,6 +101,7 @@ _ALL: Final = (
         ("input_messages", "messages of an input", 1_000, "messages", "422 `validation_error`"),
         ("message_calls", "tool calls of one of these messages", 128, "calls", "422 `invalid_history`"),
         ("message_id", "id or name of a call in these messages", 128, "characters", "422 `invalid_history`"),
+        ("message_parts", "parts of one of these messages", 100, "parts", "422 `validation_error`"),
         ("tags", "tags of a run", 32, "tags", "422 `validation_error`"),
         ("metadata", "entries of `metadata`", 32, "entries", "422 `validation_error`"),
         ("metadata_key", "key in `metadata`", 64, "characters", "422 `validation_error`"),

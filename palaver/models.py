@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
 from palaver.actions import Approvals, ClientTool, PendingAction
+from palaver.content import Content, text_of
 from palaver.fields import AtMost, ModelName, Strict, Tag, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 
@@ -108,14 +109,15 @@ class ToolCall(BaseModel):
 class Message(BaseModel):
     """One entry of a conversation that a model sees.
 
-    ``user`` and ``assistant`` carry ``content``; an assistant message may carry ``tool_calls``; a ``tool``
-    message answers one call by ``call_id`` and says with ``is_error`` whether the call failed.
+    ``user`` and ``assistant`` carry ``content``, a text or a list of parts; an assistant message may carry
+    ``tool_calls``; a ``tool`` message answers one call by ``call_id`` and says with ``is_error`` whether the call
+    failed.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     role: Literal["user", "assistant", "tool"]
-    content: str = ""
+    content: Content = ""
     tool_calls: Annotated[tuple[ToolCall, ...], FailFast()] = ()
     call_id: str | None = None
     name: str | None = None
@@ -127,6 +129,11 @@ class Message(BaseModel):
     @classmethod
     def _json_arrays_are_tuples(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
+
+    @property
+    def text(self) -> str:
+        """What of ``content`` is text."""
+        return text_of(self.content)
 
 
 class Usage(BaseModel):

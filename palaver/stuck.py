@@ -124,7 +124,7 @@ def _canonical(arguments: str) -> bytes:
 
 
 def _text(result: Message) -> bytes:
-    return result.content.encode(errors="surrogatepass")
+    return result.text.encode(errors="surrogatepass")
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def _told(messages: Sequence[bytes], protocol: ModelProtocol) -> list[str]:
 
 def _line(message: Message) -> str:
     calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
-    lines = [f"{_SPEAKERS[message.role]}: {message.content}"] if message.content or not calls else []
+    lines = [f"{_SPEAKERS[message.role]}: {message.text}"] if message.content or not calls else []
     return "\n".join([*lines, *(f"Assistant calls {call}" for call in calls)])
 
 

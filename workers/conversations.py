@@ -148,7 +148,7 @@ class Conversation:
         self._seal()
         opaque = self._opaque(entry)
         if entry.through:
-            self._condense(message.content, entry.through)
+            self._condense(message.text, entry.through)
         elif message.tool_calls:
             self._asking, self._asked_opaque, self._asked_at = message, opaque, entry.position
         else:

@@ -62,7 +62,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
                 open_calls.append(OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout))
             elif tool.inline:
                 told = answer(call, await call_async(tool, arguments))
-                room -= len(told.message.content)
+                room -= len(told.message.text)
                 if room < 0:
                     beyond("inline_results")
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")

@@ -91,8 +91,8 @@ class RunQuery(Query):
     problems=(
         "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action",
         "conversation_full", "queue_full", "steering_full",
-        "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "invalid_history",
-        "invalid_time", "too_many_runs", "store_nearly_full", "not_durable", "too_many_watchers",
+        "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "unsupported_content",
+        "invalid_history", "invalid_time", "too_many_runs", "store_nearly_full", "not_durable", "too_many_watchers",
     ),
     streams=STREAMS,
 )  # fmt: skip

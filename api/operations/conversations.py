@@ -117,7 +117,7 @@ def _is_full(size: int) -> bool:
 
 def _size(message: Message) -> int:
     """Characters, but for what is short anyway."""
-    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+    return len(str(message.content)) + sum(len(call.arguments) for call in message.tool_calls)
 
 
 def _message(entry: LogEntry, opaque: Opaque | None) -> ConversationMessage:

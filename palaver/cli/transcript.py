@@ -181,19 +181,19 @@ class Transcript:
     def _created(self, event: MessageCreated) -> None:
         message = event.message
         if event.nudge:
-            self._line(f"(the model was told: {one_line(message.content, 2000)})", "yellow")
+            self._line(f"(the model was told: {one_line(message.text, 2000)})", "yellow")
         elif message.role == "user":
             if self._show_input:
-                self._line(f"> {one_line(message.content, 2000)}", "bold")
+                self._line(f"> {one_line(message.text, 2000)}", "bold")
         elif message.role == "assistant":
             self._answered(message)
 
     def _answered(self, message: Message) -> None:
         # Who came in the middle, or missed a part, is told the whole.
-        if not message.content.startswith(self._streamed):
+        if not message.text.startswith(self._streamed):
             self._break_line()
             self._streamed = ""
-        self._text(message.content[len(self._streamed) :])
+        self._text(message.text[len(self._streamed) :])
         self._streamed = ""
         self._break_line()
         if message.partial:
@@ -219,7 +219,7 @@ class Transcript:
         self.doing = "running"
         result = event.message
         failed = result.is_error or event.error is not None
-        told = one_line(result.content) or why(event.error)
+        told = one_line(result.text) or why(event.error)
         self._line(
             f"← {one_line(result.name) or 'tool'} {'failed: ' if failed else ''}{told}", "red" if failed else "cyan"
         )

@@ -75,7 +75,7 @@ def settle_args(lease: Lease, verdict: Outcome, streamed: bool) -> Args:
     return [
         lease.step, lease.fence, kind, stop, status, failure, delay, int(streamed),
         *used(verdict.usage),
-        message.content if finishes and message else "", len(outcomes),
+        message.text if finishes and message else "", len(outcomes),
         len(entries) // 4, *entries, *opened,
     ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from palaver.content import parts_from
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import MESSAGES, EventKind
 from palaver.ids import call_of
@@ -255,7 +256,7 @@ def _messages(tail: Sequence[Any], withdrawn: Withdrawn) -> list[LogMessage]:
             found.append(
                 LogMessage(
                     position,
-                    Message.model_construct(**_with_calls(said)),
+                    Message.model_construct(**_as_fields(said)),
                     run_id=run_id,
                     nudge=data.get("nudge", False),
                     through=data.get("through", 0),
@@ -266,7 +267,9 @@ def _messages(tail: Sequence[Any], withdrawn: Withdrawn) -> list[LogMessage]:
     return found
 
 
-def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
+def _as_fields(message: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(message.get("content"), list):
+        message["content"] = parts_from(message["content"])
     if "tool_calls" in message:
         message["tool_calls"] = tuple(ToolCall.model_construct(**call) for call in message["tool_calls"])
     return message

@@ -94,7 +94,14 @@ class Told:
 
 def _said(message: dict[str, Any]) -> dict[str, Any]:
     empty = None if message.get("tool_calls") else ""
-    return {"role": message["role"], "content": message.get("content") or empty}
+    return {"role": message["role"], "content": _content(message.get("content")) or empty}
+
+
+def _content(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    sent = {"image": lambda part: {"type": "image_url", "image_url": {"url": part["url"]}}, "text": dict}
+    return [sent[part["type"]](part) for part in content]
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:

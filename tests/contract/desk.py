@@ -269,4 +269,4 @@ class Desk:
 
     def said(self, lease: Lease) -> list[str]:
         """What of the conversation a worker is told with this lease."""
-        return [entry.message.content for entry in lease.entries]
+        return [entry.message.text for entry in lease.entries]

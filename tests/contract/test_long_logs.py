@@ -31,7 +31,7 @@ def _many(word: str, count: int = PAGE) -> tuple[Message, ...]:
 
 
 def _words(messages: tuple[Message, ...]) -> list[str]:
-    return [message.content for message in messages]
+    return [message.text for message in messages]
 
 
 async def test_a_worker_that_knows_nothing_is_told_all_page_by_page(desk: Desk) -> None:

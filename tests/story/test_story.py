@@ -249,7 +249,7 @@ def test_cancel_stops_a_run_at_once(palaver: Palaver) -> None:
     assert ended.cancel.stopped_ms < 1000
     partial = list(palaver.messages(run.conversation_id))[-1]
     assert partial.partial
-    assert partial.content.startswith("w1")
+    assert partial.text.startswith("w1")
 
 
 def test_cancelling_twice_is_cancelling_once(palaver: Palaver) -> None:

@@ -57,6 +57,36 @@ async def test_messages_must_be_whole_turns(messages: list[dict[str, Any]], plac
         assert any(says in fault["message"] for fault in faults), faults
 
 
+LOOK = {"type": "text", "text": "look"}
+IMAGE = {"type": "image", "url": "https://example.com/a.png"}
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({"role": "user", "content": [LOOK, {"type": "file", "url": "https://example.com/a.pdf"}]}, "a file"),
+        ({"role": "user", "content": [LOOK, {"type": "reasoning", "text": "hm"}]}, "reasoning"),
+        ({"role": "assistant", "content": [LOOK, IMAGE]}, "an image"),
+    ],
+)
+async def test_what_no_model_can_be_sent_is_refused_and_not_left_out(message: dict[str, Any], says: str) -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json={**BODY, "input": [message, _user()]})
+        problem = assert_problem(answer, 422, "unsupported_content", "/input/0/content/1")
+        assert says in problem["errors"][0]["message"]
+        await api.submit(input=[{"role": "user", "content": [LOOK, IMAGE]}])
+
+
+@pytest.mark.parametrize("content", [5, None, {}, [5], [{}], [{"type": "image"}], [{"type": "x"}], ["look"]])
+async def test_content_is_a_text_or_parts(content: Any) -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json={**BODY, "input": [{"role": "user", "content": content}]})
+        assert answer.status_code == 422
+        (first, *_) = answer.json()["errors"]
+        assert first["pointer"].startswith("/input/0/content"), answer.text
+        assert len(answer.json()["errors"]) <= 2, answer.text
+
+
 @pytest.mark.parametrize(
     "messages",
     [

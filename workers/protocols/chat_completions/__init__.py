@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.arguments import readable
+from palaver.content import ImagePart, text_of
 from palaver.models import AgentSpec, Message, ToolCall
 from workers.protocols.chat_completions.answer import Completion
 from workers.protocols.chat_completions.breakpoints import marked, system_message
@@ -33,7 +34,7 @@ class ChatCompletions:
 
     def message(self, message: Message, opaque: str = "") -> bytes:
         """A message of the user or the assistant."""
-        said: dict[str, Any] = {"role": message.role, "content": message.content}
+        said: dict[str, Any] = {"role": message.role, "content": _content(message)}
         if opaque:
             said |= restored(opaque)[0]
         return orjson.dumps(said)
@@ -41,7 +42,7 @@ class ChatCompletions:
     def turn(self, asking: Message, results: Sequence[Message], opaque: str = "") -> Sequence[bytes]:
         """One message each: the calls, and every result."""
         calls = [_call(call) for call in asking.tool_calls]
-        asks: dict[str, Any] = {"role": asking.role, "content": asking.content or None, "tool_calls": calls}
+        asks: dict[str, Any] = {"role": asking.role, "content": _content(asking) or None, "tool_calls": calls}
         if opaque:
             fields, by_call = restored(opaque)
             asks |= fields
@@ -56,7 +57,7 @@ class ChatCompletions:
             ToolCall(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
             for call in said.get("tool_calls", ())
         )
-        return [Message(role=said["role"], content=said["content"] or "", tool_calls=calls)]
+        return [Message(role=said["role"], content=_text(said["content"]), tool_calls=calls)]
 
     def body(self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], *, breakpoints: bool) -> bytes:
         """The request's JSON."""
@@ -82,13 +83,30 @@ class ChatCompletions:
         return Completion(max_calls=max_calls)
 
 
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return message.content
+    return [
+        {"type": "image_url", "image_url": {"url": part.url}}
+        if isinstance(part, ImagePart)
+        else {"type": "text", "text": text_of((part,))}
+        for part in message.content
+    ]
+
+
+def _text(content: str | list[dict[str, Any]] | None) -> str:
+    if isinstance(content, list):
+        return "\n".join(part.get("text", "[image]") for part in content)
+    return content or ""
+
+
 def _offered(offer: Offer) -> dict[str, Any]:
     function = {"name": offer.name, "description": offer.description, "parameters": offer.parameters}
     return {"type": "function", "function": function}
 
 
 def _result(message: Message) -> bytes:
-    content = f"Error: {message.content}" if message.is_error else message.content
+    content = f"Error: {message.text}" if message.is_error else _content(message)
     return orjson.dumps({"role": "tool", "tool_call_id": message.call_id, "content": content})
 
 

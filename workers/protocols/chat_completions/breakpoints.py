@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 _PLACES: Final = 3
+_EPHEMERAL: Final = {"type": "ephemeral"}
 _ASSISTANT: Final = b'{"role":"assistant"'
 
 
@@ -41,11 +42,16 @@ def system_message(instructions: str, *, cached: bool) -> dict[str, Any]:
 def _with_breakpoint(text: bytes) -> bytes | None:
     """None for a message without text: a provider refuses a breakpoint on an empty block."""
     message = orjson.loads(text)
-    if not message["content"]:
+    parts = message["content"]
+    if isinstance(parts, str):
+        parts = [{"type": "text", "text": parts}]
+    texts = [part for part in parts if part.get("text")]
+    if not texts:
         return None
-    message["content"] = [_block(message["content"])]
+    texts[-1]["cache_control"] = _EPHEMERAL
+    message["content"] = parts
     return orjson.dumps(message)
 
 
 def _block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+    return {"type": "text", "text": text, "cache_control": _EPHEMERAL}
