@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Self, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -80,12 +80,4 @@ class Filters(BaseModel):
 
     def as_filter(self) -> RunFilter:
         """What the store is asked for."""
-        return RunFilter(
-            status=self.status or None,
-            conversation_id=self.conversation_id,
-            tag=self.tag,
-            error_class=self.error_class,
-            agent=self.agent,
-            created_after=self.created_after,
-            created_before=self.created_before,
-        )
+        return cast(RunFilter, {name: getattr(self, name) or None for name in RunFilter.__annotations__})
