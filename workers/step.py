@@ -97,7 +97,7 @@ async def _work(function: Function, work: Work, active: ActiveStep) -> Verdict:
         match active.reason:
             case InterruptReason.CANCELLED:
                 await work.flush()
-                return Finish(work.partial, StopReason.CANCELLED)
+                return Finish(work.partial, StopReason.CANCELLED, opaque=work.partial_opaque)
             case InterruptReason.LOST:
                 raise StaleLease from None
             case InterruptReason.DRAIN | InterruptReason.PAUSED | None:

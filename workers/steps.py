@@ -27,7 +27,7 @@ async def call_model(work: Work) -> Verdict:
     if permit.postponed is not None:
         return permit.postponed
     failpoint("model.answered")
-    tokens, opaque = reply.usage.input_tokens, work.opaque(reply)
+    tokens, opaque = reply.usage.input_tokens, work.opaque(reply.opaque)
     if reply.finish_reason in _STOPS or not reply.tool_calls:
         message = Message(role="assistant", content=reply.content)
         stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)

@@ -56,9 +56,9 @@ class Work:
         """How the model is spoken to."""
         return self._conversation.protocol
 
-    def opaque(self, reply: Reply) -> Opaque | None:
-        """What the model that is asked wants back with its ``reply``."""
-        return Opaque(self._conversation.origin, reply.opaque) if reply.opaque else None
+    def opaque(self, fields: str) -> Opaque | None:
+        """``fields`` that the model that is asked wants back with its answer; None if there are none."""
+        return Opaque(self._conversation.origin, fields) if fields else None
 
     @property
     def prompt_tokens(self) -> int:
@@ -202,6 +202,11 @@ class Work:
         """What the model had said when it was cut off; None if nothing."""
         text = hide("".join(self._text))
         return Message(role="assistant", content=text, partial=True) if text else None
+
+    @property
+    def partial_opaque(self) -> Opaque | None:
+        """What the model wants back with that."""
+        return self.opaque(self._readers[-1][0].opaque_so_far()) if self._text and self._readers else None
 
     async def flush(self) -> None:
         """If watchers saw a beginning, let them see the rest: the deltas of an answer add up to it."""

@@ -74,6 +74,19 @@ def test_another_model_of_the_same_provider_is_another_origin(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("provider", STRICT)
+def test_after_an_answer_that_was_cancelled_the_conversation_goes_on(cluster: Cluster, provider: str) -> None:
+    run_id = cluster.submit(f"say-60+rate-40+{provider}")
+    cluster.saw(run_id, "message.delta")
+    assert cluster.http.post(f"/v1/runs/{run_id}/cancel").status_code in (200, 202)
+    run = cluster.ended(run_id)
+    assert run.status == "cancelled"
+    short = {"max_output_tokens": 3}
+    for _ in range(2):
+        body = cluster.body(f"say-60+rate-40+{provider}", agent=short, conversation_id=run.conversation_id)
+        assert cluster.ended(cluster.post(body)).stop_reason == "max_tokens"
+
+
+@pytest.mark.parametrize("provider", STRICT)
 def test_a_fork_has_it_too(cluster: Cluster, provider: str) -> None:
     run = cluster.ended(cluster.submit(f"{LOOP}+{provider}", tools=TOOLS))
     answer = cluster.http.post(f"/v1/runs/{run.id}/retry", json={"from_step": 4})

@@ -113,6 +113,15 @@ def test_that_there_was_no_thought_is_kept_too() -> None:
     assert whole('{"content": "yes", "reasoning_content": ""}').opaque == '{"reasoning_content":""}'
 
 
+def test_an_answer_that_is_cut_off_keeps_its_thoughts_and_nothing_that_is_signed() -> None:
+    reader = CHAT_COMPLETIONS.reader(max_calls=1)
+    assert reader.opaque_so_far() == ""
+    reader.feed(event('{"reasoning_content": "hm, "}'))
+    reader.feed(event(f'{{"reasoning_content": "so", "extra_content": {SIGNED}}}'))
+    reader.feed(event('{"content": "I begin"}')[:-20])
+    assert reader.opaque_so_far() == '{"reasoning_content":"hm, so"}'
+
+
 def test_blocks_of_one_index_are_told_apart_by_their_types_and_ids() -> None:
     entries = [
         '{"type":"reasoning.summary","summary":"a","index":0}',

@@ -82,6 +82,10 @@ def test_lists_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
         ('[providers.x]\nbase_url = "http://x/v1"\nkey = "sk-1"\n', "providers.x.key"),
         ('[providers.x]\nbase_url = "http://x/v1"\nmax_in_flight = 0\n', "providers.x.max_in_flight"),
         ('[providers.x]\nbase_url = "http://x/v1"\ntokens_per_minute = "all"\n', "providers.x.tokens_per_minute"),
+        (
+            '[providers.x]\nbase_url = "http://x/v1"\nprotocol = "openai"\n',
+            "providers.x.protocol: Input should be 'chat_completions'",
+        ),
         ("[providers", "not TOML"),
     ],
 )

@@ -56,6 +56,9 @@ class AnswerReader(Protocol):
     def read(self, body: bytes) -> str:
         """Take in a whole answer that was not streamed; answers its text."""
 
+    def opaque_so_far(self) -> str:
+        """What the provider wants back with an answer that was cut off; empty for nothing."""
+
     def reply(self) -> Reply:
         """The whole answer, without secrets of this process."""
 

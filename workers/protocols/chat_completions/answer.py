@@ -202,6 +202,10 @@ class Completion:
             output_tokens=_tokens(usage.get("completion_tokens")),
         )
 
+    def opaque_so_far(self) -> str:
+        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        return self._opaque.so_far()
+
     def reply(self) -> Reply:
         """The whole answer, without secrets of this process.
 

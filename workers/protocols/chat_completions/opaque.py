@@ -123,6 +123,13 @@ class OpaqueFields:
         if self._size > _MOST:
             raise _too_large()
 
+    def so_far(self) -> str:
+        """The thoughts of an answer that was cut off: text, of which a part is worth something. Empty if there is
+        nothing, or more than may be kept."""
+        found = {name: hide("".join(pieces)) for name, pieces in self._texts.items()}
+        text = orjson.dumps(found) if found else b""
+        return text.decode() if len(text) <= _MOST else ""
+
     def whole(self, call_ids: Mapping[int, str]) -> str:
         """All of it as JSON, without secrets of this process: text like any other text, while what may be signed is
         left out rather than changed. Empty if there is nothing.
