@@ -78,3 +78,10 @@ def test_the_way_of_a_run_id_has_twelve_hops_that_exist() -> None:
     assert [int(number) for number, _, _ in hops] == list(range(1, 13))
     for _, name, path in hops:
         assert re.search(rf"(?:def|function) {name}\(", (ROOT / path).read_text()), f"{path} has no {name}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "adr"], ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """But for the decisions, which tell of their time."""
+    named = set(re.findall(r"`((?:palaver|workers|api|tests|docs|deploy|bench)/[\w/.*-]+)`", page.read_text()))
+    assert [path for path in sorted(named) if "NAME" not in path and not [*ROOT.glob(path)]] == []
