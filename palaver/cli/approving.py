@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from palaver.actions import PendingAction
 from palaver.cli.connection import say
-from palaver.cli.pending import call_text, chosen, commands, lines
+from palaver.cli.pending import action_lines, answer_commands, call_text, matching_actions
 from palaver.cli.text import one_line
 from palaver.client import ClientError, Conflict, Palaver, Unprocessable
 from palaver.client.backoff import passing
@@ -23,11 +23,11 @@ _QUESTION: Final = "Approve {call}? [y]es, [n]o, no with a [r]eason, [e]dit the 
 class ApprovalPrompt:
     """Hears the events of one run. With ``ask``, the user decides on its calls right here.
 
-    ``told``: the user reads the events too, and need not be told which calls wait.
+    ``transcript_shown``: the user reads the events too, and need not be told which calls wait.
     """
 
     def __init__(self, client: Palaver, run_id: str, *, ask: bool) -> None:
-        self.told = False
+        self.transcript_shown = False
         self._client = client
         self._run_id = run_id
         self._ask = ask
@@ -70,7 +70,7 @@ class ApprovalPrompt:
                 say(f"That was not taken: {one_line(str(error), 1000)}")
 
     def _waits(self, action: PendingAction) -> bool:
-        return self._is(lambda run: bool(chosen(run, action.id, action.type)))
+        return self._is(lambda run: bool(matching_actions(run, action.id, action.type)))
 
     def _is(self, so: Callable[[Run], bool]) -> bool:
         """Whether it is so with the run now. An API that is away does not deny it."""
@@ -101,11 +101,11 @@ class ApprovalPrompt:
         return True
 
     def _tell(self, action: PendingAction) -> None:
-        if self.told:
-            for command in commands(self._run_id, action):
+        if self.transcript_shown:
+            for command in answer_commands(self._run_id, action):
                 say(f"  {command}")
         else:
-            for line in lines(self._run_id, [action]):
+            for line in action_lines(self._run_id, [action]):
                 say(line)
 
 

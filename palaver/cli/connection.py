@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 from pydantic_core import to_jsonable_python
 
-from palaver.cli.pending import lines
+from palaver.cli.pending import action_lines
 from palaver.cli.text import document, one_line, plain
 from palaver.client import (
     APIError,
@@ -93,7 +93,7 @@ def _explained() -> Iterator[None]:
         sentence, code = explain(error)
         say(f"palaver: {sentence}")
         if isinstance(error, Conflict) and error.run_id is not None:
-            for line in lines(error.run_id, error.pending_actions):
+            for line in action_lines(error.run_id, error.pending_actions):
                 say(line)
         raise typer.Exit(code) from None
 

@@ -10,8 +10,8 @@ import typer
 
 from palaver.actions import ALL, PendingAction
 from palaver.cli.connection import Api
-from palaver.cli.options import ActionId, Reason, RunId, json_object, words
-from palaver.cli.pending import call_text, chosen, status_line
+from palaver.cli.options import ActionId, Reason, RunId, json_object, text_or_stdin
+from palaver.cli.pending import call_text, matching_actions, status_line
 from palaver.cli.text import one_line
 from palaver.client import Palaver
 from palaver.models import Run
@@ -36,7 +36,7 @@ def approve(
 ) -> None:
     """Let a call run that waits for an approval, or all that do now."""
     with api.connected() as client:
-        actions = chosen(client.get(run_id), action_id, "approval")
+        actions = matching_actions(client.get(run_id), action_id, "approval")
         if arguments is not None and action_id is None and len(actions) != 1:
             there_are = ", ".join(action.id for action in actions) or "nothing waits for an approval"
             raise typer.BadParameter(f"whose arguments are these? {there_are}")
@@ -57,7 +57,7 @@ def deny(
 ) -> None:
     """Refuse a call that waits for an approval, or all that do now. The model is told, with the reason."""
     with api.connected() as client:
-        actions = chosen(client.get(run_id), action_id, "approval")
+        actions = matching_actions(client.get(run_id), action_id, "approval")
         details = {"decision": "deny", **({"reason": reason} if reason else {})}
         decided = _decide(client, run_id, action_id, actions, details)
     api.show(decided, _told("denied", actions, action_id, decided))
@@ -73,8 +73,8 @@ def answer(
 ) -> None:
     """Give the output of a call of a client tool."""
     with api.connected() as client:
-        actions = chosen(client.get(run_id), action_id, "client_tool")
-        decided = client.answer(run_id, action_id, words(output), is_error=error)
+        actions = matching_actions(client.get(run_id), action_id, "client_tool")
+        decided = client.answer(run_id, action_id, text_or_stdin(output), is_error=error)
     api.show(decided, _told("answered", actions, action_id, decided))
 
 

@@ -40,7 +40,7 @@ class Follower:
 
     def stream(self) -> None:
         """Write the transcript as it comes."""
-        self._prompt.told = True
+        self._prompt.transcript_shown = True
         self._follow(self.transcript.show)
 
     def stream_json(self) -> None:

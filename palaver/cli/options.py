@@ -77,7 +77,7 @@ def approvals(asked: list[str] | None) -> str | list[str] | None:
     return policies[0] if policies else asked or None
 
 
-def words(text: str) -> str:
+def text_or_stdin(text: str) -> str:
     """What the user says: the text of the argument, or standard input for ``-``."""
     return sys.stdin.read() if text == "-" else text
 

@@ -14,12 +14,12 @@ def call_text(action: PendingAction) -> str:
     return visible(f"{action.tool} {action.arguments}")
 
 
-def wanted(kind: object) -> str:
+def awaited(kind: object) -> str:
     """What an action of this type waits for."""
     return "an approval" if kind == "approval" else "an output of the client"
 
 
-def commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
+def answer_commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
     """What to type."""
     about = f"{one_line(run_id)} {one_line(action.id)}"
     if action.type == "approval":
@@ -27,11 +27,11 @@ def commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
     return (f"palaver answer {about} OUTPUT",)
 
 
-def lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]:
+def action_lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]:
     """Each action with its commands, one to a line."""
     for action in actions:
-        yield f"{call_text(action)} waits for {wanted(action.type)} until {moment(action.expires_at)}"
-        for command in commands(run_id, action):
+        yield f"{call_text(action)} waits for {awaited(action.type)} until {moment(action.expires_at)}"
+        for command in answer_commands(run_id, action):
             yield f"  {command}"
 
 
@@ -46,7 +46,7 @@ def status_line(run: Run) -> str:
     return where
 
 
-def chosen(run: Run, action_id: str | None, kind: ActionType) -> tuple[PendingAction, ...]:
+def matching_actions(run: Run, action_id: str | None, kind: ActionType) -> tuple[PendingAction, ...]:
     """The pending actions of this type that are meant: all of them, or the one of this id (or of this call's)."""
     return tuple(
         action

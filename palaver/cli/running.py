@@ -9,7 +9,7 @@ import typer
 
 from palaver.cli.connection import INTERRUPTED, Api, say
 from palaver.cli.following import Follower, exit_code, until_the_end
-from palaver.cli.options import Agent, Ask, Budget, OnConflict, RunId, approvals, words
+from palaver.cli.options import Agent, Ask, Budget, OnConflict, RunId, approvals, text_or_stdin
 from palaver.cli.tables import console
 from palaver.cli.text import document, plain
 
@@ -47,7 +47,7 @@ def run(
         raise typer.BadParameter("who answers? Give --model provider/name, or --conversation to go on with one")
     with api.connected() as client:
         submitted = client.submit(
-            words(text),
+            text_or_stdin(text),
             agent=agent,
             model=model,
             tools=tool or (),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from palaver.cli.connection import Api
-from palaver.cli.options import RunId, words
+from palaver.cli.options import RunId, text_or_stdin
 from palaver.cli.pending import status_line
 
 
@@ -18,7 +18,7 @@ def steer(
 ) -> None:
     """Say something into a run: its next model call sees it."""
     with api.connected() as client:
-        run = client.steer(run_id, words(text))
+        run = client.steer(run_id, text_or_stdin(text))
     api.show(run, status_line(run))
 
 

@@ -9,7 +9,7 @@ import typer
 
 from palaver.cli.bulk import ManyRuns, confirm
 from palaver.cli.connection import Api
-from palaver.cli.options import Budget, MaybeRunId, Mode, OtherAgent, Reason, words
+from palaver.cli.options import Budget, MaybeRunId, Mode, OtherAgent, Reason, text_or_stdin
 from palaver.cli.pending import status_line
 
 
@@ -47,7 +47,7 @@ def retry(
         if run_id is None:
             many.act(client, "retry", api)
             return
-        said = None if text is None else words(text)
+        said = None if text is None else text_or_stdin(text)
         made = client.retry(run_id, from_step, input=said, agent=agent, budget=dict(budget or ()))
     forked = f"forks {run_id} before step {from_step}, in conversation {made.conversation_id}"
     api.show(made, f"{made.id} {f'goes on with {run_id}' if from_step is None else forked}")

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from palaver.cli.advice import advise
-from palaver.cli.pending import lines
+from palaver.cli.pending import action_lines
 from palaver.cli.text import moment, one_line, plain, usage, waiting
 from palaver.models import Cancel, Run
 
@@ -71,7 +71,7 @@ def show_run(to: Console, run: Run) -> None:
     for name, text in facts.items():
         if text:
             to.print(Text(f"{name:13} {one_line(text, 2000)}"), soft_wrap=True)
-    for line in lines(run.id, run.pending_actions):
+    for line in action_lines(run.id, run.pending_actions):
         to.print(Text(plain(line)), soft_wrap=True)
     if run.output:
         to.print()

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from palaver.cli.advice import advise
-from palaver.cli.pending import wanted
+from palaver.cli.pending import awaited
 from palaver.cli.text import amount, clock, one_line, plain, seconds, usage, why
 from palaver.events import (
     ActionRequired,
@@ -147,7 +147,7 @@ class Transcript:
     @_tell.register
     def _action_required(self, event: ActionRequired) -> None:
         action = event.action
-        what = wanted(action.type)
+        what = awaited(action.type)
         self.doing = f"waiting for {what}"
         call = f"{one_line(action.tool)} {one_line(action.arguments)}"
         self._line(f"{call} waits for {what} (action {one_line(action.id)})", "yellow")
