@@ -37,11 +37,12 @@ up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 test: $(DEV) ## run every test, real Redis and real workers included
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(DEV) ## lint, formatting, types, import contracts
+check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
+	$(BIN)/python -m deploy.lua_check
 
 twin: $(DEV) ## make the blocking client from the asyncio one
 	$(BIN)/python -m deploy.twin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import orjson
 
@@ -93,6 +94,18 @@ class Stray:
     """A delivery that asks for nothing: its step is settled, held elsewhere, cancelled or not yet due."""
 
     why: str
+
+
+class Renewal(IntEnum):
+    """The answer to renewing a lease."""
+
+    GONE = 0
+    """Settled, or somebody else's."""
+    PROLONGED = 1
+    CANCELLING = 2
+    """Let the run go; the lease is not prolonged."""
+    PAUSING = 3
+    """Prolonged; but abort the model call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from palaver.failpoints import failpoint
+from palaver.leases import Renewal
 from palaver.store.fleet import WorkerReport
-from palaver.store.steps import Renewal
 from palaver.tasks import end
 from workers.active_step import ActiveStep, InterruptReason
 from workers.runtime import Runtime, away

@@ -19,12 +19,11 @@ from palaver.deliveries import Publisher
 from palaver.errors import Failure, StaleLease
 from palaver.follow_up import follow_up
 from palaver.ids import call_of
-from palaver.leases import Lease, Settled
+from palaver.leases import Lease, Renewal, Settled
 from palaver.models import AgentSpec, ToolCall
 from palaver.settings import settings
 from palaver.store import Store
 from palaver.store.due import Attention
-from palaver.store.steps import Renewal
 from palaver.verdicts import Continue, ToolOutcome
 from workers.slots import CallInHand
 

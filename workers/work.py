@@ -11,12 +11,11 @@ from palaver.actions import ClientTool
 from palaver.arguments import read
 from palaver.errors import Source, StaleLease, UnknownTool
 from palaver.failpoints import failpoint
-from palaver.leases import Lease
+from palaver.leases import Lease, Renewal
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.providers import Price
 from palaver.secrets import hide
-from palaver.store.steps import Renewal
 from palaver.stuck import Nudge, Stuck, judge
 from palaver.tools import Tool
 from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, RetryAfter, Verdict

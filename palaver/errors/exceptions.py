@@ -230,11 +230,10 @@ class NotDurable(PalaverError):
     that a submit took on or found.
     """
 
-    def __init__(self, reply: Sequence[Any]) -> None:
+    def __init__(self, reply: object) -> None:
         super().__init__()
         self.reply = reply
-        taken = reply[0] in (b"created", b"steered", b"replayed")
-        self.run_id: str | None = reply[1].decode() if taken else None
+        self.run_id: str | None = getattr(reply, "run_id", None)
 
 
 class UnknownRun(PalaverError):

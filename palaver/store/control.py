@@ -7,48 +7,31 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, TypeVar, assert_never
 
 import orjson
 
 from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
+from palaver.errors.sentences import Sentence
 from palaver.events import MESSAGES, EventKind
 from palaver.ids import new_id, shard_of
 from palaver.leases import Settled
 from palaver.models import Message, Retry, Run, Submission
 from palaver.store import keys
-from palaver.store.connection import Value
+from palaver.store.contracts import Act, DeleteConversation, DeleteRun
+from palaver.store.contracts.declaration import Script
+from palaver.store.contracts.logs import Busy, Deleted
+from palaver.store.contracts.replies import Active, Ended, Mismatch, More, Unknown
+from palaver.store.contracts.runs import Accepted, NewItem, RefusedItem
 from palaver.store.events import LogEntry
-from palaver.store.runs import (
-    CONVERSATION_FULL,
-    STEERING_FULL,
-    IdempotencyKey,
-    Refusal,
-    Runs,
-    Submitted,
-    idempotency,
-    sha256,
-)
+from palaver.store.moving import deliveries
+from palaver.store.refusals import refusal
+from palaver.store.runs import IdempotencyKey, Runs, Submitted, idempotency, sha256
 from palaver.store.scripts import Scripts
-from palaver.store.steps import settled
 from palaver.tools.rendering import render
 
-_REFUSALS: Final = {
-    each.code: each
-    for each in (
-        Refusal("unknown_action", "the run has no such pending action"),
-        Refusal("action_already_resolved", "this was decided or answered before"),
-        Refusal("action_expired", "nobody decided or answered in time, and the model was told so"),
-        Refusal("wrong_action", "an approval takes a decision, a client tool's call an output"),
-        Refusal("digest_mismatch", "the call is not the one that was looked at"),
-        Refusal("no_pending_action", "no call of the run awaits an approval"),
-        Refusal("not_paused", "the run is not paused"),
-        CONVERSATION_FULL,
-        STEERING_FULL,
-    )
-}
-"""What ``act.lua`` says of items that cannot be put into a run."""
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +64,33 @@ class Control:
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         conversation_id = await self._runs.conversation_of(run_id)
-        told = orjson.dumps([_told(item) for item in items])
-        key, request = idempotency(idempotency_key, f"{run_id} {told.decode()}", by), token_hex(16)
-        record = keys.idempotency(shard_of(run_id), key.digest or sha256(request))
-        reply = await self._scripts.promise(
-            "act",
-            (*keys.of_run(run_id, conversation_id), record),
-            (key.fingerprint, request, orjson.dumps(by), told),
+        new = tuple(map(_new_item, items))
+        key, request = (
+            idempotency(idempotency_key, f"{run_id} {orjson.dumps([each._asdict() for each in new]).decode()}", by),
+            token_hex(16),
         )
-        match reply[0]:
-            case b"unknown":
+        act = Act(
+            run=keys.of_run(run_id, conversation_id),
+            idempotency=keys.idempotency(shard_of(run_id), key.digest or sha256(request)),
+            fingerprint=key.fingerprint or None,
+            request=request,
+            by=orjson.dumps(by),
+            items=new,
+        )
+        match await self._scripts.promise(act):
+            case Accepted() as done:
+                publish = deliveries(done.deliveries, run_id, conversation_id)
+                return Acted(Settled(done.status, publish, done.next_run), done.replayed)
+            case Unknown():
                 raise UnknownRun(f"there is no run {run_id}")
-            case b"mismatch":
+            case Mismatch():
                 raise IdempotencyMismatch("this Idempotency-Key was used with another request")
-            case b"ended":
-                raise StateConflict(
-                    "run_ended", run_id, f"the run takes nothing in any more: it is {reply[1].decode()}"
-                )
-            case b"refused":
-                code = reply[2].decode()
-                where = f"item {reply[1]}: " if len(items) > 1 else ""
-                raise _REFUSALS[code].about(run_id, where)
-            case _:
-                return Acted(settled(reply, run_id, conversation_id), reply[0] == b"replayed")
+            case Ended(status=status):
+                raise StateConflict("run_ended", run_id, f"the run takes nothing in any more: it is {status}")
+            case RefusedItem(number, code):
+                raise refusal(code, run_id, f"item {number}: " if len(items) > 1 else "")
+            case other:
+                assert_never(other)
 
     async def retry(
         self, run_id: str, wanted: Retry, *, idempotency_key: str | None = None, by: str | None = None
@@ -160,12 +147,14 @@ class Control:
             StateConflict: ``run_active``.
         """
         conversation_id = await self._runs.conversation_of(run_id)
-        names = (*keys.of_run(run_id, conversation_id), keys.runs(shard_of(run_id)))
-        reply = await self._deleted("delete_run", names, ())
-        if reply[0] == b"active":
-            raise StateConflict(
-                "run_active", run_id, f"the run has not ended: it is {reply[1].decode()}; cancel it first"
-            )
+        names, runs = keys.of_run(run_id, conversation_id), keys.runs(shard_of(run_id))
+        match await self._deleted(DeleteRun(run=names, runs=runs)):
+            case Active(status=status):
+                raise StateConflict("run_active", run_id, f"the run has not ended: it is {status}; cancel it first")
+            case Unknown() | More() | Deleted():
+                pass
+            case other:
+                assert_never(other)
 
     async def delete_conversation(self, conversation_id: str) -> None:
         """Delete a conversation with all its runs. From the beginning of that on nobody is shown it; what breaks off
@@ -177,22 +166,31 @@ class Control:
         """
         await self._runs.check_there(conversation_id)
         shard = shard_of(conversation_id)
-        names = (keys.conversation(conversation_id), keys.log(conversation_id), keys.runs(shard))
-        reply = await self._deleted("delete_conversation", names, (keys.prefix(shard),))
-        if reply[0] == b"busy":
-            raise StateConflict(
-                "conversation_busy", None, "the conversation has runs that have not ended; cancel them first"
-            )
+        delete = DeleteConversation(
+            conversation=keys.conversation(conversation_id),
+            log=keys.log(conversation_id),
+            runs=keys.runs(shard),
+            prefix=keys.prefix(shard),
+        )
+        match await self._deleted(delete):
+            case Busy():
+                raise StateConflict(
+                    "conversation_busy", None, "the conversation has runs that have not ended; cancel them first"
+                )
+            case Unknown() | More() | Deleted():
+                pass
+            case other:
+                assert_never(other)
 
-    async def _deleted(self, name: str, names: Sequence[str], args: Sequence[Value]) -> Any:
-        """What a script that deletes a part at a time says in the end: ``unknown`` once all is gone, or why it may not.
+    async def _deleted(self, script: Script[R]) -> R:
+        """What a script that deletes a part at a time says in the end: `Unknown` once all is gone, or why it may not.
 
         Asked once more when it is done, as safely as PALAVER_DURABILITY says: a failover may have brought it back.
         """
-        reply = [b"more"]
-        while reply[0] in (b"more", b"deleted"):
-            ask = self._scripts.promise if reply[0] == b"deleted" else self._scripts.run
-            reply = await ask(name, names, args)
+        reply = await self._scripts.run(script)
+        while isinstance(reply, More | Deleted):
+            ask = self._scripts.promise if isinstance(reply, Deleted) else self._scripts.run
+            reply = await ask(script)
         return reply
 
     async def _left_to_say(self, run: Run) -> tuple[Message, ...]:
@@ -236,31 +234,25 @@ class Control:
                     yield entry
 
 
-def _told(item: Item) -> dict[str, Any]:
+def _new_item(item: Item) -> NewItem:
     """One item for ``act.lua``."""
     match item:
         case Decision():
-            told: dict[str, Any] = {"type": item.decision, "action": item.action_id}
-            if item.digest is not None:
-                told["digest"] = item.digest
-            if item.decision == "edit":
-                told["arguments"] = json.dumps(item.arguments, ensure_ascii=False)
-            if item.decision == "deny":
-                told["text"] = "The user denied this tool call." + (f" {item.reason}" if item.reason else "")
-                if item.reason:
-                    told["reason"] = item.reason
-            return told
+            denied = item.decision == "deny"
+            return NewItem(
+                item.decision,
+                item.action_id,
+                digest=item.digest or None,
+                arguments=json.dumps(item.arguments, ensure_ascii=False) if item.decision == "edit" else None,
+                reason=item.reason or None if denied else None,
+                text=" ".join(filter(None, (Sentence.DENIED, item.reason))) if denied else None,
+            )
         case ToolOutput():
-            return {
-                "type": "output",
-                "action": item.call_id,
-                "content": render(item.output),
-                "is_error": item.is_error,
-            }
+            return NewItem("output", item.call_id, text=render(item.output) or None, is_error=item.is_error)
         case Steering():
             message = Message(role="user", content=item.content).model_dump_json(exclude_defaults=True)
-            return {"type": "message", "message": message}
+            return NewItem("message", text=message)
         case Pause():
-            return {"type": "pause", "now": item.now}
+            return NewItem("pause", now=item.now)
         case Resume():
-            return {"type": "resume"}
+            return NewItem("resume")

@@ -11,8 +11,10 @@ from palaver.leases import Settled
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.connection import Connection, now_ms
+from palaver.store.contracts import Attend
+from palaver.store.contracts.replies import Moved
+from palaver.store.moving import settled
 from palaver.store.scripts import Scripts
-from palaver.store.steps import settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,18 @@ class Due:
         await self._forget(thing for thing, found in zip(things, known, strict=True) if not found)
         patience = int(unclaimed_after * 1000)
         replies = await self._scripts.run_all(
-            ("attend", keys.of_run(thing.run_id, conversation), (thing.what, worker, patience))
+            Attend(
+                run=keys.of_run(thing.run_id, conversation),
+                what=thing.what,
+                dead_worker=worker or None,
+                unclaimed_ms=patience,
+            )
             for thing, conversation in acted
         )
         return [
             settled(reply, thing.run_id, conversation)
             for reply, (thing, conversation) in zip(replies, acted, strict=True)
-            if reply[0] == b"attended"
+            if isinstance(reply, Moved)
         ]
 
     async def forget_expired(self, limit: int = 1000) -> int:

@@ -10,7 +10,7 @@ import orjson
 
 from palaver.events import EventKind
 from palaver.opaque import Opaque
-from palaver.store.connection import Fields
+from palaver.store.connection import Fields, StreamEntry
 from palaver.store.records import action, instant
 
 _ACTION_REQUIRED: Final = EventKind.ACTION_REQUIRED.encode()
@@ -81,6 +81,12 @@ class Withdrawn:
             if each != run_id and first <= through
         ]
         return orjson.dumps(kept) if kept else b""
+
+
+def in_reply(entry: Any) -> StreamEntry:
+    """An entry as a script's reply has it: its fields, each with its name before it."""
+    entry_id, fields = entry
+    return entry_id, dict(zip(fields[::2], fields[1::2], strict=True))
 
 
 def about_stream(kind: EventKind, run_id: str, seq: int, at: datetime, first: int, last: int) -> StoredEvent:

@@ -63,7 +63,7 @@ class CancelListener:
 
 def _interruption(told: bytes) -> Interruption:
     run_id = told.decode()
-    return Interruption(run_id.removeprefix("pause "), run_id.startswith("pause "))
+    return Interruption(run_id.removeprefix(keys.PAUSE), run_id.startswith(keys.PAUSE))
 
 
 class Fleet:

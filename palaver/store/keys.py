@@ -34,12 +34,19 @@ palaver:providers           pub/sub channel: providers that cool down
 
 from __future__ import annotations
 
+from typing import Annotated, NamedTuple
+
 from palaver.ids import shard_of
 from palaver.kinds import QUEUES
 
+Key = Annotated[str, "a key of Redis"]
 WORKERS = "palaver:workers"
 TOOL_SETS = "palaver:worker-tools"
 PROVIDERS = "palaver:providers"
+PAUSE = "pause "
+"""Before a run's id on a worker's channel: abort its model call, but keep the lease."""
+ReadyKeys = Annotated[tuple[str, ...], QUEUES]
+"""A key for each queue."""
 
 
 def prefix(shard: str) -> str:
@@ -117,21 +124,45 @@ def ended(shard: str) -> str:
     return f"{{p{shard}}}:ended"
 
 
-def of_run(run_id: str, conversation_id: str) -> tuple[str, ...]:
-    """The KEYS of every script about one run, in the order of ``_run.lua``."""
+class RunKeys(NamedTuple):
+    """The keys of every script about one run."""
+
+    run: Key
+    steps: Key
+    conversation: Key
+    log: Key
+    feed: Key
+    due: Key
+    ready: ReadyKeys
+
+
+def of_run(run_id: str, conversation_id: str) -> RunKeys:
+    """The keys that a script about one run is given."""
     tag = f"{{p{run_id[4:6]}}}"
-    return (
+    return RunKeys(
         f"{tag}:run:{run_id}",
         f"{tag}:steps:{run_id}",
         f"{tag}:conv:{conversation_id}",
         f"{tag}:log:{conversation_id}",
         f"{tag}:feed:{run_id}",
         f"{tag}:due",
-        *(f"{tag}:ready:{queue}" for queue in QUEUES),
+        tuple(f"{tag}:ready:{queue}" for queue in QUEUES),
     )
 
 
-def of_provider(name: str) -> tuple[str, ...]:
-    """The KEYS of every script about one provider, in the order of ``_gate.lua``."""
+class ProviderKeys(NamedTuple):
+    """The keys of every script about one provider."""
+
+    gate: Key
+    calls: Key
+    waiting: Key
+    places: Key
+    line: Key
+    queue: Key
+    sums: Key
+
+
+def of_provider(name: str) -> ProviderKeys:
+    """The keys that a script about one provider is given."""
     tag = f"{{palaver:provider:{name}}}"
-    return tuple(f"{tag}:{kind}" for kind in ("gate", "calls", "waiting", "places", "line", "queue", "sums"))
+    return ProviderKeys(*(f"{tag}:{kind}" for kind in ProviderKeys._fields))

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final, assert_never
 
 from palaver.providers import Limits
 from palaver.settings import Settings
 from palaver.store import keys, records
-from palaver.store.connection import Connection, Fields, Listener, Value, now_ms
+from palaver.store.connection import Connection, Fields, Listener, now_ms
+from palaver.store.contracts import providers as contract
 from palaver.store.scripts import Scripts
 
 _ABSENT_MS: Final = 10_000
@@ -79,24 +80,42 @@ class Providers:
         ``release`` its place, and ``hold`` it until then.
         """
         reply = await self._scripts.run(
-            "admit", keys.of_provider(provider), (call, self._lease_ms, *_in_script(limits), tokens)
+            contract.Admit(
+                provider=keys.of_provider(provider),
+                call=call,
+                lasts_ms=self._lease_ms,
+                limits=_in_script(limits),
+                tokens=tokens,
+            )
         )
-        if reply[0] == b"admitted":
-            return Admitted(_calls(reply[1]))
-        return Wait(reply[1].decode(), reply[2] / 1000, _calls(reply[3]))
+        match reply:
+            case contract.Admitted():
+                return Admitted(reply.woken)
+            case contract.Wait():
+                return Wait(reply.why, reply.ms / 1000, reply.woken)
+            case _:
+                assert_never(reply)
 
     async def release(
         self, provider: str, call: str, limits: Limits, *, tokens: int, used: int, calls: int = 1
     ) -> tuple[str, ...]:
         """``call``, admitted with ``tokens``, has ended and ``used`` so many, in so many ``calls``: those after the
         first are counted now. Answers the calls to recall."""
-        more = (max(0, calls - 1), used - tokens)
-        reply = await self._scripts.run("release", keys.of_provider(provider), (call, *_in_script(limits), *more))
-        return _calls(reply)
+        released = await self._scripts.run(
+            contract.Release(
+                provider=keys.of_provider(provider),
+                call=call,
+                limits=_in_script(limits),
+                more=contract.More(max(0, calls - 1), used - tokens),
+            )
+        )
+        return released.woken
 
     async def hold(self, provider: str, calls: Sequence[str]) -> None:
         """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
-        await self._scripts.run("hold", keys.of_provider(provider), (self._lease_ms, *calls))
+        await self._scripts.run(
+            contract.Hold(provider=keys.of_provider(provider), ms=self._lease_ms, calls=tuple(calls))
+        )
 
     async def cool(self, provider: str, seconds: float, call: str | None = None) -> float:
         """Nobody calls ``provider`` for at least so many ``seconds``; all workers hear it.
@@ -104,8 +123,12 @@ class Providers:
         Answers the seconds until ``call``, which is to be made again, has its turn; without one, until the
         cool-down ends.
         """
-        reply = await self._scripts.run("cool", keys.of_provider(provider), (provider, int(seconds * 1000), call or ""))
-        return int(reply[1]) / 1000
+        cooled = await self._scripts.run(
+            contract.Cool(
+                provider=keys.of_provider(provider), provider_name=provider, ms=int(seconds * 1000), call=call
+            )
+        )
+        return cooled.turn_ms / 1000
 
     async def state(self, names: Iterable[str]) -> list[ProviderState]:
         """The providers of these names."""
@@ -113,10 +136,10 @@ class Providers:
         listed = list(names)
         pipeline = self._redis.pipeline(transaction=False)
         for name in listed:
-            gate, calls, waiting, *_ = keys.of_provider(name)
-            pipeline.hgetall(gate)
-            pipeline.zcount(calls, f"({now}", "+inf")
-            pipeline.zcount(waiting, now - _ABSENT_MS, "+inf")
+            of = keys.of_provider(name)
+            pipeline.hgetall(of.gate)
+            pipeline.zcount(of.calls, f"({now}", "+inf")
+            pipeline.zcount(of.waiting, now - _ABSENT_MS, "+inf")
         replies = await pipeline.execute() if listed else []
         return [_state(name, now, *replies[3 * i : 3 * i + 3]) for i, name in enumerate(listed)]
 
@@ -148,19 +171,14 @@ class Providers:
         now, listed = await now_ms(self._redis), list(names)
         pipeline = self._redis.pipeline(transaction=False)
         for name in listed:
-            pipeline.hget(keys.of_provider(name)[0], "opens")
+            pipeline.hget(keys.of_provider(name).gate, "opens")
         opens = await pipeline.execute() if listed else []
         left = {name: (float(at) - now) / 1000 for name, at in zip(listed, opens, strict=True) if at}
         return [Cooling(name, seconds) for name, seconds in left.items() if seconds > 0]
 
 
-def _in_script(limits: Limits) -> tuple[Value, ...]:
-    each = (limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)
-    return tuple("" if limit is None else limit for limit in each)
-
-
-def _calls(reply: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(call.decode() for call in reply)
+def _in_script(limits: Limits) -> contract.Rates:
+    return contract.Rates(limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)
 
 
 def _state(name: str, now: int, gate: Fields, in_flight: int, waiting: int) -> ProviderState:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, assert_never
 
 import orjson
 
@@ -20,7 +20,10 @@ from palaver.models import Conversation, Message, Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, now_ms
-from palaver.store.events import LogEntry, Withdrawn, from_log
+from palaver.store.contracts import Read
+from palaver.store.contracts.logs import Page
+from palaver.store.contracts.replies import Unknown
+from palaver.store.events import LogEntry, Withdrawn, from_log, in_reply
 from palaver.store.scripts import Scripts
 
 _SCAN: Final = 100
@@ -72,7 +75,7 @@ class Reading:
         before = records.parse_cursor(cursor) if cursor else None
         newest = admitted.get("created_before")
         if before is None and newest is not None:
-            before = (int(records.millis(newest)) + 1, "")
+            before = (records.millis(newest) + 1, "")
         only = admitted.get("conversation_id")
         shards = self._shards if only is None else (shard_of(only),) if is_id("conv", only) else ()
         page = RunPage(runs=[])
@@ -101,7 +104,7 @@ class Reading:
     ) -> Sequence[tuple[int, str]]:
         """Creation times and ids of runs that are older than ``before``, newest first; of one time, by id. None that
         are older than ``after``."""
-        oldest = records.millis(after) or "-inf"
+        oldest = "-inf" if after is None else str(records.millis(after))
         pipeline = self._redis.pipeline(transaction=False)
         for shard in shards:
             older = "+inf" if before is None else f"({before[0]}"
@@ -205,19 +208,19 @@ class Reading:
         """
         if not is_id("conv", conversation_id):
             raise _unknown(conversation_id)
-        names, ends = (keys.conversation(conversation_id), keys.log(conversation_id)), 0
+        conversation, log, ends = keys.conversation(conversation_id), keys.log(conversation_id), False
         while not ends:
-            reply = await self._scripts.run("read", names, (after,))
-            if reply[0] != b"read":
-                raise _unknown(conversation_id)
-            _, entries, ends, _, withdrawn = reply
-            parts = Withdrawn(withdrawn)
-            page = [
-                from_log(each, dict(zip(fields[::2], fields[1::2], strict=True)), parts) for each, fields in entries
-            ]
-            if page:
-                after = page[-1].position
-                yield page
+            match await self._scripts.run(Read(conversation=conversation, log=log, after=after)):
+                case Page() as found:
+                    ends, parts = found.ends, Withdrawn(found.withdrawn)
+                    page = [from_log(*in_reply(each), parts) for each in found.entries]
+                    if page:
+                        after = page[-1].position
+                        yield page
+                case Unknown():
+                    raise _unknown(conversation_id)
+                case other:
+                    assert_never(other)
 
 
 def _parts(candidates: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:

@@ -28,9 +28,9 @@ from palaver.store.connection import Fields
 from palaver.store.settling import NANODOLLARS
 
 
-def millis(moment: datetime | None) -> str:
-    """Milliseconds since the epoch; empty for none."""
-    return "" if moment is None else str(int(moment.timestamp() * 1000))
+def millis(moment: datetime) -> int:
+    """Milliseconds since the epoch."""
+    return int(moment.timestamp() * 1000)
 
 
 def instant(text: bytes | float) -> datetime:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import assert_never
 
 import orjson
 
@@ -17,11 +16,16 @@ from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submiss
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, Value, now_ms
+from palaver.store.contracts import Cancel, CopyLog, Submit
+from palaver.store.contracts.logs import Copied
+from palaver.store.contracts.replies import Ended, Mismatch, Moved, Unknown
+from palaver.store.contracts.runs import Created, Full, Past, Refused, Replayed, Steered, SubmitKind
 from palaver.store.events import Withdrawn
+from palaver.store.moving import deliveries, settled
 from palaver.store.reading import Reading
+from palaver.store.refusals import refusal
 from palaver.store.room import Room
 from palaver.store.scripts import Scripts
-from palaver.store.steps import deliveries, settled
 
 
 def sha256(text: str) -> str:
@@ -57,7 +61,7 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class Fork:
     """A conversation's log that was copied for another one to begin with, up to position ``through``."""
 
     conversation_id: str
@@ -66,41 +70,6 @@ class Copied:
     """Of the conversation before it was copied: with others, the copy may have what was deleted since."""
     withdrawn: bytes
     """What of the copy models are not told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a script did not do what was asked, as callers are told."""
-
-    code: str
-    message: str
-    limit: str | None = None
-    """The limit behind it, by which it is counted."""
-
-    def about(self, run_id: str | None, where: str = "") -> StateConflict:
-        """The conflict, with the run that is in the way; it is counted. ``where`` precedes its message."""
-        if self.limit is not None:
-            beyond(self.limit)
-        return StateConflict(self.code, run_id, where + self.message)
-
-
-CONVERSATION_FULL: Final = Refusal(
-    "conversation_full", "the conversation has as many entries, or as much in them, as it may", "entries"
-)
-STEERING_FULL: Final = Refusal("steering_full", "as much waits for the run's next model call as may", "steering")
-_REFUSALS: Final[Mapping[bytes, Refusal]] = {
-    b"pending": Refusal("pending_action", "the conversation waits for somebody's answer"),
-    b"moved_on": Refusal("conversation_moved_on", "another run came after this one"),
-    b"busy": Refusal("conversation_busy", "the conversation is busy with another run"),
-    b"no_agent": Refusal("no_agent", "the conversation has no agent yet; give one with this run"),
-    b"changed": Refusal("conversation_changed", "something of it was deleted while it was copied"),
-    b"queue_full": Refusal(
-        "queue_full", "as many runs of the conversation are unfinished as there may be", "queued_runs"
-    ),
-    b"conversation_full": CONVERSATION_FULL,
-    b"steering_full": STEERING_FULL,
-}
-"""What ``submit.lua`` says of a run that is not taken on."""
 
 
 class Runs(Reading):
@@ -141,11 +110,11 @@ class Runs(Reading):
         self,
         submission: Submission,
         target: str,
-        known: Literal["new", "known", "retry", "fork"],
+        kind: SubmitKind,
         key: IdempotencyKey,
         *,
-        retried_from: str = "",
-        fork: Copied | None = None,
+        retried_from: str | None = None,
+        fork: Fork | None = None,
     ) -> Submitted:
         """``submit`` to the conversation ``target``; with ``retry`` only right behind the run that it goes on with, and
         with ``fork`` to one that begins as another one did.
@@ -159,57 +128,57 @@ class Runs(Reading):
         run_id = new_id("run", shard)
         given = submission.input
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
-        record = keys.idempotency(shard, key.digest or sha256(run_id))
-        source = (keys.conversation(fork.conversation_id),) if fork else ()
-        reply = await self._scripts.promise(
-            "submit",
-            (*keys.of_run(run_id, target), keys.runs(shard), record, *source),
-            (
-                run_id,
-                target,
-                known,
-                key.fingerprint,
-                submission.on_conflict,
-                submission.agent.model_dump_json() if submission.agent else "",
-                submission.agent.max_steps if submission.agent else "",
-                records.millis(submission.start_after),
-                records.millis(submission.start_by),
-                records.millis(submission.deadline),
-                orjson.dumps(submission.metadata),
-                orjson.dumps(submission.tags),
-                submission.budget.model_dump_json(exclude_none=True) if submission.budget else "",
-                retried_from,
-                fork.through if fork else "",
-                0 if nearly_full else self._room.runs_of_a_shard(),
-                fork.withdrawals if fork else "",
-                fork.withdrawn if fork else "",
-                *(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
-            ),
+        agent, ceiling = submission.agent, 0 if nearly_full else self._room.runs_of_a_shard()
+        submit = Submit(
+            run=keys.of_run(run_id, target),
+            runs=keys.runs(shard),
+            idempotency=keys.idempotency(shard, key.digest or sha256(run_id)),
+            forked=keys.conversation(fork.conversation_id) if fork else None,
+            run_id=run_id,
+            conversation_id=target,
+            kind=kind,
+            fingerprint=key.fingerprint or None,
+            on_conflict=submission.on_conflict,
+            agent=agent.model_dump_json() if agent else None,
+            max_steps=agent.max_steps if agent else None,
+            start_after=records.millis(submission.start_after) if submission.start_after else None,
+            start_by=records.millis(submission.start_by) if submission.start_by else None,
+            deadline=records.millis(submission.deadline) if submission.deadline else None,
+            metadata=orjson.dumps(submission.metadata),
+            tags=orjson.dumps(submission.tags),
+            budget=submission.budget.model_dump_json(exclude_none=True) if submission.budget else None,
+            retried_from=retried_from,
+            copied_through=fork.through if fork else None,
+            most_due=ceiling,
+            withdrawals=fork.withdrawals if fork else b"",
+            withdrawn=fork.withdrawn or None if fork else None,
+            messages=tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
         )
-        match reply[0]:
-            case b"created" | b"steered":
-                found = reply[1].decode()
-                return Submitted(found, False, deliveries(reply[2], found, target), steered=reply[0] == b"steered")
-            case b"replayed":
-                return Submitted(reply[1].decode(), True, (), steered=bool(reply[2]))
-            case b"mismatch":
+        match await self._scripts.promise(submit):
+            case Created(found, due):
+                return Submitted(found, False, deliveries(due, found, target))
+            case Steered(found):
+                return Submitted(found, False, (), steered=True)
+            case Replayed(found, steered):
+                return Submitted(found, True, (), steered=steered)
+            case Mismatch():
                 raise IdempotencyMismatch("this Idempotency-Key was used with another body")
-            case b"past":
-                name = reply[1].decode()
+            case Past(name):
                 raise TimePassed(name, f"{name} has passed")
-            case b"full" if nearly_full:
+            case Full() if nearly_full:
                 beyond("memory")
                 raise NoRoom("store_nearly_full", "the store has no memory left for new runs")
-            case b"full":
+            case Full():
                 beyond("runs")
                 raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
-            case code if code in _REFUSALS:
-                other = reply[1].decode() if len(reply) > 1 else retried_from
-                raise _REFUSALS[code].about(other or None)
-            case _:
+            case Refused(code, other):
+                raise refusal(code, other or retried_from)
+            case Unknown():
                 raise UnknownConversation(f"there is no conversation {target}")
+            case none:
+                assert_never(none)
 
-    async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str) -> Copied:
+    async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str) -> Fork:
         """Copy a conversation's log up to position ``through``, a part at a time, for ``target`` to begin with.
 
         What the run ``made_anew`` said before counts there even if it was rolled back. A copy without a run is
@@ -218,18 +187,27 @@ class Runs(Reading):
         Raises:
             UnknownConversation: the conversation is not there (any more).
         """
-        names = [key(each) for each in (conversation_id, target) for key in (keys.conversation, keys.log)]
-        first: Copied | None = None
-        reply = [b"more"]
-        while reply[0] == b"more":
-            reply = await self._scripts.run("copy_log", names, (through,))
-            if reply[0] == b"unknown":
+        copy = CopyLog(
+            conversation=keys.conversation(conversation_id),
+            log=keys.log(conversation_id),
+            new_conversation=keys.conversation(target),
+            new_log=keys.log(target),
+            through=through,
+        )
+        first = part = await self._copy(copy, conversation_id)
+        while not part.ends:
+            part = await self._copy(copy, conversation_id)
+        withdrawn = Withdrawn(first.withdrawn).without(made_anew, through)
+        return Fork(conversation_id, through, first.withdrawals, withdrawn)
+
+    async def _copy(self, copy: CopyLog, conversation_id: str) -> Copied:
+        match await self._scripts.run(copy):
+            case Copied() as part:
+                return part
+            case Unknown():
                 raise UnknownConversation(f"there is no conversation {conversation_id}")
-            if first is None:
-                withdrawn = Withdrawn(reply[2]).without(made_anew, through)
-                first = Copied(conversation_id, through, reply[1], withdrawn)
-        assert first is not None  # the first reply made it
-        return first
+            case other:
+                assert_never(other)
 
     async def forget_copy(self, target: str) -> None:
         """Forget a copy that no run was submitted to."""
@@ -254,18 +232,22 @@ class Runs(Reading):
             NotDurable: acknowledged, but not as safely as PALAVER_DURABILITY asks; again, it may be.
         """
         conversation_id = await self.conversation_of(run_id)
-        reply = await self._scripts.promise(
-            "cancel",
-            keys.of_run(run_id, conversation_id),
-            (mode, orjson.dumps(by), orjson.dumps(reason), acked_ms),
+        cancel = Cancel(
+            run=keys.of_run(run_id, conversation_id),
+            mode=mode,
+            by=orjson.dumps(by),
+            reason=orjson.dumps(reason),
+            acked_ms=acked_ms,
         )
-        match reply[0]:
-            case b"ended":
-                raise StateConflict("run_ended", run_id, f"the run has already ended: {reply[1].decode()}")
-            case b"unknown":
+        match await self._scripts.promise(cancel):
+            case Moved() as moved:
+                return settled(moved, run_id, conversation_id)
+            case Ended(status):
+                raise StateConflict("run_ended", run_id, f"the run has already ended: {status}")
+            case Unknown():
                 raise UnknownRun(f"there is no run {run_id}")
-            case _:
-                return settled(reply, run_id, conversation_id)
+            case other:
+                assert_never(other)
 
     async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
         """An empty conversation. It goes after a day, or the retention if that is shorter, unless a run uses it: no

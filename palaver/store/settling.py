@@ -1,10 +1,11 @@
-"""How a verdict is put to ``settle.lua``."""
+"""What a verdict is for ``settle.lua``."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final
+from math import ceil
+from typing import Any, Final, assert_never
 
 import orjson
 
@@ -13,94 +14,134 @@ from palaver.errors import Failure, ResponseTooLarge
 from palaver.events import EventKind
 from palaver.ids import safe_call_id
 from palaver.leases import Lease
-from palaver.lifecycle import RunStatus
+from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import beyond, most
 from palaver.models import Message, Usage
-from palaver.store.connection import Value
+from palaver.store import contracts, keys
+from palaver.store.contracts import Settle
+from palaver.store.contracts.steps import NewCall, NewEntry, Used, VerdictKind
 from palaver.stuck import Nudge
-from palaver.verdicts import Condensed, Continue, Finish, GiveUp, LogNote, OpenCall, RetryAfter, ToolOutcome
+from palaver.verdicts import (
+    Condensed,
+    Continue,
+    Finish,
+    GiveUp,
+    HandBack,
+    LogNote,
+    OpenCall,
+    Postpone,
+    RetryAfter,
+    ToolOutcome,
+    Verdict,
+)
 
-Args = list[Value]
-Outcome = Continue | Finish | RetryAfter | GiveUp
+_Work = Continue | Finish | RetryAfter | GiveUp
 """The verdicts of work that was done, or failed."""
 NANODOLLARS: Final = 1_000_000_000
 """In a dollar. Costs are added up as whole numbers: nothing is lost between two calls, however many there are."""
 
 
-def settle_args(lease: Lease, verdict: Outcome, streamed: bool) -> Args:
-    """ARGV of ``settle.lua``.
+def settlement(lease: Lease, verdict: Verdict, streamed: bool) -> Settle | contracts.HandBack | contracts.Postpone:
+    """The script that applies ``verdict``; ``streamed`` when watchers saw text that it withdraws.
 
     Raises:
         ValueError: the verdict would leave a call of its message without an answer.
         ResponseTooLarge: it brings more than one script may be given: Redis does nothing else meanwhile.
     """
-    stop, status, failure, delay = "", "", b"", 0
+    run = keys.of_run(lease.run_id, lease.conversation_id)
+    match verdict:
+        case Postpone(delay=delay, reason=reason, code=code):
+            delay_ms = ceil(delay * 1000)
+            return contracts.Postpone(
+                run=run, step=lease.step, fence=lease.fence, delay_ms=delay_ms, reason=reason, code=code
+            )
+        case HandBack(begun=begun, usage=usage):
+            return contracts.HandBack(run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage))
+        case Continue() | Finish() | RetryAfter() | GiveUp():
+            return _settle(lease, verdict, streamed)
+        case _:
+            assert_never(verdict)
+
+
+def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
+    stop: StopReason | None = None
+    error: bytes | None = None
+    delay_ms, fallback = 0, False
     message: Message | None = None
     outcomes: tuple[ToolOutcome, ...] = ()
     calls: tuple[OpenCall, ...] = ()
     match verdict:
         case Continue():
-            kind, message = "continue", verdict.message
+            kind, message = VerdictKind.CONTINUE, verdict.message
             outcomes, calls = verdict.outcomes, verdict.calls
         case Finish():
-            kind, message = "finish", verdict.message
-            stop, status = verdict.stop_reason, verdict.stop_reason.status
+            kind, message, stop = VerdictKind.FINISH, verdict.message, verdict.stop_reason
         case RetryAfter():
-            kind, delay, failure = "retry", int(verdict.delay * 1000), _error(verdict.failure, lease)
-            stop = "fallback" if verdict.fallback else ""
+            kind, fallback = VerdictKind.RETRY, verdict.fallback
+            delay_ms, error = int(verdict.delay * 1000), _error(verdict.failure, lease)
         case GiveUp() if lease.call is None:
-            kind, (stop, status, failure) = "give_up", _end(verdict, lease)
+            kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
         case GiveUp():
             outcomes = (ToolOutcome.failed(lease.call, verdict.failure),)
-            kind = "continue"
+            kind = VerdictKind.CONTINUE
             if not verdict.failure.recoverable:
-                kind, (stop, status, failure) = "give_up", _end(verdict, lease)
-    finishes = kind == "finish"
-    entries: Args = []
-    for note in verdict.notes:
-        entries += _log_note(note, lease)
+                kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
+    finishes = kind is VerdictKind.FINISH
+    entries = [_log_note(note, lease) for note in verdict.notes]
     if message is not None:
         data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
         if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
             data["prompt_tokens"] = verdict.prompt_tokens
         opaque = verdict.opaque if isinstance(verdict, Continue | Finish) else None
-        entries += (EventKind.MESSAGE_CREATED, "", orjson.dumps(data), opaque.stored if opaque else "")
+        stored = opaque.stored if opaque else None
+        entries.append(NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored))
     for outcome in outcomes:
-        finished = orjson.dumps(_finished(outcome, lease))
-        entries += (EventKind.TOOL_FINISHED, outcome.message.call_id or "", finished, "")
+        told = orjson.dumps(_finished(outcome, lease))
+        entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, told))
     opened = _opened(lease, message, outcomes, calls, finishes)
-    if sum(len(each) for each in (*entries, *opened) if isinstance(each, bytes | str)) > most("verdict"):
+    texts = (each for record in (*entries, *opened) for each in record if isinstance(each, bytes | str))
+    if sum(map(len, texts)) > most("verdict"):
         beyond("verdict")
         raise ResponseTooLarge(f"the answer and what comes of it are larger than {most('verdict')} bytes")
-    return [
-        lease.step, lease.fence, kind, stop, status, failure, delay, int(streamed),
-        *used(verdict.usage),
-        message.text if finishes and message else "", len(outcomes),
-        len(entries) // 4, *entries, *opened,
-    ]  # fmt: skip
+    return Settle(
+        run=keys.of_run(lease.run_id, lease.conversation_id),
+        step=lease.step,
+        fence=lease.fence,
+        verdict=kind,
+        stop=stop,
+        fallback=fallback,
+        error=error,
+        delay_ms=delay_ms,
+        streamed=streamed,
+        used=used(verdict.usage),
+        output=message.text or None if finishes and message else None,
+        tool_calls=len(outcomes),
+        entries=tuple(entries),
+        calls=tuple(opened),
+    )
 
 
-def used(usage: Usage) -> Args:
-    """What a step used, for the scripts: see ``_limits.lua``."""
-    cost: Value = 0
+def used(usage: Usage) -> Used:
+    """What a step used, for the scripts."""
+    cost: int | None = 0
     if usage.model_calls:
-        cost = "" if usage.cost_usd is None else round(usage.cost_usd * NANODOLLARS)
-    return [usage.input_tokens, usage.cached_tokens, usage.output_tokens, usage.model_calls, cost]
+        cost = None if usage.cost_usd is None else round(usage.cost_usd * NANODOLLARS)
+    return Used(usage.input_tokens, usage.cached_tokens, usage.output_tokens, usage.model_calls, cost)
 
 
-def _log_note(note: LogNote, lease: Lease) -> Args:
+def _log_note(note: LogNote, lease: Lease) -> NewEntry:
     match note:
         case Condensed():
             data = {"step": lease.step, "summary": note.summary, "through": note.through}
-            return [EventKind.CONVERSATION_CONDENSED, "", orjson.dumps(data), ""]
+            return NewEntry(EventKind.CONVERSATION_CONDENSED, None, orjson.dumps(data))
         case Nudge():
             data = {"message": _compact(Message(role="user", content=note.text)), "nudge": True}
-            return [EventKind.MESSAGE_CREATED, "", orjson.dumps(data), ""]
+            return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
 
 
 def _opened(
     lease: Lease, message: Message | None, outcomes: Sequence[ToolOutcome], calls: Sequence[OpenCall], finishes: bool
-) -> Args:
+) -> list[NewCall]:
     """The calls of ``message``, for ``settle.lua``.
 
     Raises:
@@ -112,31 +153,25 @@ def _opened(
     answered = {outcome.message.call_id for outcome in outcomes}
     if len({call.id for call in message.tool_calls}) != len(message.tool_calls):
         raise ValueError("two calls of one message have the same id")
-    opened: Args = []
+    opened: list[NewCall] = []
     for call in message.tool_calls:
         if call.id in steps:
             if not safe_call_id(call.id):
                 raise ValueError("the id of a call cannot be part of a step's name")
             step = steps[call.id]
-            opened += (
-                call.id,
-                call.name,
-                step.kind.queue,
-                int(step.idempotent),
-                call.model_dump_json(),
-                _action(lease, step),
-            )
+            action, queue = _action(lease, step), step.kind.queue
+            opened.append(NewCall(call.id, call.name, queue, step.idempotent, call.model_dump_json(), action))
         elif finishes or call.id in answered:
-            opened += (call.id, call.name, "", "", "", "")
+            opened.append(NewCall(call.id, call.name, None, False, None, None))
         else:
             raise ValueError("a call has neither a step nor an answer")
     return opened
 
 
-def _action(lease: Lease, step: OpenCall) -> bytes:
+def _action(lease: Lease, step: OpenCall) -> bytes | None:
     """The action that the call waits for; its id belongs to exactly this call."""
     if step.awaits is None:
-        return b""
+        return None
     call = step.call
     about = digest(call.name, call.arguments)
     own = hashlib.sha256(f"{lease.run_id}/{lease.step}/{call.id}/{about}".encode()).hexdigest()
@@ -161,10 +196,9 @@ def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
     return data
 
 
-def _end(verdict: GiveUp, lease: Lease) -> tuple[str, str, bytes]:
-    """Stop reason, status and error of the run that ends here; only a run that failed has an error."""
-    status = verdict.stop_reason.status
-    return verdict.stop_reason, status, _error(verdict.failure, lease) if status is RunStatus.FAILED else b""
+def _end(verdict: GiveUp, lease: Lease) -> bytes | None:
+    """The error of the run that ends here; only a run that failed has one."""
+    return _error(verdict.failure, lease) if verdict.stop_reason.status is RunStatus.FAILED else None
 
 
 def _error(failure: Failure, lease: Lease) -> bytes:

@@ -16,6 +16,7 @@ from palaver.limits import exceeded, most
 from palaver.models import Message, Retry, ToolCall
 from palaver.settings import Settings
 from palaver.store import Store, keys
+from palaver.store.contracts.declaration import Script
 from palaver.store.runs import Submitted
 from palaver.verdicts import Continue, ToolOutcome
 from tests.contract.desk import PAUSE, RESUME, Desk, approve, deny, output, say
@@ -183,15 +184,15 @@ class Breaking:
         self._scripts, self._script, self._left = desk.store.scripts, script, calls
         self._run = self._scripts.run
 
-    async def _counted(self, name: str, *args: Any) -> Any:
-        if name == self._script:
+    async def _counted(self, script: Script[Any]) -> Any:
+        if script.name == self._script:
             self._left -= 1
             if self._left < 0:
                 raise ConnectionError("gone")
-        return await self._run(name, *args)
+        return await self._run(script)
 
     def __enter__(self) -> None:
-        self._scripts.run = self._counted  # type: ignore[method-assign,assignment]
+        self._scripts.run = self._counted  # type: ignore[method-assign]
 
     def __exit__(self, *_: object) -> None:
         self._scripts.run = self._run  # type: ignore[method-assign]
@@ -261,14 +262,14 @@ class TestLongForks:
         run_id, _ = await ended(desk, many(300), conversation)
         run = desk.store.scripts.run
 
-        async def delete_in_between(name: str, *args: Any) -> Any:
-            reply = await run(name, *args)
-            if name == "copy_log":
+        async def delete_in_between(script: Script[Any]) -> Any:
+            reply = await run(script)
+            if script.name == "copy_log":
                 desk.store.scripts.run = run  # type: ignore[method-assign]
                 await desk.store.control.delete_run(first)
             return reply
 
-        desk.store.scripts.run = delete_in_between  # type: ignore[method-assign,assignment]
+        desk.store.scripts.run = delete_in_between  # type: ignore[method-assign]
         with pytest.raises(StateConflict) as conflict:
             await self.fork(desk, run_id)
         assert conflict.value.code == "conversation_changed"

@@ -6,11 +6,10 @@ import pytest
 
 from palaver.errors import StaleLease, StateConflict, UnknownRun
 from palaver.ids import new_id
-from palaver.leases import Delta, Stray
+from palaver.leases import Delta, Renewal, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.store.fleet import Interruption
-from palaver.store.steps import Renewal
 from palaver.testing import aeventually
 from palaver.verdicts import Continue, Finish, OpenCall
 from tests.contract.desk import INTERNAL, TOOL_ERROR, Desk

@@ -10,12 +10,11 @@ import pytest
 
 from palaver.errors import StaleLease
 from palaver.ids import new_id
-from palaver.leases import Stray
+from palaver.leases import Renewal, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.fleet import Interruption
-from palaver.store.steps import Renewal
 from palaver.testing import aeventually
 from tests.contract.desk import TOOL_ERROR, Desk
 

@@ -14,6 +14,7 @@ from palaver.limits import most
 from palaver.models import Message
 from palaver.settings import Settings
 from palaver.store import Store, keys
+from palaver.store.contracts.declaration import Script
 from tests.contract.desk import Desk
 
 CAP = 100
@@ -53,13 +54,13 @@ async def test_what_is_deleted_while_it_reads_on_is_not_told_in_part(desk: Desk,
     (delivery,) = (await desk.submit(messages, conversation_id=lease.conversation_id)).deliveries
     run = desk.store.scripts.run
 
-    async def delete_then_read(name: str, *args: Any) -> Any:
-        if name == "read":
+    async def delete_then_read(script: Script[Any]) -> Any:
+        if script.name == "read":
             desk.store.scripts.run = run  # type: ignore[method-assign]
             await desk.store.control.delete_run(first)
-        return await run(name, *args)
+        return await run(script)
 
-    desk.store.scripts.run = delete_then_read  # type: ignore[method-assign,assignment]
+    desk.store.scripts.run = delete_then_read  # type: ignore[method-assign]
     lease = await desk.claim(delivery, known=known)
     assert desk.said(lease) == _words(messages)
     assert lease.rebuilt

@@ -10,12 +10,11 @@ import orjson
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.leases import Delivery, Lease, Settled, Stray
+from palaver.leases import Delivery, Lease, Renewal, Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.models import AgentSpec, Budget, Usage
 from palaver.store import keys
 from palaver.store.fleet import Interruption
-from palaver.store.steps import Renewal
 from palaver.testing import aeventually
 from palaver.verdicts import RetryAfter
 from tests.contract.desk import (

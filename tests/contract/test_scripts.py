@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 
 from palaver.lifecycle import RunStatus
 from palaver.store import keys
+from palaver.store.contracts.logs import ENTRY_FIELDS
 from palaver.store.due import Attention
 from tests.contract.desk import Desk
 
@@ -44,3 +45,13 @@ async def test_one_broken_script_of_many_is_told_and_the_others_have_run(desk: D
         await desk.store.due.attend([Attention(bad, "1"), Attention(good, "1")], worker="w1")
     assert "step.lost" in await desk.kinds(good)
     await redis.restore(keys.steps(bad), 0, was, replace=True)
+
+
+async def test_entries_have_their_fields_where_lua_looks_for_them(desk: Desk, redis: Any) -> None:
+    """Lua reads them by their places, which come from ``ENTRY_FIELDS``."""
+    run_id, lease = await desk.begin()
+    await desk.finish(lease)
+    entries = await redis.xrange(keys.log((await desk.get(run_id)).conversation_id))
+    assert len(entries) >= 3
+    for _, fields in entries:
+        assert tuple(map(bytes.decode, fields)) in (ENTRY_FIELDS, ENTRY_FIELDS[:-1])

@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from palaver.errors import StaleLease
-from palaver.leases import Lease, Settled
+from palaver.leases import Lease, Renewal, Settled
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import Message, ToolCall
 from palaver.store import keys
-from palaver.store.steps import Renewal
 from palaver.verdicts import Condensed, Continue, Finish, OpenCall, ToolOutcome
 from tests.contract.clients import Choose, Clients
 from tests.contract.desk import INTERNAL, TOOL_ERROR

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -11,7 +11,7 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from redis.asyncio import Redis
 
 from palaver.store import Store
-from palaver.store.scripts import Call
+from palaver.store.contracts.declaration import Script
 
 _EVERY: Final = 50
 """Instructions of Lua between two counts."""
@@ -107,18 +107,18 @@ def watch(store: Store, meter: Meter) -> Costs:
         costs.note(name, await meter.read())
         return found
 
-    async def one(name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        return await metered(name, lambda: run(name, keys, args))
+    async def one(script: Script[Any]) -> Any:
+        return await metered(script.name, lambda: run(script))
 
-    async def each(calls: Iterable[Call]) -> list[Any]:
-        return [await metered(call[0], partial(_only, run_all, call)) for call in calls]
+    async def each(calls: Iterable[Script[Any]]) -> list[Any]:
+        return [await metered(script.name, partial(_only, run_all, script)) for script in calls]
 
-    scripts.run, scripts.run_all = one, each  # type: ignore[method-assign]
+    scripts.run, scripts.run_all = one, each  # type: ignore[method-assign,assignment]
     return costs
 
 
-async def _only(run_all: Callable[[Iterable[Call]], Awaitable[list[Any]]], call: Call) -> Any:
-    return (await run_all([call]))[0]
+async def _only(run_all: Callable[[Iterable[Script[Any]]], Awaitable[list[Any]]], script: Script[Any]) -> Any:
+    return (await run_all([script]))[0]
 
 
 async def fake() -> tuple[Redis, Callable[[], Meter]]:

@@ -6,7 +6,7 @@ import pytest
 
 from palaver.settings import Settings
 from palaver.store import Store
-from palaver.store.scripts import NAMES
+from palaver.store.contracts import SCRIPTS
 from tests.contract.desk import Desk
 from tests.cost.cases import CASES, Case
 from tests.cost.meters import fake, watch
@@ -34,4 +34,4 @@ async def test_twice_as_much_is_at_most_twice_the_work(case: Case) -> None:
 
 
 def test_every_script_has_a_case() -> None:
-    assert {case.script for case in CASES} == set(NAMES)
+    assert {case.script for case in CASES} == {script.name for script in SCRIPTS}

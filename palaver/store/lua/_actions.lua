@@ -1,6 +1,7 @@
--- Tool calls that wait for a person's decision or a client's output. Behind _run.lua.
+-- Tool calls that wait for a person's decision or a client's output.
+-- needs: deliver
 -- RUN `actions` is the JSON list of them, in call order: {id, type, tool, call_id, arguments, digest, timeout (ms),
--- expires_at (ms)}. The step of each is `held`, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
+-- expires_at (ms)}. The step of each is held, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
 -- one was resolved.
 
 local function pending_actions()
@@ -23,15 +24,15 @@ local function hold(waits)
   for _, each in ipairs(waits) do
     local name, step, action = unpack(each)
     action.expires_at = NOW + action.timeout
-    step.state, step.action, step['until'] = 'held', action.id, action.expires_at
-    step.client = action.type == 'client_tool' or nil
+    step.state, step.action, step['until'] = StepState.HELD, action.id, action.expires_at
+    step.client = action.type == ActionType.CLIENT_TOOL or nil
     keep_step(name, step)
     redis.call('ZADD', DUE, action.expires_at, member(name))
     actions[#actions + 1] = action
   end
   keep_actions(actions)
   for _, each in ipairs(waits) do
-    emit('action.required', cjson.encode({ step = each[1], action = each[3] }), true)
+    emit(EventKind.ACTION_REQUIRED, cjson.encode({ step = each[1], action = each[3] }))
   end
 end
 
@@ -48,7 +49,7 @@ end
 local function say_resolved(action, decision, more)
   redis.call('HSET', RUN, 'act:' .. action.id, decision, 'act:' .. action.call_id, decision)
   more.action_id, more.call_id, more.decision = action.id, action.call_id, decision
-  emit('action.resolved', cjson.encode(more), true)
+  emit(EventKind.ACTION_RESOLVED, cjson.encode(more))
 end
 
 -- The run ends, or is about to: nobody can resolve them any more.
@@ -56,5 +57,5 @@ local function cancel_actions()
   local actions = pending_actions()
   if #actions == 0 then return end
   keep_actions({})
-  for _, action in ipairs(actions) do say_resolved(action, 'cancelled', {}) end
+  for _, action in ipairs(actions) do say_resolved(action, Resolution.CANCELLED, {}) end
 end

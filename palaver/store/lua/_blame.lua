@@ -1,4 +1,5 @@
--- Which of the steps that a worker held has ended it, perhaps. Behind _turn.lua.
+-- Which of the steps that a worker held has ended it, perhaps.
+-- needs: step
 
 -- Entries of DUE among which the other steps of a lost worker are looked for. Leases that ran out come first; 5 ms.
 local NEAR = 1000
@@ -13,7 +14,7 @@ local function blame(name, step)
   for _, other in ipairs(redis.call('ZRANGE', DUE, 0, NEAR - 1)) do
     local run, what = string.match(other, '^(.-)/(.*)$')
     local key = prefix .. 'steps:' .. run
-    local text = what ~= 'end' and what ~= 'start' and other ~= own and redis.call('HGET', key, what)
+    local text = what ~= RunDue.END and what ~= RunDue.START and other ~= own and redis.call('HGET', key, what)
     if text and string.find(text, holder, 1, true) then
       local found = cjson.decode(text)
       lost[#lost + 1] = { member = other, key = key, what = what, step = found }

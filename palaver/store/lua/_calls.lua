@@ -1,4 +1,5 @@
--- The tool calls of a turn, and their results that no tool gave. Behind _run.lua and _actions.lua.
+-- The tool calls of a turn, and their results that no tool gave.
+-- needs: actions
 -- RUN `open` is the JSON list of the calls that have no result yet, in call order: {id, name}.
 
 local function open_calls()
@@ -20,29 +21,26 @@ local function close_calls(answered)
   keep_open(left)
 end
 
--- The error object of palaver.errors, for what only the store can know.
-local function problem(class, source, step, attempt, text)
-  return { class = class, code = class, message = text, source = source, retryable = source == 'engine',
-    recoverable = source == 'tool', step = step, attempt = attempt, provider = cjson.null,
-    user_action = source == 'engine' and 'retry' or 'none' }
+-- The error object of palaver.errors, for what only the store can know: the facts of its class, and this.
+local function problem(facts, step, attempt, text)
+  facts.message, facts.step, facts.attempt, facts.provider = text, step, attempt, cjson.null
+  return facts
 end
 
-local function tool_error(call, step, class, text)
+local function tool_error(call, step, facts, text)
   local name = redis.call('HGET', RUN, 'seq') .. '/' .. call.id
-  emit('tool.finished', cjson.encode({
+  emit(EventKind.TOOL_FINISHED, cjson.encode({
     step = name,
     message = { role = 'tool', call_id = call.id, name = call.name, content = text, is_error = true },
-    error = problem(class, 'tool', name, step and try_of(step) or cjson.null, text),
-  }), true)
+    error = problem(facts, name, step and try_of(step) or cjson.null, text),
+  }))
 end
-
-local IN_DOUBT = ' It may or may not have taken effect.'
 
 -- Nobody goes on with this step. A tool call that may have begun stays until the run ends, so that seal() can tell.
 local function set_aside(name, step)
   if not (step.call and (step.first or step.client)) then return drop_step(name, step) end
   unlist(name, step)
-  step.state = 'aborted'
+  step.state = StepState.ABORTED
   keep_step(name, step)
 end
 
@@ -51,18 +49,18 @@ local function seal(reason)
   local calls = open_calls()
   if #calls == 0 then return end
   cancel_actions()
-  local seq, cancelled = redis.call('HGET', RUN, 'seq'), reason == 'cancelled'
+  local seq, cancelled = redis.call('HGET', RUN, 'seq'), reason == StopReason.CANCELLED
   for _, call in ipairs(calls) do
     local step = step_of(seq .. '/' .. call.id)
     if step and step.first then
-      tool_error(call, step, 'tool_interrupted', (cancelled and 'Cancelled after it had begun.'
-        or 'Interrupted: the run ended (' .. reason .. ').') .. IN_DOUBT)
+      tool_error(call, step, Facts.TOOL_INTERRUPTED, cancelled and Sentence.CANCELLED_BEGUN
+        or string.format(Sentence.ENDED_BEGUN, reason))
     elseif step and step.client then
-      tool_error(call, nil, 'tool_interrupted', (cancelled and 'The user cancelled the request'
-        or 'The run ended (' .. reason .. ')') .. ' before the client gave its output.' .. IN_DOUBT)
+      tool_error(call, nil, Facts.TOOL_INTERRUPTED, cancelled and Sentence.CANCELLED_WITHOUT_OUTPUT
+        or string.format(Sentence.ENDED_WITHOUT_OUTPUT, reason))
     else
-      tool_error(call, step, 'tool_denied', cancelled and 'The user cancelled the request, so the tool call was denied.'
-        or 'Not started: the run ended (' .. reason .. ').')
+      tool_error(call, step, Facts.TOOL_DENIED, cancelled and Sentence.CANCELLED_UNBEGUN
+        or string.format(Sentence.ENDED_UNBEGUN, reason))
     end
   end
   redis.call('HDEL', RUN, 'open')

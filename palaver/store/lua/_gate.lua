@@ -1,13 +1,10 @@
--- The words of the scripts about one provider. Prepended by scripts.py. Times are ms by Redis's clock.
--- KEYS  1 gate, 2 calls in flight, 3 who waits, 4 their places, 5 the line for the end of a call, 6 the queue of all
---       who wait, 7 the tokens that they may take (3, 4, 6 and 7: _queue.lua)
+-- The gate of a provider, as every script about one sees it. Times are ms.
+-- needs: clock
 -- The gate is a hash: until (end of the cool-down), opens (from when nobody need ask for it), told (the `until` that
 -- was published), begun (how far the ramp is used), orders (places in the queue so far), looked (up to when who is
 -- late was looked for); used_<rate> (GCRA: the time up to which calls have used a rate); minute, and <rate> and
 -- <rate>_before (what this minute and the one before it used).
-local GATE, CALLS, WAITING, PLACES, LINE, QUEUE, SUMS = unpack(KEYS)
-local time = redis.call('TIME')
-local NOW = time[1] * 1000 + math.floor(time[2] / 1000)
+local GATE, CALLS, LINE = keys.gate, keys.calls, keys.line
 
 -- A grant that nobody uses goes to the next in line; a waiter that does not come back is forgotten; one in line asks
 -- by itself if nobody wakes it.
@@ -29,7 +26,9 @@ end
 -- Everything here is forgotten some time after it has lost its meaning; `at` is when that is.
 local function expire(at)
   local left = math.max(math.ceil(at - NOW) + PATIENCE, redis.call('PTTL', GATE))
-  for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, left) end
+  for _, key in ipairs({ GATE, CALLS, LINE, keys.waiting, keys.places, keys.queue, keys.sums }) do
+    redis.call('PEXPIRE', key, left)
+  end
 end
 
 -- Free places go to who is first in line; the caller wakes them, but for the one that `asks`.

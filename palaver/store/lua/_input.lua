@@ -1,12 +1,13 @@
--- What may be put into a run in hand. Behind _turn.lua.
+-- What may be put into a run in hand.
+-- needs: turn
 
 -- What was decided on an action that is off the list. Answers the id of its call if that has its result now.
 local function decide(item, action, by)
   local name = redis.call('HGET', RUN, 'seq') .. '/' .. action.call_id
   local step, call = step_of(name), { id = action.call_id, name = action.tool }
   say_resolved(action, item.type, { by = by, reason = item.reason, arguments = item.arguments })
-  if item.type == 'approve' or item.type == 'edit' then
-    if item.type == 'edit' then
+  if item.type == ItemType.APPROVE or item.type == ItemType.EDIT then
+    if item.type == ItemType.EDIT then
       call.arguments, step.edited = item.arguments, true
       step.call = cjson.encode(call)
     end
@@ -14,14 +15,14 @@ local function decide(item, action, by)
     return nil
   end
   drop_step(name, step)
-  if item.type ~= 'deny' then redis.call('HINCRBY', RUN, 'tool_calls', 1) end
-  if item.type == 'deny' then
-    tool_error(call, nil, 'tool_denied', item.text)
+  if item.type ~= ItemType.DENY then redis.call('HINCRBY', RUN, 'tool_calls', 1) end
+  if item.type == ItemType.DENY then
+    tool_error(call, nil, Facts.TOOL_DENIED, item.text)
   elseif item.is_error then
-    tool_error(call, nil, 'tool_error', item.content)
+    tool_error(call, nil, Facts.TOOL_ERROR, item.text or '')
   else
-    emit('tool.finished', cjson.encode({ step = name,
-      message = { role = 'tool', call_id = call.id, name = call.name, content = item.content } }), true)
+    emit(EventKind.TOOL_FINISHED, cjson.encode({ step = name,
+      message = { role = 'tool', call_id = call.id, name = call.name, content = item.text or '' } }))
   end
   return call.id
 end
@@ -30,7 +31,8 @@ end
 local function steering_refused(more)
   local bytes = STEER and #STEER or 0
   for _, message in ipairs(more) do bytes = bytes + #message end
-  return #more > 0 and (conversation_full() and 'conversation_full' or bytes > STEER_BYTES and 'steering_full')
+  return #more > 0 and (conversation_full() and RefusalCode.CONVERSATION_FULL
+    or bytes > Limit.STEERING and RefusalCode.STEERING_FULL)
 end
 
 -- Messages for the next model call: at once if that is not under way, else once it is over.
@@ -41,36 +43,38 @@ local function steer(more)
   STEER = cjson.encode(messages)
   redis.call('HSET', RUN, 'steer', STEER)
   local step = step_of(redis.call('HGET', RUN, 'seq'))
-  if step and step.state == 'ready' then say_steered() end
+  if step and step.state == StepState.READY then say_steered() end
 end
 
 local function pause(now)
-  if STATUS == 'paused' or PAUSING == 'now' or (PAUSING and not now) then return end
+  if STATUS == RunStatus.PAUSED or PAUSING == 'now' or (PAUSING and not now) then return end
   PAUSING = now and 'now' or 'soon'
   redis.call('HSET', RUN, 'pausing', PAUSING)
-  emit('run.pausing', '{"now":' .. tostring(now) .. '}', true)
+  emit(EventKind.RUN_PAUSING, '{"now":' .. tostring(now) .. '}')
   local open = redis.call('HGETALL', STEPS)
   for i = 1, #open, 2 do
     local step = cjson.decode(open[i + 1])
-    if step.state == 'ready' or step.state == 'later' then
+    if step.state == StepState.READY or step.state == StepState.LATER then
       unlist(open[i], step)
       park(open[i], step)
-    elseif step.state == 'leased' and now and not step.call then
-      redis.call('PUBLISH', 'palaver:cancel:' .. step.worker, 'pause ' .. ID)
+    elseif step.state == StepState.LEASED and now and not step.call then
+      redis.call('PUBLISH', Channel.CANCEL .. step.worker, Channel.PAUSE .. ID)
     end
   end
 end
 
 local function resume()
-  if not PAUSING and STATUS ~= 'paused' then return end
+  if not PAUSING and STATUS ~= RunStatus.PAUSED then return end
   PAUSING = false
   redis.call('HDEL', RUN, 'pausing')
-  if STATUS == 'paused' then move(redis.call('HEXISTS', RUN, 'started_at') == 1 and 'running' or 'queued') end
-  emit('run.resumed', '{}', true)
+  if STATUS == RunStatus.PAUSED then
+    move(redis.call('HEXISTS', RUN, 'started_at') == 1 and RunStatus.RUNNING or RunStatus.QUEUED)
+  end
+  emit(EventKind.RUN_RESUMED, '{}')
   local open = redis.call('HGETALL', STEPS)
   for i = 1, #open, 2 do
     local name, step = open[i], cjson.decode(open[i + 1])
-    if step.state == 'parked' then
+    if step.state == StepState.PARKED then
       -- The pause is not the step's time; that it was postponed is not counted anyway.
       local since = step.postponed and step.postponed == step['until'] and math.max(step.parked, step.postponed)
       if step.first then step.first = step.first + math.max(0, NOW - (since or step.parked)) end

@@ -1,4 +1,5 @@
--- Acting on other runs of the conversation: their keys have the same hash tag, so they are at hand. Behind _stop.lua.
+-- Acting on other runs of the conversation: their keys have the same hash tag, so they are at hand.
+-- needs: stop
 
 local function on_run(id, act)
   local run, steps, feed = RUN, STEPS, FEED
@@ -16,8 +17,8 @@ end
 local function clear_the_way(active, queued, mode)
   local ids = { active }
   for id in string.gmatch(queued or '', '%S+') do ids[#ids + 1] = id end
-  local reason = '"interrupted by ' .. ID .. '"'
+  local reason = cjson.encode(string.format(Sentence.INTERRUPTED_BY, ID))
   for i = #ids, 1, -1 do
-    on_run(ids[i], function() return next(EDGES[STATUS]) and stop(mode, 'null', reason, 0) end)
+    on_run(ids[i], function() return not has_ended() and stop(mode, 'null', reason, 0) end)
   end
 end

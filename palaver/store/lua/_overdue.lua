@@ -1,14 +1,15 @@
--- What becomes of a step whose time is over. Behind _turn.lua and _blame.lua.
+-- What becomes of a step whose time is over, for attend.lua.
+-- needs: turn, blame
 
 -- Newer code knows what it is. Until that comes it must not stand before others in the indexes; its delivery may have
 -- been lost, or gone to a worker that left it.
 local function leave_to_newer()
-  local name = ARGV[1]
+  local name = args.what
   for queue, index in pairs(READY) do
     local since = redis.call('ZSCORE', index, member(name))
-    if since and since + ARGV[3] <= NOW then
+    if since and since + args.unclaimed_ms <= NOW then
       redis.call('ZADD', index, NOW, member(name))
-      deliveries[#deliveries + 1] = queue .. '.recovered ' .. name .. ' 0'
+      publish(queue .. Queue.RECOVERED, name, 0)
     end
   end
   local at = redis.call('ZSCORE', DUE, member(name))
@@ -17,28 +18,28 @@ end
 
 -- Its lease has run out: its worker is gone.
 local function lost(name, step)
-  if STATUS == 'cancelling' then
+  if STATUS == RunStatus.CANCELLING then
     discard_text(name, step)
     set_aside(name, step)
     return proceed()
   end
   local try = try_of(step)
-  emit('step.lost', cjson.encode({ step = name, attempt = try, worker = step.worker }), true)
+  emit(EventKind.STEP_LOST, cjson.encode({ step = name, attempt = try, worker = step.worker }))
   discard_text(name, step)
   local blamed = blame(name, step)
   step.losses, step.blamed = step.losses + 1, (step.blamed or 0) + (blamed and 1 or 0)
   if step.call and not step.idempotent then
-    return interrupted(name, step, 'Interrupted: the worker that ran this call was lost.')
+    return interrupted(name, step, Sentence.WORKER_LOST)
   end
-  if step.blamed < MAX_LOSSES then
-    step.error_class = 'worker_lost'
-    put_off(name, step, (blamed or step.losses == 1) and NOW or NOW + apart(step), step.queue .. '.recovered')
-    if PAUSING or step.state == 'later' then rest() end
+  if step.blamed < Setting.MAX_LOSSES then
+    step.error_class = ErrorClass.WORKER_LOST
+    put_off(name, step, (blamed or step.losses == 1) and NOW or NOW + apart(step), true)
+    if PAUSING or step.state == StepState.LATER then rest() end
     return ''
   end
   set_aside(name, step)
-  return finish('error', 'failed', cjson.encode(problem('worker_lost', 'engine', name, try,
-    'Step ' .. name .. ' lost its worker ' .. step.losses .. ' times; it may be what ends them.')))
+  return finish(StopReason.ERROR, cjson.encode(problem(Facts.WORKER_LOST, name, try,
+    string.format(Sentence.POISONOUS, name, step.losses))))
 end
 
 -- Nobody decided, and no output came: the model is told.
@@ -48,11 +49,14 @@ local function expired(name, step)
     if each.id == step.action then action = each end
   end
   drop_actions({ [action.id] = true })
-  say_resolved(action, 'expired', {})
+  say_resolved(action, Resolution.EXPIRED, {})
   drop_step(name, step)
   close_calls({ [action.call_id] = true })
-  tool_error({ id = action.call_id, name = action.tool }, nil, step.client and 'tool_timeout' or 'tool_denied',
-    step.client and 'The client gave no output within ' .. action.timeout / 1000 .. ' s.'
-    or 'Nobody decided in time, so the tool call was denied.')
+  local call = { id = action.call_id, name = action.tool }
+  if step.client then
+    tool_error(call, nil, Facts.TOOL_TIMEOUT, string.format(Sentence.NO_OUTPUT, action.timeout / 1000))
+  else
+    tool_error(call, nil, Facts.TOOL_DENIED, Sentence.NO_DECISION)
+  end
   return proceed()
 end

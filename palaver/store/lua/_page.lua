@@ -1,9 +1,9 @@
--- Reading a log a page at a time. Prepended by scripts.py, after the generated constants PAGE (entries) and PAGE_BYTES.
+-- Reading a log a page at a time.
 
--- An entry is type, at, run, seq, data and perhaps opaque, each with its name before it.
-local function run_of(entry) return entry[2][6] end
-local function position_of(entry) return tonumber(string.match(entry[1], '%d+')) end
-local function size_of(entry) return #entry[2][10] + #(entry[2][12] or '') end
+local PAGE, PAGE_BYTES = Limit.SCRIPT_PAGE, Limit.SCRIPT_PAGE_BYTES
+
+
+local function size_of(entry) return #entry[2][LogEntry.DATA] + #(entry[2][LogEntry.OPAQUE] or '') end
 
 -- Entries from `from` to `to`: PAGE at most, and none behind those with which they have PAGE_BYTES of data. Redis does
 -- nothing else meanwhile, so the first few are looked at before more are asked for. Also answers whether that is all.

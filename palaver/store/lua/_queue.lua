@@ -1,7 +1,10 @@
--- The queue of those who wait for a provider. Prepended by scripts.py, behind _gate.lua.
+-- The queue of those who wait for a provider.
+-- needs: gate
 -- A place is JSON: order (1, 2, …: kept from the first wait until the call begins), tokens (that the call may take),
 -- turn (when it may begin), ends (the end of the cool-down from which that was counted: with another, it is void) and
 -- rated (the turn counts the rates, too: not that of a call that was refused and has not asked since).
+
+local WAITING, PLACES, QUEUE, SUMS = keys.waiting, keys.places, keys.queue, keys.sums
 
 -- Who comes at its turn, or late, begins even if others were late as well, up to a second ahead of the ramp and of the
 -- rates. Who is later than that is not counted by those behind it until it comes.

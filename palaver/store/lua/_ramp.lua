@@ -1,4 +1,5 @@
--- The way back after a cool-down. Prepended by scripts.py, behind _queue.lua.
+-- The way back after a cool-down.
+-- needs: queue
 -- 10 calls may begin in the first second, the very first one at once, and twice as many in each second after: 150 in
 -- 4 s, 10 thousand in 10 s, when the ramp is over and the gate stands open.
 local FIRST_SECOND, RAMP = 10, 10000

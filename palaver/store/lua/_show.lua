@@ -1,12 +1,12 @@
--- What watchers are shown. Prepended by scripts.py, after the generated constants FEED_CAP (events) and FEED_BYTES.
+-- What watchers are shown.
 
 -- Add an event to a run's feed, and tell who listens. Small ones are limited by their number; the bytes of the others are
--- counted in RUN `shown`, and beyond FEED_BYTES the older half of the feed goes.
+-- counted in RUN `shown`, and beyond the limit the older half of the feed goes.
 local function show(run, feed, seq, kind, at, data)
-  redis.call('XADD', feed, 'MAXLEN', '~', FEED_CAP, seq .. '-0', 'type', kind, 'at', at, 'data', data)
-  if #data > 4096 and redis.call('HINCRBY', run, 'shown', #data) > FEED_BYTES then
+  redis.call('XADD', feed, 'MAXLEN', '~', Setting.FEED_CAP, seq .. '-0', 'type', kind, 'at', at, 'data', data)
+  if #data > 4096 and redis.call('HINCRBY', run, 'shown', #data) > Limit.FEED_BYTES then
     redis.call('XTRIM', feed, 'MAXLEN', math.floor(redis.call('XLEN', feed) / 2))
-    redis.call('HSET', run, 'shown', math.floor(FEED_BYTES / 2))
+    redis.call('HSET', run, 'shown', math.floor(Limit.FEED_BYTES / 2))
   end
   redis.call('PUBLISH', feed, seq .. ' ' .. at .. ' ' .. kind .. ' ' .. data)
 end

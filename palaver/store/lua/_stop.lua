@@ -1,5 +1,7 @@
--- Stopping a run. Behind _turn.lua.
-local RANK = { graceful = 1, now = 2, rollback = 3 }
+-- Stopping a run.
+-- needs: turn
+
+local RANK = { [CancelMode.GRACEFUL] = 1, [CancelMode.NOW] = 2, [CancelMode.ROLLBACK] = 3 }
 
 -- Acknowledge a cancel; `by` and `reason` are JSON text. A stronger mode takes over from a weaker one.
 -- Answers the id of the conversation's next run ('' = none).
@@ -9,21 +11,21 @@ local function stop(mode, by, reason, acked)
   redis.call('HSET', RUN, 'cancel_mode', mode)
   local asked = '"mode":"' .. mode .. '","by":' .. by .. ',"reason":' .. reason .. '}'
   redis.call('HSET', RUN, 'cancel', '{"requested_at":' .. NOW - acked .. ',"acked_ms":' .. acked .. ',' .. asked)
-  emit('run.cancelling', '{' .. asked, true)
+  emit(EventKind.RUN_CANCELLING, '{' .. asked)
   cancel_actions()
   local open, busy = redis.call('HGETALL', STEPS), false
   for i = 1, #open, 2 do
     local step = cjson.decode(open[i + 1])
-    if step.state == 'leased' then
+    if step.state == StepState.LEASED then
       busy = true
-      if mode ~= 'graceful' then redis.call('PUBLISH', 'palaver:cancel:' .. step.worker, ID) end
+      if mode ~= CancelMode.GRACEFUL then redis.call('PUBLISH', Channel.CANCEL .. step.worker, ID) end
     else
       set_aside(open[i], step)
     end
   end
   PAUSING = false
   redis.call('HDEL', RUN, 'waiting', 'pausing')
-  if not busy then return finish('cancelled', 'cancelled', '') end
-  if STATUS ~= 'cancelling' then move('cancelling') end
+  if not busy then return finish(StopReason.CANCELLED) end
+  if STATUS ~= RunStatus.CANCELLING then move(RunStatus.CANCELLING) end
   return ''
 end

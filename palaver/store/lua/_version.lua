@@ -1,2 +1,4 @@
--- Newer code has written here, perhaps what this code would misread: it is left alone. Right before a script on a run.
-if NEWEST > VERSION then return { 'newer' } end
+-- Newer code has written here, perhaps what this code would misread: it is left alone.
+-- needs: run
+
+if NEWEST > Format.VERSION then return { Format.NEWER } end

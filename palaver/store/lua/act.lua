@@ -1,24 +1,25 @@
--- Put decisions, outputs and the user's words into a run, pause it or let it go on: all items of a request, or none.
--- KEYS  run keys (_run.lua), 9 idempotency record
--- ARGV  fingerprint ('' = the key is not the client's), id of this very request, who asks (JSON: a string or null),
---       items (JSON list; type and what it needs:
---       approve: action, digest · deny: action, digest, reason, text · edit: action, digest, arguments ·
---       output: action, content, is_error · message: message (JSON text) · pause: now · resume)
--- reply accepted | replayed, run status, deliveries, next run id · mismatch · unknown · ended, status
---       · refused, number of the item (from 1), code
-if not STATUS then return { 'unknown' } end
-local earlier = redis.call('HMGET', KEYS[9], 'fingerprint', 'request')
-if earlier[2] == ARGV[2] then return { 'accepted', STATUS, what_is_ready(), '' } end
-if earlier[1] then return { earlier[1] == ARGV[1] and 'replayed' or 'mismatch', STATUS, {}, '' } end
-if STATUS == 'cancelling' or not next(EDGES[STATUS]) then return { 'ended', STATUS } end
+-- needs: input, version
+if not STATUS then return reply.unknown() end
+local function accepted(next_run, replayed)
+  return reply.accepted { status = STATUS, deliveries = deliveries, next_run = next_run, replayed = replayed }
+end
 
+local earlier = redis.call('HMGET', keys.idempotency, 'fingerprint', 'request')
+if earlier[2] == args.request then
+  publish_what_is_ready()
+  return accepted()
+end
+if earlier[1] then return earlier[1] == (args.fingerprint or '') and accepted(nil, true) or reply.mismatch() end
+if STATUS == RunStatus.CANCELLING or has_ended() then return reply.ended { status = STATUS } end
+
+local ALL = Action.ALL
 local pending, by_id, by_call, targets, taken = pending_actions(), {}, {}, {}, {}
 for _, action in ipairs(pending) do by_id[action.id], by_call[action.call_id] = action, action end
 
 -- The actions that an item is about. One request decides on an action once.
 local function actions_for(item, wanted)
-  if wanted == 'client_tool' then return { by_id[item.action] or by_call[item.action] } end
-  if item.action ~= 'all' then return { by_id[item.action] } end
+  if wanted == ActionType.CLIENT_TOOL then return { by_id[item.action] or by_call[item.action] } end
+  if item.action ~= ALL then return { by_id[item.action] } end
   local found = {}
   for _, action in ipairs(pending) do
     if action.type == wanted and action.expires_at > NOW and not taken[action.id] then found[#found + 1] = action end
@@ -28,47 +29,49 @@ end
 
 -- Why an item cannot be.
 local function refusal(item)
-  if item.type == 'resume' then return not (STATUS == 'paused' or PAUSING) and 'not_paused' end
+  if item.type == ItemType.RESUME then
+    return not (STATUS == RunStatus.PAUSED or PAUSING) and RefusalCode.NOT_PAUSED
+  end
   if not item.action then return nil end
-  local wanted = item.type == 'output' and 'client_tool' or 'approval'
+  local wanted = item.type == ItemType.OUTPUT and ActionType.CLIENT_TOOL or ActionType.APPROVAL
   targets[item] = actions_for(item, wanted)
   if #targets[item] == 0 then
     local how = redis.call('HGET', RUN, 'act:' .. item.action)
-    return item.action == 'all' and wanted == 'approval' and 'no_pending_action' or how == 'expired' and 'action_expired'
-      or how and 'action_already_resolved' or 'unknown_action'
+    if item.action == ALL and wanted == ActionType.APPROVAL then return RefusalCode.NO_PENDING_ACTION end
+    if how == Resolution.EXPIRED then return RefusalCode.ACTION_EXPIRED end
+    return how and RefusalCode.ACTION_ALREADY_RESOLVED or RefusalCode.UNKNOWN_ACTION
   end
   for _, action in ipairs(targets[item]) do
-    if taken[action.id] then return 'action_already_resolved' end
-    if action.expires_at <= NOW then return 'action_expired' end
-    if action.type ~= wanted then return 'wrong_action' end
-    if item.digest and item.digest ~= action.digest then return 'digest_mismatch' end
+    if taken[action.id] then return RefusalCode.ACTION_ALREADY_RESOLVED end
+    if action.expires_at <= NOW then return RefusalCode.ACTION_EXPIRED end
+    if action.type ~= wanted then return RefusalCode.WRONG_ACTION end
+    if item.digest and item.digest ~= action.digest then return RefusalCode.DIGEST_MISMATCH end
     taken[action.id] = true
   end
 end
 
-local items, said = cjson.decode(ARGV[4]), {}
-for i, item in ipairs(items) do
-  if item.type == 'message' then said[#said + 1] = item.message end
+local said = {}
+for i, item in ipairs(args.items) do
+  if item.type == ItemType.MESSAGE then said[#said + 1] = item.text end
   local code = refusal(item)
-  if code then return { 'refused', i, code } end
+  if code then return reply.refused_item { number = i, code = code } end
 end
 local no_words = steering_refused(said)
-if no_words then return { 'refused', #items, no_words } end
-redis.call('HSET', KEYS[9], 'run', ID, 'fingerprint', ARGV[1], 'request', ARGV[2])
-redis.call('EXPIRE', KEYS[9], ARGV[1] ~= '' and RETENTION or 60)
+if no_words then return reply.refused_item { number = #args.items, code = no_words } end
+redis.call('HSET', keys.idempotency, 'run', ID, 'fingerprint', args.fingerprint or '', 'request', args.request)
+redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
 
-local by, answered = cjson.decode(ARGV[3]), {}
+local by, answered = cjson.decode(args.by), {}
 if next(taken) then drop_actions(taken) end
-for _, item in ipairs(items) do
+for _, item in ipairs(args.items) do
   for _, action in ipairs(targets[item] or {}) do
     local id = decide(item, action, by)
     if id then answered[id] = true end
   end
-  if item.type == 'pause' then pause(item.now) end
-  if item.type == 'resume' then resume() end
+  if item.type == ItemType.PAUSE then pause(item.now) end
+  if item.type == ItemType.RESUME then resume() end
 end
 close_calls(answered)
 steer(said)
 -- A run whose turn has not come has nothing to go on with.
-local upcoming = ENTERED and proceed() or rest() or ''
-return { 'accepted', STATUS, deliveries, upcoming }
+return accepted(ENTERED and proceed() or rest())

@@ -1,10 +1,5 @@
--- Let a call of a provider begin, or say when to ask again: at a time that is this caller's own.
--- KEYS  gate keys (_gate.lua)
--- ARGV  call, ms that its place in flight lasts unless held on to, most calls in flight, requests a minute, tokens
---       a minute ('' = no limit), tokens that the call may take
--- reply admitted, calls to wake · wait, why (cooldown | requests_per_minute | tokens_per_minute | max_in_flight),
---       ms, calls to wake
-local CALL, LASTS, MOST, TOKENS = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[6])
+-- needs: ramp
+local CALL, LASTS, MOST, TOKENS = args.call, args.lasts_ms, args.limits.max_in_flight, args.tokens
 -- A rate lets 5 s worth of it begin at once.
 local BURST = 5000
 
@@ -15,7 +10,7 @@ local function wait(why, turn, at)
   place.tokens, place.rated = TOKENS, true
   step_in(CALL, place, turn, at)
   expire(at)
-  return { 'wait', why, math.ceil(at - NOW), woken }
+  return reply.wait { why = why, ms = math.ceil(at - NOW), woken = woken }
 end
 
 local turn, why = NOW, nil
@@ -25,8 +20,8 @@ end
 
 local ramps, used = NOW < (gate.opens or 0), {}
 if ramps then not_before(turn_of(place), 'cooldown', slack) end
-for i, rate in ipairs({ { 'requests', 1, calls_ahead }, { 'tokens', TOKENS, tokens_ahead } }) do
-  local name, amount, ahead, per_minute = rate[1], rate[2], rate[3], tonumber(ARGV[3 + i])
+for _, rate in ipairs({ { 'requests', 1, calls_ahead }, { 'tokens', TOKENS, tokens_ahead } }) do
+  local name, amount, ahead, per_minute = rate[1], rate[2], rate[3], args.limits[rate[1]]
   if per_minute then
     local each, so_far = 60000 / per_minute, math.max(gate['used_' .. name] or 0, NOW)
     local early = math.max(0, BURST - amount * each)
@@ -62,4 +57,4 @@ if MOST or next(used) then
 end
 forget(CALL)
 expire(latest)
-return { 'admitted', woken }
+return reply.admitted { woken = woken }

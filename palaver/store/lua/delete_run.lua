@@ -1,19 +1,14 @@
--- Delete a run that has ended: its record, its feed, and what it put into the conversation's log, a part of that at a
--- time. From the first part on nobody is shown it and no model is told of it; should nobody go on with it, the rest goes
--- when its retention is over.
--- KEYS  run keys (_run.lua), 9 the shard's list of runs
--- ARGV  none
--- reply more · deleted · active, status · unknown
+-- needs: withdraw, page, version
 -- RUN `deleting` is the position of the log up to which it was looked through.
-if not STATUS then return { 'unknown' } end
-if next(EDGES[STATUS]) then return { 'active', STATUS } end
+if not STATUS then return reply.unknown() end
+if not has_ended() then return reply.active { status = STATUS } end
 local looked = redis.call('HGET', RUN, 'deleting')
 local there = redis.call('EXISTS', CONV) == 1
 if not looked then
   local logged = redis.call('HGET', RUN, 'logged')
   looked = logged and string.match(logged, '%d+') - 1 or 0
   redis.call('UNLINK', FEED)
-  redis.call('ZREM', KEYS[9], ID)
+  redis.call('ZREM', keys.runs, ID)
   redis.call('ZREM', ENDED, ID)
   -- Workers that know what it said build the conversation anew.
   if there and ENTERED then withdraw() end
@@ -21,12 +16,14 @@ if not looked then
   if outcome and cjson.decode(outcome).run_id == ID then redis.call('HDEL', CONV, 'last_outcome') end
 end
 
+local function position_of(entry) return tonumber(string.match(entry[1], '%d+')) end
+
 local entries, complete = page(LOG, looked + 1 .. '-0', '+')
 local ids, bytes = {}, 0
 for _, entry in ipairs(entries) do
   -- A summary of what the run said has it too.
   local later = ENTERED and position_of(entry) > tonumber(ENTERED)
-  if run_of(entry) == ID or (later and entry[2][2] == 'conversation.condensed') then
+  if entry[2][LogEntry.RUN] == ID or (later and entry[2][LogEntry.TYPE] == EventKind.CONVERSATION_CONDENSED) then
     ids[#ids + 1], bytes = entry[1], bytes + size_of(entry)
   end
 end
@@ -36,9 +33,9 @@ if #ids > 0 then
 end
 if not complete then
   redis.call('HSET', RUN, 'deleting', position_of(entries[#entries]))
-  return { 'more' }
+  return reply.more()
 end
 -- Who has read the log meanwhile may have read a summary of it.
 if there and ENTERED then redis.call('HSET', CONV, 'withdrawn_at', ENTRIES) end
 redis.call('UNLINK', RUN)
-return { 'deleted' }
+return reply.deleted()

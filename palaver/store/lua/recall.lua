@@ -1,10 +1,7 @@
--- There is room now for a step that was postponed: deliver it before its time.
--- KEYS  run keys (_run.lua)
--- ARGV  step
--- reply recalled, run status, deliveries, '' · gone
-local name = ARGV[1]
+-- needs: moved, version
+local name = args.step
 local step = ID and step_of(name)
-if not step or step.state ~= 'later' or step.postponed ~= step['until'] then return { 'gone' } end
+if not step or step.state ~= StepState.LATER or step.postponed ~= step['until'] then return reply.gone() end
 if step.first then step.first = math.min(NOW, step.first - math.max(0, step['until'] - NOW)) end
-deliver(name, step, step.queue .. '.recovered')
-return { 'recalled', STATUS, deliveries, '' }
+deliver(name, step, true)
+return moved()

@@ -1,0 +1,203 @@
+"""`python -m deploy.lua_check`: what is wrong with the Lua scripts that can be seen without running them.
+
+Each script is assembled as Redis gets it and compiled by Lua 5.1, whose bytecode says which globals it uses: those that
+are not Redis' own are misspelled, or of a part that another uses without saying that it needs it. Each part is compiled
+with what it needs and nothing else. What a script does with ``args``, ``keys`` and ``reply`` is compared with its
+declaration.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import lupa.lua51  # type: ignore[import-untyped]
+
+from palaver.settings import Settings
+from palaver.store import assembly
+from palaver.store.assembly import Files, Names, Source
+from palaver.store.contracts import SCRIPTS
+from palaver.store.contracts.declaration import Script
+from palaver.store.scripts import VERSION
+from palaver.store.shared_names import shared_names
+
+REDIS: Final = frozenset(
+    {
+        *("KEYS", "ARGV", "redis", "cjson", "struct", "bit", "math", "string", "table"),
+        *("assert", "error", "ipairs", "next", "pairs", "pcall", "select", "tonumber", "tostring", "type", "unpack"),
+    }
+)
+"""Globals that a script finds in Redis, of those that are the same each time it runs."""
+_GENERATED: Final = re.compile(r"(args|keys|reply|redis)_")
+"""Locals of the generated head begin so. A part alone does not have them; `_undeclared` looks at their names."""
+_COMMENTS: Final = re.compile(r"--[^\n]*|('(?:\\.|[^'\\\n])*')")
+_POSITIONS: Final = re.compile(r"\b(?:ARGV|KEYS)\b")
+_REPLY: Final = re.compile(r"\breply\.(\w+) ?([{(])")
+_FUNCTION: Final = re.compile(r"^local function (\w+)", re.MULTILINE)
+_GETGLOBAL, _SETGLOBAL = 5, 7
+
+
+class Global(NamedTuple):
+    """A use of a global."""
+
+    name: str
+    line: int
+
+
+def globals_of(text: str) -> Iterator[Global]:
+    """The globals that a chunk of Lua uses, by its bytecode.
+
+    Raises:
+        lupa.lua51.LuaSyntaxError: it is no Lua.
+    """
+    lua: Any = lupa.lua51.LuaRuntime(encoding=None)
+    yield from _Dump(lua.globals().string.dump(lua.compile(text.encode()))).globals()
+
+
+class _Dump:
+    """Reads the functions of a chunk from what ``string.dump`` writes on this machine."""
+
+    def __init__(self, dump: bytes) -> None:
+        self._dump = dump
+        self._at = 12  # the header
+
+    def globals(self) -> Iterator[Global]:
+        """Of the function that begins here, and of those within it."""
+        self._text()
+        self._at += 2 * 4 + 4  # the lines of its definition, and four small numbers
+        code = self._numbers()
+        constants = [self._constant() for _ in range(self._number())]
+        inner = [list(self.globals()) for _ in range(self._number())]
+        lines = self._numbers()
+        for _ in range(self._number()):  # locals
+            self._text()
+            self._at += 2 * 4
+        for _ in range(self._number()):  # upvalues
+            self._text()
+        for instruction, line in zip(code, lines, strict=True):
+            if instruction & 0x3F in (_GETGLOBAL, _SETGLOBAL):
+                yield Global(constants[instruction >> 14], line)
+        for each in inner:
+            yield from each
+
+    def _unpack(self, form: str) -> Any:
+        (value,) = struct.unpack_from(form, self._dump, self._at)
+        self._at += struct.calcsize(form)
+        return value
+
+    def _number(self) -> int:
+        return int(self._unpack("i"))
+
+    def _numbers(self) -> Sequence[int]:
+        return [self._unpack("I") for _ in range(self._number())]
+
+    def _text(self) -> str:
+        size = self._unpack("N")
+        self._at += size
+        return self._dump[self._at - size : self._at].rstrip(b"\0").decode()
+
+    def _constant(self) -> str:
+        match self._unpack("b"):
+            case 1:
+                self._at += 1
+            case 3:
+                self._at += 8
+            case 4:
+                return self._text()
+        return ""
+
+
+def faults(scripts: Sequence[type[Script[Any]]], names: Names, files: Files) -> Iterator[str]:
+    """What is wrong with ``scripts``, made of ``files``: a line each."""
+    code = {file: _COMMENTS.sub(lambda found: found[1] or "", text) for file, text in files.items()}
+    for file, text in code.items():
+        if _POSITIONS.search(text):
+            yield f"{file}.lua: KEYS and ARGV have names: keys.x, args.x"
+        for function in _FUNCTION.findall(text):
+            if sum(len(re.findall(rf"\b{function}\b", each)) for each in code.values()) == 1:
+                yield f"{file}.lua: nobody calls {function}"
+    needed = {part for script in scripts for part in assembly.parts(script.name, files)}
+    for file in files.keys() - needed:
+        yield f"{file}.lua: no script needs it"
+    for file in needed:
+        alone = {f"{part}.lua": files[part] for part in assembly.parts(file, files)}
+        yield from _undefined(assembly.join(alone, names))
+    for script in scripts:
+        yield from _undefined(assembly.assemble(script, names, files))
+        yield from _undeclared(script, "".join(code[part] for part in assembly.parts(script.name, files)))
+
+
+def _undefined(source: Source) -> Iterator[str]:
+    try:
+        for name, line in globals_of(source.text):
+            if name not in REDIS and not _GENERATED.match(name):
+                yield f"{source.lines[line - 1].file}:{source.lines[line - 1].number}: {name} is not defined"
+    except lupa.lua51.LuaSyntaxError as error:
+        number = re.search(r":(\d+):", str(error))
+        place = source.lines[min(int(number[1]), len(source.lines)) - 1] if number else source.lines[-1]
+        yield f"{place.file}:{place.number}: {error}"
+
+
+def _undeclared(script: type[Script[Any]], code: str) -> Iterator[str]:
+    """Where a script, all its parts included, and its declaration differ."""
+    shape = script.shape
+    declared = {each.name for each in (*shape.args, *shape.lists)}
+    used = set(re.findall(r"\bargs\.(\w+)", code))
+    for name in used - declared:
+        yield f"{script.name}.lua: args.{name} is not declared"
+    for name in declared - used:
+        yield f"{script.name}.lua: args.{name} is declared, and not used"
+    for name in set(re.findall(r"\bkeys\.(\w+)", code)) - {key.name for key in shape.keys}:
+        yield f"{script.name}.lua: keys.{name} is not declared"
+    for each in shape.lists:
+        loop = re.search(rf"\bfor (\w+(?:, \w+)*) in args\.{each.name}\b", code)
+        wanted = [field.name for field in each.fields]
+        if each.batch and (loop is None or loop[1].split(", ")[1:] != wanted):
+            yield f"{script.name}.lua: it is for i, {', '.join(wanted)} in args.{each.name}"
+    replies = {reply.tag: reply for reply in script.replies.values()}
+    for found in _REPLY.finditer(code):
+        tag, given = found[1], _fields(code[found.end() :]) if found[2] == "{" else set[str]()
+        if tag not in replies:
+            yield f"{script.name}.lua: reply.{tag} is not declared"
+            continue
+        fields = replies[tag].fields
+        for name in given - fields.keys():
+            yield f"{script.name}.lua: reply.{tag} has no {name}"
+        for name in (name for name, wire in fields.items() if name not in given and " or " not in wire.from_lua):
+            yield f"{script.name}.lua: reply.{tag} needs {name}"
+    for tag in replies.keys() - set(re.findall(r"\breply\.(\w+)", code)):
+        yield f"{script.name}.lua: reply.{tag} is declared, and not given"
+
+
+def _fields(code: str) -> set[str]:
+    """The names of a table's fields; ``code`` begins behind its opening brace."""
+    found, depth, begins = set[str](), 1, True
+    for token in re.finditer(r"(\w+)(\s*=(?!=))?|[{}()\[\],]", code):
+        if token[0] in "{([":
+            depth += 1
+        elif token[0] in "})]":
+            depth -= 1
+            if depth == 0:
+                break
+        elif begins and token[2] and depth == 1:
+            found.add(token[1])
+        begins = token[0] in "{,"
+    return found
+
+
+def main() -> None:
+    """Print what is wrong, if anything is."""
+    files = assembly.lua_files()
+    try:
+        found = sorted(set(faults(SCRIPTS, shared_names(Settings(), VERSION), files)))
+    except (LookupError, RecursionError) as error:
+        found = [str(error)]
+    print("\n".join(found) if found else f"{len(SCRIPTS)} scripts, {len(files)} files: no faults")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()

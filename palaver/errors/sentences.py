@@ -1,0 +1,31 @@
+"""What the scripts of the store tell models and users: of calls that no tool answered, and of steps that ended badly.
+
+The scripts fill in ``%s`` and ``%d``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+_IN_DOUBT: Final = " It may or may not have taken effect."
+
+
+class Sentence(StrEnum):
+    """Each sentence, said once."""
+
+    CANCELLED_BEGUN = "Cancelled after it had begun." + _IN_DOUBT
+    CANCELLED_WITHOUT_OUTPUT = "The user cancelled the request before the client gave its output." + _IN_DOUBT
+    CANCELLED_UNBEGUN = "The user cancelled the request, so the tool call was denied."
+    ENDED_BEGUN = "Interrupted: the run ended (%s)." + _IN_DOUBT
+    """With the run's stop reason, as the next two."""
+    ENDED_WITHOUT_OUTPUT = "The run ended (%s) before the client gave its output." + _IN_DOUBT
+    ENDED_UNBEGUN = "Not started: the run ended (%s)."
+    WORKER_STOPPED = "Interrupted: the worker that ran this call was stopped." + _IN_DOUBT
+    WORKER_LOST = "Interrupted: the worker that ran this call was lost." + _IN_DOUBT
+    POISONOUS = "Step %s lost its worker %d times; it may be what ends them."
+    NO_OUTPUT = "The client gave no output within %s s."
+    NO_DECISION = "Nobody decided in time, so the tool call was denied."
+    DENIED = "The user denied this tool call."
+    INTERRUPTED_BY = "interrupted by %s"
+    """The reason of a cancel, with the run that took the place."""

@@ -1,0 +1,208 @@
+"""The text of each script: what is generated from its declaration, the parts that it needs, and its own file.
+
+A Lua file says on a line ``-- needs: …`` which parts it builds on; the assembler puts each of them in front of it, once
+and behind its own needs. ``Namespace.NAME`` in Lua is what Python knows by that name (``shared_names.py``) and is put
+in as a literal. A name that Python does not know is an error here, not in Redis.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Final, NamedTuple
+
+from palaver.store.contracts.declaration import Group, List, Reply, Script, Shape
+from palaver.store.contracts.wire import Field
+
+_NEEDS: Final = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+_TOKENS: Final = re.compile(
+    r"""--[^\n]*
+    | '(?:\\.|[^'\\\n])*'
+    | \b(?P<namespace>[A-Z][A-Za-z]*[a-z][A-Za-z]*)\.(?P<name>[A-Z][A-Z0-9_]*)\b
+    | \b(?P<local>(?:args|keys|reply)\.\w+|redis\.call)\b
+    """,
+    re.VERBOSE,
+)
+"""A comment, a text, a name of Python's, or a name that is a local: those are found faster than fields of a table."""
+
+Names = Mapping[str, Mapping[str, object]]
+Files = Mapping[str, str]
+"""The texts of Lua files, by name."""
+
+
+class Line(NamedTuple):
+    """Where a line of a script is from."""
+
+    file: str
+    number: int
+
+
+class Source(NamedTuple):
+    """A script as Redis gets it."""
+
+    text: str
+    lines: Sequence[Line]
+
+
+def assemble(script: type[Script[Any]], names: Names, files: Files) -> Source:
+    """The whole text of a script.
+
+    Raises:
+        LookupError: a name that Python does not know, or a part that is not there.
+        RecursionError: parts need each other.
+    """
+    head = {f"contract of {script.name}": contract(script)}
+    return join(head | {f"{part}.lua": files[part] for part in parts(script.name, files)}, names)
+
+
+def join(texts: Files, names: Names) -> Source:
+    """Texts, each with its file's name, one behind the other."""
+    lines: list[Line] = []
+    for file, text in texts.items():
+        lines += (Line(file, number) for number in range(1, text.count("\n") + 1))
+    return Source("".join(_for_redis(file, text, names) for file, text in texts.items()), lines)
+
+
+@cache
+def lua_files() -> Files:
+    """Every Lua file."""
+    folder = resources.files("palaver.store") / "lua"
+    return {each.name.removesuffix(".lua"): each.read_text() for each in folder.iterdir()}
+
+
+def parts(name: str, files: Files, above: tuple[str, ...] = ()) -> list[str]:
+    """The file ``name`` behind all that it needs.
+
+    Raises:
+        KeyError: a part is not there.
+        RecursionError: parts need each other.
+    """
+    if name in above:
+        raise RecursionError(" needs ".join((*above, name)))
+    found: list[str] = []
+    for line in _NEEDS.findall(files[name]):
+        for needed in line.split(", "):
+            found += (part for part in parts(f"_{needed}", files, (*above, name)) if part not in found)
+    return [*found, name]
+
+
+def contract(script: type[Script[Any]]) -> str:
+    """The generated head of a script: a local for each of its ``keys.x``, ``args.x`` and ``reply.x``."""
+    shape, at = script.shape, 1
+    lines = ["local KEYS, ARGV, tonumber, redis_call = KEYS, ARGV, tonumber, redis['call']"]
+    lines += _keys(shape)
+    for arg in shape.args:
+        if isinstance(arg, Group):
+            value = _table(arg.fields, [f"ARGV[{at + i}]" for i in range(len(arg.fields))])
+            at += len(arg.fields)
+        else:
+            value = _value(arg, f"ARGV[{at}]")
+            at += 1
+        lines.append(f"local args_{arg.name} = {value}")
+    lines += _lists(shape, at)
+    lines += (f"local function reply_{each.tag}{_constructor(each)} end" for each in script.replies.values())
+    return "\n".join(lines) + "\n"
+
+
+def _keys(shape: Shape) -> Iterator[str]:
+    at = 1
+    for key in shape.keys:
+        if key.names:
+            named = ", ".join(f"[{literal(name)}] = KEYS[{i}]" for i, name in enumerate(key.names, at))
+            yield f"local keys_{key.name} = {{ {named} }}"
+        else:
+            yield f"local keys_{key.name} = KEYS[{at}]"
+        at += len(key.names) or 1
+
+
+def _lists(shape: Shape, first: int) -> Iterator[str]:
+    """Lines that read the lists; the first of them begins at ARGV ``first``."""
+    if not shape.lists:
+        return
+    yield f"local {', '.join(f'args_{each.name}' for each in shape.lists)}"
+    yield "do"
+    yield f"  local at, key = {first}, {sum(len(key.names) or 1 for key in shape.keys)}"
+    for each in shape.lists:
+        keys = sum(field.wire is None for field in each.fields)
+        values = len(each.fields) - keys
+        places = [f"KEYS[key + {i + 1}]" for i in range(keys)] + [f"ARGV[at + {i + 1}]" for i in range(values)]
+        step = f"at, key = at + {values}, key + {keys}" if keys else f"at = at + {values}"
+        yield from _loop(each, places, step) if each.batch else _list(each, places, step)
+    yield "end"
+
+
+def _list(of: List, places: Sequence[str], step: str) -> Iterator[str]:
+    item = _table(of.fields, places) if of.record else _value(of.fields[0], places[0])
+    yield "  local list = {}"
+    yield "  for i = 1, ARGV[at] do"
+    yield f"    list[i] = {item}"
+    yield f"    {step}"
+    yield "  end"
+    yield f"  args_{of.name}, at = list, at + 1"
+
+
+def _loop(of: List, places: Sequence[str], step: str) -> Iterator[str]:
+    """A function that answers the next one's number and values each time."""
+    given = ", ".join(_value(field, place) for field, place in zip(of.fields, places, strict=True))
+    behind = step.replace("at + ", "at - ").replace("key + ", "key - ")
+    yield "  local i, count = 0, tonumber(ARGV[at])"
+    yield f"  {behind}"
+    yield f"  function args_{of.name}()"
+    yield "    if i == count then return end"
+    yield "    i = i + 1"
+    yield f"    {step}"
+    yield f"    return i, {given}"
+    yield "  end"
+
+
+def _table(fields: Sequence[Field], places: Sequence[str]) -> str:
+    inner = (f"{field.name} = {_value(field, place)}" for field, place in zip(fields, places, strict=True))
+    return f"{{ {', '.join(inner)} }}"
+
+
+def _value(field: Field, place: str) -> str:
+    return place if field.wire is None else field.wire.to_lua.replace("{}", place)
+
+
+def _constructor(reply: Reply) -> str:
+    if not reply.fields:
+        return f"() return {{ '{reply.tag}' }}"
+    given = ", ".join(wire.from_lua.replace("{}", f"r.{name}") for name, wire in reply.fields.items())
+    return f"(r) return {{ '{reply.tag}', {given} }}"
+
+
+def _for_redis(file: str, text: str, names: Names) -> str:
+    """Lua as Redis gets it: without comments, with a literal for each name of Python, and locals for what the generated
+    head has."""
+
+    def instead(found: re.Match[str]) -> str:
+        if found["local"]:
+            return found[0].replace(".", "_")
+        if not found["namespace"]:
+            return "" if found[0].startswith("--") else found[0]
+        try:
+            return literal(names[found["namespace"]][found["name"]])
+        except KeyError:
+            number = text.count("\n", 0, found.start()) + 1
+            raise LookupError(f"{file}:{number}: Python knows no {found[0]}") from None
+
+    return _TOKENS.sub(instead, text)
+
+
+def literal(value: object) -> str:
+    """A value of Python in Lua; of a set, a function that says whether something is in it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+            return f"'{escaped}'"
+        case int():
+            return str(int(value))
+        case frozenset():
+            return f"function(x) return {' or '.join(f'x == {literal(each)}' for each in sorted(value))} end"
+        case Mapping():
+            return f"{{ {', '.join(f'[{literal(key)}] = {literal(each)}' for key, each in value.items())} }}"
+    raise TypeError(f"{value!r} has no form in Lua")

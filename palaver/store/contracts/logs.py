@@ -1,0 +1,92 @@
+"""What is done with the logs of conversations: read, copy, delete. Long ones a part at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from palaver.store.contracts.declaration import Script
+from palaver.store.contracts.replies import Active, More, Unknown
+from palaver.store.contracts.wire import Entries
+from palaver.store.keys import Key, RunKeys
+
+ENTRY_FIELDS: Final = ("type", "at", "run", "seq", "data", "opaque")
+"""Of each entry of a log, in this order; the last is there if there is something. Python reads them by name, Lua by
+their places: ``LogEntry.DATA``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Entries of a log."""
+
+    entries: Entries
+    ends: bool
+    """The log ends with them."""
+    withdrawals: bytes
+    """Another value whenever something of the log is withdrawn."""
+    withdrawn: bytes | None
+    """What of the log was withdrawn, JSON."""
+
+
+class Read(Script[Page | Unknown]):
+    """A page of a conversation's log."""
+
+    conversation: Key
+    log: Key
+    after: int
+    """The position behind which it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A part is copied."""
+
+    ends: bool
+    """It was the last one."""
+    withdrawals: bytes
+    """As of `Page`."""
+    withdrawn: bytes | None
+
+
+class CopyLog(Script[Copied | Unknown]):
+    """Copy a part of a conversation's log into one that is yet to be: nobody knows it until a run is submitted to it. A
+    copy that nobody goes on with is forgotten."""
+
+    conversation: Key
+    log: Key
+    new_conversation: Key
+    new_log: Key
+    through: int
+    """Position up to which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """All of it is gone."""
+
+
+class DeleteRun(Script[More | Deleted | Active | Unknown]):
+    """Delete a run that has ended: its record, its feed, and what it put into the conversation's log. From the first
+    part on nobody is shown it and no model is told of it; should nobody go on with it, the rest goes when its retention
+    is over."""
+
+    run: RunKeys
+    runs: Key
+    """The shard's list of runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The conversation has runs that have not ended."""
+
+
+class DeleteConversation(Script[More | Deleted | Busy | Unknown]):
+    """Delete a conversation with its runs, once all of them have ended. From the first part on it is unknown to
+    everybody; should nobody go on with it, the rest goes when its retention is over."""
+
+    conversation: Key
+    log: Key
+    runs: Key
+    """The shard's list of runs."""
+    prefix: str
+    """What the keys of the shard begin with."""

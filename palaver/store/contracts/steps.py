@@ -1,0 +1,258 @@
+"""What workers and sweepers do with steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from palaver.events import EventKind
+from palaver.leases import Stray
+from palaver.lifecycle import StopReason, WaitReason
+from palaver.store.contracts.declaration import Script
+from palaver.store.contracts.replies import Gone, Moved, Stale
+from palaver.store.contracts.wire import Batch, Entries, Json
+from palaver.store.keys import Key, RunKeys
+
+
+class StepState(StrEnum):
+    """Where an open step is; the last three are those of a run that waits, is paused, or ends."""
+
+    READY = "ready"
+    """Delivered, in the ready index of its queue."""
+    LEASED = "leased"
+    """A worker has it; in the due index by the end of the lease."""
+    LATER = "later"
+    """In the due index: a retry, or postponed."""
+    HELD = "held"
+    """It waits for a decision or a client's output; in the due index by the end of that."""
+    PARKED = "parked"
+    """Its run is paused."""
+    ABORTED = "aborted"
+    """Nobody goes on with it; kept until the run ends, so that its call is sealed truthfully."""
+
+
+class RunDue(StrEnum):
+    """What of a run is in the due index, beside its steps."""
+
+    START = "start"
+    """Its start time, or its turn in the conversation."""
+    END = "end"
+    """A clock of it is up, or 80 % of one are gone."""
+
+
+class Used(NamedTuple):
+    """What a step used."""
+
+    input_tokens: int
+    cached_tokens: int
+    """Those of the input that were cached."""
+    output_tokens: int
+    model_calls: int
+    cost: int | None
+    """In nano-dollars; None if nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """The worker has the step. For a tool call the lease is the record of intent: from here on it may have taken
+    effect."""
+
+    fence: int
+    attempt: int
+    """As the retry policy counts."""
+    try_number: int
+    """Lost ones included."""
+    elapsed_ms: int
+    left_ms: int
+    """Until the run's time is up."""
+    agent: bytes
+    call: bytes | None
+    """The tool call to answer, JSON."""
+    edited: bool
+    """Somebody changed the arguments of the call."""
+    model: int
+    """Which of the agent's models to ask, from 0."""
+    calls_left: int | None
+    """Tool calls that the run's budget has left; None for any number."""
+    since: int
+    """The log position that ``tail`` is behind."""
+    tail: Entries
+    """A page of the log."""
+    ends: bool
+    """The log ends with the tail."""
+    withdrawals: bytes
+    """As of `Page`; empty if the log ends with the tail."""
+    withdrawn: bytes | None
+    """What of the tail was withdrawn, JSON."""
+
+
+class Claim(Script[Leased | Stray]):
+    """Lease a step to a worker."""
+
+    run: RunKeys
+    step: str
+    worker: str
+    lease_ms: int
+    known: int | None
+    """The log position that the worker knows (model steps); None if it wants no messages."""
+    known_at: int
+    """When the entry at that position was written, ms."""
+    nonce: str
+    """Names this very claim: a repeat gets the same lease."""
+
+
+class NewEntry(NamedTuple):
+    """An entry that a verdict brings."""
+
+    kind: EventKind
+    call_id: str | None
+    """The call that it answers."""
+    data: Json
+    opaque: Json | None = None
+    """What a provider wants back with it."""
+
+
+class NewCall(NamedTuple):
+    """A call that the model asked for."""
+
+    id: str
+    name: str
+    queue: str | None
+    """Where its step goes; None if it has none, because it is answered."""
+    idempotent: bool
+    call: Json | None
+    action: Json | None
+    """What it waits for; None if it may begin."""
+
+
+class VerdictKind(StrEnum):
+    """What becomes of the step."""
+
+    CONTINUE = "continue"
+    FINISH = "finish"
+    RETRY = "retry"
+    GIVE_UP = "give_up"
+
+
+class Settle(Script[Moved | Stale]):
+    """Apply a verdict under a live lease. Without the newest fence nothing is written."""
+
+    run: RunKeys
+    step: str
+    fence: int
+    verdict: VerdictKind
+    stop: StopReason | None
+    """Why the run ends, if it does."""
+    fallback: bool
+    """With the agent's next model (retry)."""
+    error: Json | None
+    delay_ms: int
+    streamed: bool
+    """Watchers saw text that is withdrawn."""
+    used: Used
+    output: str | None
+    """The text that the run ends with."""
+    tool_calls: int
+    """Done here."""
+    entries: tuple[NewEntry, ...]
+    calls: tuple[NewCall, ...]
+
+
+class HandBack(Script[Moved | Stale]):
+    """Give a lease up without a verdict (drain, pause): somebody else goes on, at once or when the run is resumed, and
+    it counts as no loss."""
+
+    run: RunKeys
+    step: str
+    fence: int
+    begun: bool
+    """The work may have begun."""
+    used: Used
+
+
+class Postpone(Script[Moved | Stale]):
+    """Give a lease up until later, before its work began: there is no room for it. It counts as no attempt, and its
+    time not as the step's."""
+
+    run: RunKeys
+    step: str
+    fence: int
+    delay_ms: int
+    reason: WaitReason
+    code: str
+
+
+class Recall(Script[Moved | Gone]):
+    """There is room now for a step that was postponed: deliver it before its time."""
+
+    run: RunKeys
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToNewer:
+    """Newer code has worked on the conversation, and knows what it is."""
+
+
+class Attend(Script[Moved | Gone | LeftToNewer]):
+    """Act on something that is due. Safe at any time and for any number of sweepers: it looks again before it acts."""
+
+    run: RunKeys
+    what: str
+    """A step, ``start`` or ``end``."""
+    dead_worker: str | None
+    """Its lease on the step ends now; without it only a lease that has expired does."""
+    unclaimed_ms: int
+    """After so long an unclaimed delivery is sent again."""
+
+
+class HeldLease(NamedTuple):
+    """A lease to prolong."""
+
+    run: Key
+    steps: Key
+    run_id: str
+    step: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """For each lease its `palaver.leases.Renewal`."""
+
+    answers: tuple[int, ...]
+
+
+class Renew(Script[Renewed]):
+    """Prolong leases of one shard."""
+
+    due: Key
+    lease_ms: int
+    leases: Batch[HeldLease]
+
+
+class NewDelta(NamedTuple):
+    """A piece of a model's text, under the lease that it was made under."""
+
+    run: Key
+    steps: Key
+    feed: Key
+    step: str
+    fence: int
+    payload: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """So many were written: not those of a lost lease, and none twice when the call is repeated."""
+
+    written: int
+
+
+class Feed(Script[Shown]):
+    """Show watchers what is not worth keeping: deltas of many runs at once."""
+
+    nonce: str
+    """Names this very call."""
+    deltas: Batch[NewDelta]

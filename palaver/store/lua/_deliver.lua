@@ -1,0 +1,61 @@
+-- Steps are made available to workers, now or later, or not while their run is paused.
+-- needs: step, emit
+
+local deliveries = {}
+
+-- The caller of the script publishes it; READY repairs a publish that was lost.
+local function publish(queue, name, number)
+  deliveries[#deliveries + 1] = { queue, name, number }
+end
+
+-- The step keeps until its run is resumed.
+local function park(name, step)
+  step.state, step.parked = StepState.PARKED, NOW
+  keep_step(name, step)
+end
+
+-- Nobody has the step, and no index does. Answers whether it may go on: not if the run is paused, or about to be.
+local function free(name, step)
+  if step.state ~= StepState.READY then unlist(name, step) end
+  step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
+  step.spared = nil
+  return not PAUSING and STATUS ~= RunStatus.PAUSED
+end
+
+-- Make a step available now; `again`: it was delivered before, and comes first.
+local function deliver(name, step, again)
+  local goes_on = free(name, step)
+  step['until'] = nil
+  if not goes_on then return park(name, step) end
+  if not step.call then say_steered() end
+  step.state, step.deliveries = StepState.READY, step.deliveries + 1
+  keep_step(name, step)
+  redis.call('ZADD', READY[step.queue], NOW, member(name))
+  publish(again and step.queue .. Queue.RECOVERED or step.queue, name, step.deliveries)
+end
+
+-- Make it available at a later time (ms).
+local function put_off(name, step, at, again)
+  if at <= NOW then return deliver(name, step, again) end
+  local goes_on = free(name, step)
+  step['until'] = at
+  if not goes_on then return park(name, step) end
+  step.state = StepState.LATER
+  keep_step(name, step)
+  redis.call('ZADD', DUE, at, member(name))
+end
+
+-- What watchers saw of a model's answer will not be kept.
+local function discard_text(name, step)
+  if step.call then return end
+  emit(EventKind.MESSAGE_DISCARDED, cjson.encode({ step = name, attempt = try_of(step) }))
+end
+
+-- What to publish, once more: this very call was made before and its answer was lost on the way.
+local function publish_what_is_ready()
+  local open = redis.call('HGETALL', STEPS)
+  for i = 1, #open, 2 do
+    local step = cjson.decode(open[i + 1])
+    if step.state == StepState.READY then publish(step.queue, open[i], step.deliveries) end
+  end
+end

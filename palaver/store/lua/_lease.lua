@@ -1,0 +1,8 @@
+-- The fence: without the newest lease nobody writes a byte.
+
+-- The step, if it is leased and this is its newest fence; nil or false otherwise.
+local function leased_to(steps, name, fence)
+  local text = redis.call('HGET', steps, name)
+  local step = text and cjson.decode(text)
+  return step and step.state == StepState.LEASED and step.fence == fence and step
+end

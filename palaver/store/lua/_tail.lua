@@ -1,0 +1,16 @@
+-- What the log has beyond what a worker knows.
+-- needs: run, page
+
+-- A page of it behind the position `known`, whose entry was written at `known_at`.
+local function tail_behind(known, known_at)
+  local withdrawn_at, withdrawn = redis.call('HGET', CONV, 'withdrawn_at'), nil
+  -- What was derived from the log before something in it was withdrawn is not right any more.
+  if withdrawn_at and known <= tonumber(withdrawn_at) then known = 0 end
+  -- Nor is it if the log was rewound since and other entries have taken these positions.
+  local newest = known > 0 and redis.call('XRANGE', LOG, known .. '-0', known .. '-0')[1]
+  if known > 0 and (not newest or tonumber(newest[2][LogEntry.AT]) ~= known_at) then known = 0 end
+  if known == 0 and withdrawn_at then withdrawn = redis.call('HGET', CONV, 'withdrawn') end
+  local tail, complete = page(LOG, known + 1 .. '-0', '+')
+  return { since = known, tail = tail, ends = complete, withdrawals = complete and '' or withdrawals(CONV),
+    withdrawn = withdrawn }
+end

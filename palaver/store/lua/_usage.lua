@@ -1,0 +1,31 @@
+-- What a run has used, against its budget.
+-- needs: limits
+-- RUN `cost` is in nano-dollars, and `unpriced` there if a call's cost is unknown. A turn's tool calls are taken from the
+-- budget all at once, before the first of them begins.
+
+-- Add up what a step used.
+local function count_usage(used)
+  for _, field in ipairs({ 'input_tokens', 'cached_tokens', 'output_tokens', 'model_calls', 'cost' }) do
+    local number = used[field]
+    if not number then
+      redis.call('HSET', RUN, 'unpriced', 1)
+    elseif number ~= 0 then
+      redis.call('HINCRBY', RUN, field, number)
+    end
+  end
+end
+
+-- Whether the run has used up its budget, with `calls` tool calls that are about to begin. A cost that nobody knows
+-- may be any: it counts as all of it.
+local function spent(calls)
+  local budget = limits().budget
+  if not next(budget) then return false end
+  local used = redis.call('HMGET', RUN, 'input_tokens', 'output_tokens', 'tool_calls', 'cost', 'unpriced')
+  local tokens, tool_calls, cost = (used[1] or 0) + (used[2] or 0), (used[3] or 0) + calls, (used[4] or 0) / 1e9
+  warn_if_near('tokens', tokens, budget.tokens)
+  warn_if_near('tool_calls', tool_calls, budget.tool_calls)
+  if used[5] and budget.cost_usd then warn('cost_usd', cjson.null, budget.cost_usd) end
+  warn_if_near('cost_usd', cost, budget.cost_usd)
+  return (budget.tokens and tokens >= budget.tokens) or (budget.tool_calls and tool_calls > budget.tool_calls)
+    or (budget.cost_usd and (used[5] or cost >= budget.cost_usd))
+end

@@ -1,0 +1,89 @@
+"""What Python and the scripts both know: the scripts write ``Namespace.NAME``, and get it from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any, Final, get_args
+
+from palaver.actions import ALL, ActionType
+from palaver.errors import ErrorClass
+from palaver.errors.sentences import Sentence
+from palaver.errors.vocabulary import FACTS
+from palaver.events import EventKind
+from palaver.kinds import KINDS, RECOVERED
+from palaver.leases import Renewal
+from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason, WaitReason
+from palaver.limits import LIMITS
+from palaver.models import CancelMode, OnConflict
+from palaver.settings import Settings
+from palaver.store import keys
+from palaver.store.assembly import Names
+from palaver.store.contracts.declaration import NEWER
+from palaver.store.contracts.logs import ENTRY_FIELDS
+from palaver.store.contracts.replies import RefusalCode
+from palaver.store.contracts.runs import ItemType, Resolution, SubmitKind
+from palaver.store.contracts.steps import RunDue, StepState, VerdictKind
+
+_ENUMS: Final[tuple[type[Enum], ...]] = (
+    RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
+    StepState, RunDue, VerdictKind, Renewal, RefusalCode,
+)  # fmt: skip
+
+
+def shared_names(settings: Settings, version: int) -> Names:
+    """Every namespace; ``version`` is that of what the scripts write."""
+    return {
+        **{each.__name__: {name: member.value for name, member in each.__members__.items()} for each in _ENUMS},
+        "ActionType": _texts(get_args(ActionType)),
+        "CancelMode": _texts(get_args(CancelMode)),
+        "OnConflict": _texts(get_args(OnConflict)),
+        "SubmitKind": _texts(get_args(SubmitKind)),
+        "ItemType": _texts(get_args(ItemType)),
+        "Resolution": _texts(get_args(Resolution)),
+        "Action": {"ALL": ALL},
+        "Queue": {**{kind.name.upper(): kind.queue for kind in KINDS}, "RECOVERED": RECOVERED},
+        "Facts": {each.name: _facts(each) for each in ErrorClass},
+        "Lifecycle": {
+            "EDGES": frozenset(f"{source} {target}" for source in TRANSITIONS for target in TRANSITIONS[source]),
+            "TERMINAL": frozenset(status for status in RunStatus if status.terminal),
+            "STATUS_OF": {reason: reason.status for reason in StopReason},
+        },
+        "LogEntry": {name.upper(): 2 * place for place, name in enumerate(ENTRY_FIELDS, 1)},
+        "Events": {"FEED_ONLY": frozenset(kind for kind in EventKind if not kind.durable)},
+        "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
+        "Limit": {name.upper(): limit.most for name, limit in LIMITS.items()},
+        "Setting": _of_settings(settings),
+        "Format": {"VERSION": version, "NEWER": NEWER},
+    }
+
+
+def _texts(texts: Iterable[str]) -> Mapping[str, str]:
+    return {text.upper(): text for text in texts}
+
+
+def _facts(error_class: ErrorClass) -> Mapping[str, Any]:
+    """What an error object of that class always says."""
+    facts = FACTS[error_class]
+    return {
+        "class": error_class,
+        "code": error_class,
+        "source": facts.source,
+        "retryable": facts.retryable,
+        "recoverable": facts.recoverable,
+        "user_action": facts.user_action,
+    }
+
+
+def _of_settings(settings: Settings) -> Mapping[str, int]:
+    return {
+        "RETENTION": int(settings.retention),
+        # A feed goes with its run at the latest.
+        "FEED_RETENTION": int(min(settings.feed_retention, settings.retention)),
+        "RUN_DEADLINE_MS": int(settings.run_deadline * 1000),
+        "FEED_CAP": settings.feed_cap,
+        "MAX_ENTRIES": settings.max_entries,
+        "MAX_CONVERSATION_BYTES": settings.max_conversation_bytes,
+        "MAX_QUEUED": settings.max_queued,
+        "MAX_LOSSES": settings.max_losses,
+    }

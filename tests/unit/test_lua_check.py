@@ -1,0 +1,138 @@
+"""The check of the Lua scripts finds what it says that it finds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from deploy.lua_check import faults, globals_of
+from palaver.settings import Settings
+from palaver.store.assembly import assemble, lua_files
+from palaver.store.contracts import SCRIPTS, Recall
+from palaver.store.contracts.declaration import Script
+from palaver.store.keys import Key
+from palaver.store.scripts import VERSION
+from palaver.store.shared_names import shared_names
+
+NAMES = shared_names(Settings(redis_url="redis://127.0.0.1:1/0"), VERSION)
+PARTS = {
+    "_clock": "local NOW = tonumber(redis.call('TIME')[1])\n",
+    "_note": "-- needs: clock\nlocal function note(text) redis.call('SET', keys.place, text .. NOW) end\n",
+}
+SCRIPT = """-- needs: note
+note(args.text)
+if args.often then return reply.written { times = 1, more = nil } end
+return reply.nothing()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    times: int
+    more: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    pass
+
+
+class Write(Script[Written | Nothing]):
+    place: Key
+    text: str
+    often: bool
+
+
+def found(script: str = SCRIPT, **parts: str) -> list[str]:
+    return sorted(set(faults([Write], NAMES, {**PARTS, **parts, "write": script})))
+
+
+def test_the_scripts_have_no_faults() -> None:
+    assert list(faults(SCRIPTS, NAMES, lua_files())) == []
+
+
+def test_a_script_without_faults_has_none() -> None:
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("note(args", "notes(args", "write.lua:2: notes is not defined"),
+        ("note(args.text)", "total = args.text note(total)", "write.lua:2: total is not defined"),
+        ("note(args", "os.exit() note(args", "write.lua:2: os is not defined"),
+        ("args.text", "args.test", "write.lua: args.test is not declared"),
+        ("args.often", "true", "write.lua: args.often is declared, and not used"),
+        ("args.text", "ARGV[1] .. args.text", "write.lua: KEYS and ARGV have names: keys.x, args.x"),
+        ("args.text", "args.text .. keys.places", "write.lua: keys.places is not declared"),
+        ("reply.nothing()", "reply.nothin()", "write.lua: reply.nothin is not declared"),
+        ("return reply.nothing()\n", "", "write.lua: reply.nothing is declared, and not given"),
+        ("times = 1", "time = 1", "write.lua: reply.written has no time"),
+        ("times = 1, ", "", "write.lua: reply.written needs times"),
+        ("-- needs: note\n", "", "write.lua:1: note is not defined"),
+        ("-- needs: note\n", "-- needs: note\nlocal function spare() end\n", "write.lua: nobody calls spare"),
+        ("if args.often then", "if args.often", "write.lua:3: "),
+    ],
+)
+def test_a_fault_is_found(right: str, wrong: str, said: str) -> None:
+    assert SCRIPT.count(right) == 1
+    assert any(each.startswith(said) for each in found(SCRIPT.replace(right, wrong))), found(
+        SCRIPT.replace(right, wrong)
+    )
+
+
+def test_a_batch_is_read_by_the_names_of_its_fields() -> None:
+    files = lua_files()
+    renew = files["renew"].replace("step, fence in args.leases", "fence, step in args.leases")
+    assert renew != files["renew"]
+    said = list(faults(SCRIPTS, NAMES, {**files, "renew": renew}))
+    assert said == ["renew.lua: it is for i, run, steps, run_id, step, fence in args.leases"]
+
+
+def test_a_part_says_itself_what_it_needs() -> None:
+    note = PARTS["_note"].replace("-- needs: clock\n", "")
+    assert found(SCRIPT.replace("needs: note", "needs: clock, note"), _note=note) == ["_note.lua:1: NOW is not defined"]
+
+
+def test_a_part_that_nobody_needs_is_found() -> None:
+    assert found(_spare="local SPARE = 1\n") == ["_spare.lua: no script needs it"]
+
+
+def test_parts_that_need_each_other_are_refused() -> None:
+    with pytest.raises(RecursionError, match="_clock needs _note needs _clock"):
+        found(SCRIPT.replace("note\n", "clock\n", 1), _clock="-- needs: note\n")
+
+
+def test_a_name_that_python_does_not_know_is_refused() -> None:
+    with pytest.raises(LookupError, match=re.escape("write.lua:2: Python knows no RunStatus.PAUSING")):
+        found(SCRIPT.replace("args.text", "RunStatus.PAUSING"))
+
+
+def test_a_name_in_a_text_or_a_comment_is_left_alone() -> None:
+    assert found(SCRIPT.replace("note(args.text)", "note('RunStatus.NONE ' .. args.text) -- RunStatus.NONE")) == []
+
+
+def test_the_globals_of_functions_within_functions_are_seen() -> None:
+    inner = "local x = 1\nreturn function()\n  return function() there = here + x end\nend\n"
+    assert sorted(globals_of(inner)) == [("here", 3), ("there", 3)]
+
+
+def test_a_script_has_each_part_once_behind_what_it_needs() -> None:
+    lines = [line.file for line in assemble(Recall, NAMES, lua_files()).lines]
+    order = list(dict.fromkeys(lines))
+    assert len(lines) == assemble(Recall, NAMES, lua_files()).text.count("\n")
+    assert order[0] == "contract of recall"
+    assert order[-1] == "recall.lua"
+    assert order.index("_clock.lua") < order.index("_run.lua") < order.index("_emit.lua") < order.index("_deliver.lua")
+    assert [lines.count(file) for file in order] == [len(list(g)) for g in _runs(lines)]
+
+
+def _runs(lines: list[str]) -> list[list[str]]:
+    runs: list[list[str]] = []
+    for line in lines:
+        if not runs or runs[-1][0] != line:
+            runs.append([])
+        runs[-1].append(line)
+    return runs
