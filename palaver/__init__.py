@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from palaver.errors import ConfigurationError, PalaverError, RetryableToolError, RunFailed, ToolError
     from palaver.events import Event
     from palaver.lifecycle import RunStatus, StopReason
-    from palaver.models import AgentSpec, Budget, Conversation, Message, Run, StuckLimits, Usage
+    from palaver.models import AgentSpec, Budget, Conversation, Message, Run, Usage
+    from palaver.stuck_limits import StuckLimits
     from palaver.tools import tool
 
 _HOMES: Final = {
@@ -54,7 +55,8 @@ _HOMES: Final = {
     "palaver.errors": ("ConfigurationError", "PalaverError", "RetryableToolError", "RunFailed", "ToolError"),
     "palaver.events": ("Event",),
     "palaver.lifecycle": ("RunStatus", "StopReason"),
-    "palaver.models": ("AgentSpec", "Budget", "Conversation", "Message", "Run", "StuckLimits", "Usage"),
+    "palaver.models": ("AgentSpec", "Budget", "Conversation", "Message", "Run", "Usage"),
+    "palaver.stuck_limits": ("StuckLimits",),
     "palaver.tools": ("tool",),
 }
 """Where each public name is defined; the imports above say the same to editors and type checkers."""

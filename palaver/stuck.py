@@ -22,7 +22,8 @@ from typing import Final
 
 from palaver.arguments import readable
 from palaver.errors import ErrorClass, Failure
-from palaver.models import Message, StuckLimits, ToolCall
+from palaver.models import Message, ToolCall
+from palaver.stuck_limits import StuckLimits
 
 _NAMED: Final = 3
 """Tools that a sentence names."""

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from palaver.leases import Lease, LogMessage
-from palaver.models import MAX_TURNS, Message
+from palaver.models import Message
 from palaver.stuck import Turn
+from palaver.stuck_limits import MAX_TURNS
 from palaver.verdicts import Condensed
 from workers.protocols import ModelProtocol
 

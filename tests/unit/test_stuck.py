@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from palaver.errors import ErrorClass
-from palaver.models import MAX_TURNS, AgentSpec, Message, StuckLimits, ToolCall
+from palaver.models import AgentSpec, Message, ToolCall
 from palaver.retry import stop_reason
 from palaver.stuck import Nudge, Stuck, Turn, judge
+from palaver.stuck_limits import MAX_TURNS, StuckLimits
 
 LIMITS = StuckLimits()
 
