@@ -34,9 +34,9 @@ MUTANTS: Final = {
             "no sweeper",
             "lost_deliveries",
             "all_end",
-            "workers/runtime.py",
-            "        if sweeps:\n",
-            "        if False:\n",
+            "workers/keeper.py",
+            "    if sweeps:\n",
+            "    if False:\n",
         ),
         _mutant(
             "a verdict that is taken in twice",
