@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 HOURS ?= 1
+JOBS ?= 3
 SCALE ?= 1
 
 BIN := $(VENV)/bin
@@ -14,18 +15,21 @@ TOOLS := $(VENV)/tools
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
+# Each process of a run takes whole files, with a server and a cluster of its own where these need one.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+
 CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/process -m chaos $(ARGS)
 CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test check twin bench chaos soak lock sbom clean
+.PHONY: help demo up quick test check twin bench chaos soak lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, VENV=dir the environment,"
-	@echo "  ARGS='…' adds options to demo, test, bench, chaos and soak."
+	@echo "  ARGS='…' adds options to demo, quick, test, bench, chaos and soak; JOBS=1 runs tests one by one."
 	@echo "  SCALE=10 makes ten times as much chaos: faults and runs of each kind."
 
 demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a cancel
@@ -34,8 +38,12 @@ demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a can
 up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 	$(BIN)/python -m deploy.stack up
 
+quick: JOBS = 2
+quick: $(DEV) ## run what needs no other process: units, and the store's contract on the fake
+	$(PYTEST) tests/unit tests/contract -m "not process and not slow" $(ARGS)
+
 test: $(DEV) ## run every test, real Redis and real workers included
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts
 	$(BIN)/ruff check .

@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from palaver.testing import ports
 from palaver.testing.ports import free_port
 from tests.chaos.zygote import Zygote
 from tests.process.checks import check
@@ -65,15 +67,31 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def pytest_configure() -> None:
-    """A shell that starts the suite in the background has it ignore SIGINT, and so would all that is started here."""
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell that starts the suite in the background has it ignore SIGINT, and so would all that is started here.
+
+    Of several processes that share a run, each has ports of its own.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is not None:
+        ports.FREE_PORTS = ports.FREE_PORTS[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Chaos takes minutes: it runs under `make chaos`, which selects it by its mark."""
+    """Chaos takes minutes: it runs under `make chaos`, which selects it by its mark.
+
+    Files that start processes come first: they take longest, and none of the processes that share a run is to have one
+    left when the others are done.
+    """
+    items.sort(key=lambda item: not _starts_processes(item))
     if "chaos" in config.option.markexpr:
         return
     for item in items:
         if item.get_closest_marker("chaos"):
             item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))
+
+
+def _starts_processes(item: pytest.Item) -> bool:
+    file = item.getparent(pytest.Module)
+    return file is not None and file.get_closest_marker("process") is not None

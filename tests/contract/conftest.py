@@ -23,7 +23,7 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.process)])
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     """An empty Redis, fake or real. Afterwards whatever the test left in it must be whole."""
     client: Any

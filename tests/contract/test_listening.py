@@ -16,6 +16,8 @@ from palaver.store.connection import Listener
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.way import Way
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 async def way(server: RedisServer) -> AsyncIterator[Way]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import orjson
+import pytest
 
 from palaver.leases import Delivery, Lease
 from palaver.store import keys
@@ -36,6 +37,7 @@ async def comes_back(desk: Desk, redis: Any, runs: Iterable[str]) -> list[tuple[
     return sorted(found)
 
 
+@pytest.mark.slow
 async def test_the_poison_among_many_long_steps_is_found(desk: Desk, redis: Any) -> None:
     """All on one worker, none of the others ever ends, and all that come back before the poison are lost with it."""
     runs = [(await desk.submit()) for _ in range(30)]

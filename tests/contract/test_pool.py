@@ -12,6 +12,8 @@ from redis.exceptions import ConnectionError
 from palaver.store.pool import Pool
 from palaver.testing.redis_server import RedisServer
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 async def pool(server: RedisServer) -> AsyncIterator[Pool]:

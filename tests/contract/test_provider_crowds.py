@@ -233,6 +233,7 @@ _LIMITS = st.builds(
 _COOL_DOWNS = st.lists(st.tuples(st.floats(0, 120), st.sampled_from([0.5, 1.0, 3.0, 30.0])), max_size=4)
 
 
+@pytest.mark.slow
 @given(callers=_CALLERS, limits=_LIMITS, cool_downs=_COOL_DOWNS)
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_limits_hold_and_nobody_starves(
@@ -251,6 +252,7 @@ def test_limits_hold_and_nobody_starves(
     assert crowd.excess <= sum(caller.absent or caller.late > 0 for caller in callers)
 
 
+@pytest.mark.slow
 @given(callers=_ON_TIME, limits=_LIMITS, cool_downs=_COOL_DOWNS)
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_who_waits_longer_begins_first_whatever_is_refused(
@@ -264,6 +266,7 @@ def test_who_waits_longer_begins_first_whatever_is_refused(
     assert crowd.excess <= (1 if limits.tokens_per_minute else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [0.0, 0.05])
 def test_nobody_is_sent_back_for_ever_by_a_provider_that_refuses_nearly_all(clock: Clock, late: float) -> None:
     chance = Random(641820896)
@@ -277,6 +280,7 @@ def test_nobody_is_sent_back_for_ever_by_a_provider_that_refuses_nearly_all(cloc
     assert crowd.overtaken <= 0.001
 
 
+@pytest.mark.slow
 @given(
     waiting=st.integers(1, 300),
     seconds=st.sampled_from([0.5, 3.0, 60.0]),

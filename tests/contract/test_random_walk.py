@@ -79,6 +79,7 @@ _BUDGET: Any = {"deadline": None, "suppress_health_check": list(HealthCheck), "p
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 async def test_long_ways(redis: Any, seed: int) -> None:
     choose, walker = Random(seed).choice, Walker(redis)
     for _ in range(300):

@@ -21,6 +21,8 @@ from palaver.testing.redis_server import RedisServer
 from palaver.tools import load_tools
 from tests.unit.api_world import BODY, PROVIDERS, RUN_ID, RecordingPublisher, assert_problem
 
+pytestmark = pytest.mark.process
+
 WRITES = ("POST /v1/runs", "POST /v1/conversations")
 READS = ("GET /v1/runs", f"GET /v1/runs/{RUN_ID}", "GET /v1/queues")
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -116,6 +117,7 @@ FEW = settings(max_examples=200, deadline=None, suppress_health_check=[HealthChe
 
 @FEW
 @given(mutated(), HEADERS)
+@pytest.mark.slow
 def test_no_body_breaks_the_api(raw: bytes, headers: dict[str, str]) -> None:
     requests: list[dict[str, Any]] = [
         {
@@ -139,6 +141,7 @@ def test_no_body_breaks_the_api(raw: bytes, headers: dict[str, str]) -> None:
 
 @FEW
 @given(PATHS, QUERIES, HEADERS)
+@pytest.mark.slow
 def test_no_url_breaks_the_api(path: str, query: list[tuple[str, str]], headers: dict[str, str]) -> None:
     headers.pop("content-length", None)
     asyncio.run(

@@ -16,6 +16,8 @@ from tests.processes import gone
 from workers import environment, processes
 from workers.slots import CallInHand, Slots, overdue
 
+pytestmark = pytest.mark.process
+
 HIDDEN = frozenset({"OPENAI_API_KEY"})
 
 

@@ -146,6 +146,7 @@ PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_si
         PLAIN, lambda inner: st.lists(inner, max_size=80) | st.dictionaries(st.text(max_size=5), inner), max_leaves=200
     ).filter(lambda value: not isinstance(value, str))
 )
+@pytest.mark.slow
 def test_plain_results_are_what_json_makes_of_them(result: object) -> None:
     assert render(result) == json.dumps(result, ensure_ascii=False)
 
