@@ -60,6 +60,7 @@ def create_app(
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
         )
         try:
+            await backend.store.require_durability()
             with closing_on_signals(backend.closing):
                 yield
         finally:

@@ -29,6 +29,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
     if sweeps:
         # Says at once that Redis is not there; a child of a worker that runs already waits it out.
         await runtime.store.ping()
+        await runtime.store.require_durability()
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
         chores += [sweeper.run, sweeper.repair]
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]

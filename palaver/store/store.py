@@ -10,8 +10,9 @@ from redis import DriverInfo
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError, TimeoutError
+from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, TimeoutError
 
+from palaver.errors import ConfigurationError
 from palaver.settings import Settings
 from palaver.store.connection import Connection
 from palaver.store.control import Control
@@ -47,6 +48,7 @@ class Store:
         connection = cast(Connection, redis)
         scripts = Scripts(connection, settings)
         self._redis = redis
+        self._durability = settings.durability
         self.scripts = scripts
         self.room = Room(connection, settings)
         self.runs = Runs(connection, scripts, settings, self.room)
@@ -79,6 +81,25 @@ class Store:
             driver_info=_driver(),
         )
         return cls(Redis(connection_pool=pool), settings)
+
+    async def require_durability(self) -> None:
+        """Ask the server for what PALAVER_DURABILITY needs. Of one that is away nothing is known, and nothing said.
+
+        Raises:
+            ConfigurationError: it cannot do that, or does not let us.
+        """
+        if self._durability != "fsync":
+            return
+        try:
+            await self._redis.execute_command("WAITAOF", 1, 0, 1)
+        except (ConnectionError, TimeoutError):
+            return
+        except ResponseError as error:
+            if isinstance(error, NoPermissionError) or "unknown command" in str(error) or "appendonly" in str(error):
+                raise ConfigurationError(
+                    f"PALAVER_DURABILITY=fsync: the server refuses WAITAOF ({error}). It takes Redis 7.2 or later, or "
+                    "Valkey, with `appendonly yes`, and a user that may call it; else set PALAVER_DURABILITY=server"
+                ) from None
 
     async def ping(self) -> None:
         """Raises what a call would raise while Redis is away."""

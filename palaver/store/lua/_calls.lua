@@ -11,6 +11,18 @@ local function keep_open(calls)
   if #calls == 0 then redis.call('HDEL', RUN, 'open') else redis.call('HSET', RUN, 'open', cjson.encode(calls)) end
 end
 
+-- The steps that are not over as {name, step}, those of calls in call order: a hash has an order of its server's own.
+local function steps_in_order()
+  local found, place, steps = redis.call('HGETALL', STEPS), {}, {}
+  for i, call in ipairs(open_calls()) do place[call.id] = i end
+  for i = 1, #found, 2 do
+    local at = place[string.match(found[i], '/(.*)')] or 0
+    steps[#steps + 1] = { found[i], cjson.decode(found[i + 1]), at }
+  end
+  table.sort(steps, function(one, other) return one[3] < other[3] end)
+  return steps
+end
+
 -- The calls whose ids are keys of `answered` are open no more: all of them in one pass.
 local function close_calls(answered)
   if not next(answered) then return end

@@ -50,12 +50,3 @@ local function discard_text(name, step)
   if step.call then return end
   emit(EventKind.MESSAGE_DISCARDED, cjson.encode({ step = name, attempt = try_of(step) }))
 end
-
--- What to publish, once more: this very call was made before and its answer was lost on the way.
-local function publish_what_is_ready()
-  local open = redis.call('HGETALL', STEPS)
-  for i = 1, #open, 2 do
-    local step = cjson.decode(open[i + 1])
-    if step.state == StepState.READY then publish(step.queue, open[i], step.deliveries) end
-  end
-end

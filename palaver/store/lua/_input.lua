@@ -71,9 +71,8 @@ local function resume()
     move(redis.call('HEXISTS', RUN, 'started_at') == 1 and RunStatus.RUNNING or RunStatus.QUEUED)
   end
   emit(EventKind.RUN_RESUMED, '{}')
-  local open = redis.call('HGETALL', STEPS)
-  for i = 1, #open, 2 do
-    local name, step = open[i], cjson.decode(open[i + 1])
+  for _, each in ipairs(steps_in_order()) do
+    local name, step = each[1], each[2]
     if step.state == StepState.PARKED then
       -- The pause is not the step's time; that it was postponed is not counted anyway.
       local since = step.postponed and step.postponed == step['until'] and math.max(step.parked, step.postponed)
