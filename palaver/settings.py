@@ -139,7 +139,7 @@ class Settings(BaseSettings):
         """
         if self.redis_url is None:
             raise ConfigurationError(
-                "PALAVER_REDIS_URL is not set. Point it at a Redis 6.2 or later, e.g. redis://127.0.0.1:6379/0, "
+                "PALAVER_REDIS_URL is not set. Point it at a Redis 7.0 or later, e.g. redis://127.0.0.1:6379/0, "
                 "or use `make up`, which starts a server of its own."
             )
         return self.redis_url

