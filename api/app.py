@@ -19,6 +19,7 @@ from api.hosts import refuse_open_bind
 from api.middleware import Access, Middleware
 from api.native import NATIVE
 from api.operations import Backend, Publishing
+from api.operations.catalog import ToolCatalog
 from api.pages import docs
 from palaver.deliveries import Publisher
 from palaver.policies import load_policies
@@ -27,7 +28,6 @@ from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.settings import settings as environment
 from palaver.store import Store
-from palaver.tools import Registry, load_tools
 
 
 def create_app(
@@ -35,7 +35,6 @@ def create_app(
     store: Store | None = None,
     publisher: Publishing | None = None,
     providers: Mapping[str, Provider] | None = None,
-    registry: Registry | None = None,
     policies: Mapping[str, RetryPolicy] | None = None,
     dialects: Sequence[Dialect] = (NATIVE,),
 ) -> FastAPI:
@@ -51,12 +50,13 @@ def create_app(
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
         app.state.access = Access.of(chosen)
+        kept = store or Store.connect(chosen)
         backend = app.state.backend = Backend(
             settings=chosen,
-            store=store or Store.connect(chosen),
+            store=kept,
             publisher=publisher or Publisher(chosen.deliveries_url),
             providers=load_providers(chosen.providers) if providers is None else providers,
-            tools=load_tools(chosen.tools) if registry is None else registry,
+            tools=ToolCatalog(kept),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
         )
         try:
@@ -66,6 +66,7 @@ def create_app(
         finally:
             backend.closing.set()
             await backend.reads.close()
+            await backend.tools.close()
             if publisher is None:
                 backend.publisher.close()
             if store is None:

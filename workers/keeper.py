@@ -30,6 +30,8 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         # Says at once that Redis is not there; a child of a worker that runs already waits it out.
         await runtime.store.ping()
         await runtime.store.require_durability()
+        # Who is ready can be given work.
+        await runtime.store.tools.publish(runtime.tool_set)
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
         chores += [sweeper.run, sweeper.repair]
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]

@@ -10,6 +10,7 @@ from typing import Final
 
 from api.operations.agents import agent_faults, price_faults, resolved
 from api.operations.backend import Backend
+from api.operations.catalog import KnownTools
 from api.operations.history_rules import input_faults
 from palaver.errors import Fault, Refused
 from palaver.limits import most
@@ -19,16 +20,18 @@ _FARTHEST: Final = timedelta(days=366)
 """A typing error in a year is likelier than a run that takes one."""
 
 
-def admit_submission(submission: Submission, backend: Backend) -> Submission:
+async def admit_submission(submission: Submission, backend: Backend) -> Submission:
     """Let a submission in: with its retry policy in the place of the policy's name.
 
     Raises:
         Refused: everything that is wrong with it.
+        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
     """
+    tools = await backend.known_tools(submission.agent)
     times = {name: getattr(submission, name) for name in ("start_after", "start_by", "deadline")}
     refuse(
         chain(
-            _agent_faults(submission, backend),
+            _agent_faults(submission, backend, tools),
             input_faults(submission.input),
             _time_faults(times, datetime.now(UTC)),
             _conflict_faults(submission),
@@ -37,23 +40,23 @@ def admit_submission(submission: Submission, backend: Backend) -> Submission:
     return submission.model_copy(update={"agent": resolved(submission.agent, backend.policies)})
 
 
-def admit_agent(agent: AgentSpec | None, backend: Backend) -> AgentSpec | None:
+async def admit_agent(agent: AgentSpec | None, backend: Backend) -> AgentSpec | None:
     """Let an agent in: with its retry policy in the place of the policy's name.
 
     Raises:
         Refused: everything that is wrong with it.
     """
-    refuse([] if agent is None else agent_faults(agent, backend))
+    refuse([] if agent is None else agent_faults(agent, backend, await backend.known_tools(agent)))
     return resolved(agent, backend.policies)
 
 
-def admit_retry(wanted: Retry, backend: Backend) -> Retry:
+async def admit_retry(wanted: Retry, backend: Backend) -> Retry:
     """Let a retry or a fork in: with the retry policy of its agent in the place of the policy's name.
 
     Raises:
         Refused: everything that is wrong with it.
     """
-    refuse(_retry_faults(wanted, backend))
+    refuse(_retry_faults(wanted, backend, await backend.known_tools(wanted.agent)))
     return wanted.model_copy(update={"agent": resolved(wanted.agent, backend.policies)})
 
 
@@ -80,19 +83,19 @@ def refuse(faults: Iterable[Fault]) -> None:
         raise Refused.of_faults(found)
 
 
-def _retry_faults(wanted: Retry, backend: Backend) -> Iterator[Fault]:
+def _retry_faults(wanted: Retry, backend: Backend, tools: KnownTools) -> Iterator[Fault]:
     yield from _time_faults({"deadline": wanted.deadline}, datetime.now(UTC))
     if wanted.agent is not None:
-        yield from agent_faults(wanted.agent, backend)
+        yield from agent_faults(wanted.agent, backend, tools)
         if limits_cost(wanted.budget):
             yield from price_faults(wanted.agent, backend.providers)
     if wanted.input is not None:
         yield from input_faults(wanted.input)
 
 
-def _agent_faults(submission: Submission, backend: Backend) -> Iterator[Fault]:
+def _agent_faults(submission: Submission, backend: Backend, tools: KnownTools) -> Iterator[Fault]:
     if submission.agent is not None:
-        yield from agent_faults(submission.agent, backend)
+        yield from agent_faults(submission.agent, backend, tools)
         if limits_cost(submission.budget):
             yield from price_faults(submission.agent, backend.providers)
     elif submission.conversation_id is None:

@@ -7,26 +7,30 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from api.operations.backend import Backend
+from api.operations.catalog import KnownTools
 from api.operations.tool_schemas import schema_faults
 from api.validation import did_you_mean
 from palaver.errors import ConfigurationError, Fault
 from palaver.models import AgentSpec
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
-from palaver.tools import Registry
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
+    "no_workers",
 )  # fmt: skip
 """The codes of what may be wrong with an agent."""
 
 
-def agent_faults(agent: AgentSpec, backend: Backend) -> Iterator[Fault]:
-    """Everything that is wrong with an agent, at its place in a body that has it as ``agent``."""
+def agent_faults(agent: AgentSpec, backend: Backend, tools: KnownTools) -> Iterator[Fault]:
+    """Everything that is wrong with an agent, at its place in a body that has it as ``agent``.
+
+    ``tools`` are those of the workers.
+    """
     yield from _provider_faults(agent, backend.providers)
-    yield from _tool_faults(agent, backend.tools)
+    yield from _tool_faults(agent, tools)
     yield from _client_tool_faults(agent)
-    yield from _approval_faults(agent, backend.tools)
+    yield from _approval_faults(agent, tools)
     yield from _policy_faults(agent, backend.policies)
 
 
@@ -71,12 +75,12 @@ def resolved(agent: AgentSpec | None, policies: Mapping[str, RetryPolicy]) -> Ag
     return agent.model_copy(update={"retry": policies[agent.retry].dump()})
 
 
-def _tool_faults(agent: AgentSpec, tools: Registry) -> Iterator[Fault]:
+def _tool_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault]:
     before: set[str] = set()
     for index, name in enumerate(agent.tools):
         if name not in tools:
             hint = did_you_mean(name, tools) or f"; there are: {_listed(tools)}"
-            yield Fault(f"/agent/tools/{index}", "unknown_tool", f"is not a tool here{hint}")
+            yield Fault(f"/agent/tools/{index}", "unknown_tool", f"is a tool that no worker has{hint}")
         elif name in before:
             yield Fault(f"/agent/tools/{index}", "duplicate_tool", "is named before")
         before.add(name)
@@ -96,7 +100,7 @@ def _client_tool_faults(agent: AgentSpec) -> Iterator[Fault]:
             yield Fault(f"{where}/parameters{path}", "invalid_schema", message)
 
 
-def _approval_faults(agent: AgentSpec, tools: Registry) -> Iterator[Fault]:
+def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault]:
     """A pattern with a slip of the pen in it would let calls through that somebody wants to see."""
     if isinstance(agent.approvals.require, str):
         return

@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from palaver.errors import StoreUnavailable
+from api.operations.catalog import KnownTools, ToolCatalog
+from palaver.errors import NoRoom, StoreUnavailable
 from palaver.follow_up import follow_up
 from palaver.leases import Delivery, Settled
-from palaver.models import Run
+from palaver.models import AgentSpec, Run
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.sharing import Sharing
-from palaver.tools import Registry
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Backend:
     store: Store
     publisher: Publishing
     providers: Mapping[str, Provider]
-    tools: Registry
+    tools: ToolCatalog
     policies: Mapping[str, RetryPolicy]
     reads: Sharing = field(default_factory=lambda: Sharing(_READS))
     """Reads of runs that many may want at the same moment."""
@@ -82,6 +82,20 @@ class Backend:
                 return await self.reads.read(run_id, lambda: within_deadline(self.store.runs.get(run_id)))
         except TimeoutError:
             raise StoreUnavailable from None
+
+    async def known_tools(self, agent: AgentSpec | None) -> KnownTools:
+        """The tools that ``agent`` may have; nothing is read for one that wants none.
+
+        Raises:
+            NoRoom: ``no_workers``: none has told of its tools yet.
+            StoreUnavailable: the store took too long.
+        """
+        if agent is None or not agent.tools:
+            return {}
+        known = await within_deadline(self.tools.known())
+        if not known:
+            raise NoRoom("no_workers", "no worker has told which tools it has: start one, and send this again")
+        return known
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""

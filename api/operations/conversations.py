@@ -54,7 +54,8 @@ async def create_conversation(backend: Backend, agent: AgentSpec | None) -> Conv
         Refused: everything that is wrong with the agent.
         NoRoom, NotDurable, StoreUnavailable: it was not begun, or not safely.
     """
-    return await within_deadline(backend.store.runs.create_conversation(admit_agent(agent, backend)))
+    admitted = await admit_agent(agent, backend)
+    return await within_deadline(backend.store.runs.create_conversation(admitted))
 
 
 async def read_conversation(backend: Backend, conversation_id: str) -> Conversation:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-import orjson
-from pydantic import ValidationError
-
 from api.operations.admission import refuse
 from api.operations.backend import Backend, within_deadline
-from api.validation import faults_of
+from api.operations.catalog import KnownTools, argument_faults
 from palaver.actions import ALL, Decision, Item, PendingAction, Steering, ToolOutput
 from palaver.errors import Fault
 
@@ -25,12 +22,13 @@ async def admit_items(run_id: str, items: Sequence[Item], backend: Backend) -> N
     refuse(chain(_doubles(items), _silences(items)))
     if any(isinstance(item, Decision) and item.decision == "edit" for item in items):
         run = await within_deadline(backend.store.runs.get(run_id))
+        tools = await within_deadline(backend.tools.known())
         pending = {action.id: action for action in run.pending_actions if action.type == "approval"}
         refuse(
             fault
             for index, item in enumerate(items)
             if isinstance(item, Decision) and item.arguments is not None and item.action_id in pending
-            for fault in _misfits(f"/items/{index}", item.arguments, pending[item.action_id], backend)
+            for fault in _misfits(f"/items/{index}", item.arguments, pending[item.action_id], tools)
         )
 
 
@@ -56,15 +54,10 @@ def _silences(items: Sequence[Item]) -> Iterator[Fault]:
             yield Fault(f"/items/{index}/content", "empty_input", "says nothing")
 
 
-def _misfits(where: str, arguments: dict[str, object], action: PendingAction, backend: Backend) -> Iterator[Fault]:
+def _misfits(where: str, arguments: dict[str, object], action: PendingAction, tools: KnownTools) -> Iterator[Fault]:
     """Why ``arguments`` are not those of the action's tool; the worker would only tell the model."""
-    if action.tool not in backend.tools:
-        why = "cannot be checked: the tool is not in PALAVER_TOOLS any more"
-        yield Fault(f"{where}/arguments", "unknown_tool", why)
+    if action.tool not in tools:
+        yield Fault(f"{where}/arguments", "unknown_tool", "cannot be checked: no worker has the tool any more")
         return
-    declared = backend.tools[action.tool].arguments
-    try:
-        declared.model_validate_json(orjson.dumps(arguments))
-    except ValidationError as error:
-        for fault in faults_of(error, declared, arguments):
-            yield Fault(f"{where}/arguments{fault.pointer}", "invalid_arguments", fault.message)
+    for fault in argument_faults(tools[action.tool], arguments):
+        yield Fault(f"{where}/arguments{fault.pointer}", fault.code, fault.message)

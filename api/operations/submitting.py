@@ -32,7 +32,7 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
         StateConflict: what the conversation does does not allow it.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
-    submission = admit_submission(submission, backend)
+    submission = await admit_submission(submission, backend)
     if submission.on_conflict == "steer":
         await within_deadline(backend.store.room.admit())
     try:
@@ -62,7 +62,7 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
         UnknownRun, StateConflict: there is no such run, or it left nothing to go on with.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
-    wanted = admit_retry(wanted, backend)
+    wanted = await admit_retry(wanted, backend)
     runs = backend.store.runs
     if limits_cost(wanted.budget) and wanted.agent is None:
         admit_cost((await within_deadline(runs.get(run_id))).agent, backend, whose="run")

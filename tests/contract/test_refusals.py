@@ -18,7 +18,7 @@ from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing import aeventually
 from palaver.testing.redis_server import RedisServer
-from palaver.tools import load_tools
+from palaver.tools import ToolSet, load_tools
 from tests.unit.api_world import BODY, PROVIDERS, RUN_ID, RecordingPublisher, assert_problem
 
 pytestmark = pytest.mark.process
@@ -32,7 +32,8 @@ async def refused_by(server: RedisServer, *, durability: str = "server") -> Asyn
     """The API on that server."""
     settings = Settings(redis_url=server.url, durability=durability)
     async with Store.connect(settings) as store:
-        app = create_app(settings, store, RecordingPublisher(), PROVIDERS, load_tools(()), {})
+        await store.tools.publish(ToolSet.of(each.declaration for each in load_tools(()).values()))
+        app = create_app(settings, store, RecordingPublisher(), PROVIDERS, {})
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with (
             app.router.lifespan_context(app),

@@ -24,7 +24,7 @@ from palaver.limits import MIB
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
-from palaver.tools import load_tools
+from palaver.tools import ToolSet, load_tools
 from tests.cost.requests import CASES, Ask, Case
 from tests.cost.work import counted
 from tests.unit.api_world import POLICIES, PROVIDERS, SETTINGS, RecordingPublisher, World, world
@@ -120,7 +120,8 @@ async def real_world(url: str) -> AsyncIterator[World]:
     redis, publisher = Redis.from_url(url), RecordingPublisher()
     await redis.flushall()
     async with Store.connect(settings) as store:
-        app = create_app(settings, store, publisher, PROVIDERS, load_tools(()), POLICIES)
+        await store.tools.publish(ToolSet.of(each.declaration for each in load_tools(()).values()))
+        app = create_app(settings, store, publisher, PROVIDERS, POLICIES)
         async with app.router.lifespan_context(app):
             yield World(app, None, store, redis, None, publisher)  # type: ignore[arg-type]
     await redis.aclose()

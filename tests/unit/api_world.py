@@ -28,7 +28,7 @@ from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing import aeventually
-from palaver.tools import load_tools
+from palaver.tools import ToolSet, load_tools
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall
 
 AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
@@ -125,7 +125,8 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     providers = changes.get("providers", PROVIDERS)
     registry = changes.get("registry", load_tools(()))
     dialects = changes.get("dialects", (NATIVE,))
-    app = create_app(settings, store, publisher, providers, registry, POLICIES, dialects)
+    await store.tools.publish(ToolSet.of(each.declaration for each in registry.values()))
+    app = create_app(settings, store, publisher, providers, POLICIES, dialects)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
+from api.operations import catalog
+from api.operations.catalog import argument_faults
 from palaver.errors import ConfigurationError
 from palaver.limits import most
 from palaver.store.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet, load_tools, tool
-from tests.unit.api_world import World, world
+from tests.unit.api_world import World, assert_problem, world
 
 
 @tool(idempotent=True, risky=True, timeout=7)
@@ -33,7 +38,7 @@ async def _listed(api: World) -> list[dict[str, Any]]:
 
 
 async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
-    async with world() as api:
+    async with world(registry={}) as api:
         assert await _listed(api) == []
         for name in ("w2", "w1"):
             await _worker(api, name, send.declaration)
@@ -54,7 +59,7 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
 async def test_versions_of_a_tool_are_told_apart_and_what_is_the_same_is_one() -> None:
     newer = send.declaration.model_copy(update={"description": "Send it."})
     builtin = load_tools(())["clock"].declaration
-    async with world() as api:
+    async with world(registry={}) as api:
         await _worker(api, "old", send.declaration, builtin)
         await _worker(api, "new", newer, builtin)
         found = {(each["name"], each["description"]): each["workers"] for each in await _listed(api)}
@@ -66,7 +71,7 @@ async def test_versions_of_a_tool_are_told_apart_and_what_is_the_same_is_one() -
 
 
 async def test_a_tool_whose_workers_have_gone_has_none() -> None:
-    async with world() as api:
+    async with world(registry={}) as api:
         await _worker(api, "w1", send.declaration)
         await api.store.fleet.leave("w1")
         assert [(each["name"], each["workers"]) for each in await _listed(api)] == [("send", [])]
@@ -79,3 +84,67 @@ def test_more_than_can_be_told_is_refused_when_the_worker_starts(too_large: bool
     tools = [ToolDeclaration(name=f"t{n}", description="x" * size, timeout=1) for n in range(number)]
     with pytest.raises(ConfigurationError, match="give some to other workers"):
         ToolSet.of(tools)
+
+
+async def _submit(api: World, *tools: str) -> httpx.Response:
+    return await api.client.post("/v1/runs", json={"input": "hi", "agent": {"model": "fake/echo", "tools": tools}})
+
+
+async def test_before_any_worker_has_told_of_its_tools_an_agent_with_tools_has_to_wait() -> None:
+    async with world(registry={}) as api:
+        answer = await _submit(api, "send")
+        problem = assert_problem(answer, 503, "no_workers")
+        assert "start one" in problem["detail"]
+        assert answer.headers["retry-after"]
+        assert (await _submit(api)).status_code == 202
+        await _worker(api, "w1", send.declaration)
+        assert (await _submit(api, "send")).status_code == 202
+
+
+async def test_a_tool_that_no_worker_has_is_refused_with_those_that_there_are() -> None:
+    async with world(registry={}) as api:
+        await _worker(api, "w1", send.declaration)
+        problem = assert_problem(await _submit(api, "forecast"), 422, "unknown_tool", "/agent/tools/0")
+        assert "no worker has; there are: send" in problem["detail"]
+
+
+async def test_what_was_known_is_used_again_for_two_seconds_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(registry={}) as api:
+        await _worker(api, "w1", send.declaration)
+        assert (await _submit(api, "send")).status_code == 202
+        await _worker(api, "w2", load_tools(())["clock"].declaration)
+        assert_problem(await _submit(api, "clock"), 422, "unknown_tool")
+        monkeypatch.setattr(catalog, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 2.0))
+        assert (await _submit(api, "clock")).status_code == 202
+
+
+TO = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"], "additionalProperties": False}
+WHOM = {"type": "object", "properties": {"whom": {"type": "string"}}, "required": ["whom"]}
+
+
+def _versions(*schemas: dict[str, Any]) -> list[ToolDeclaration]:
+    return [ToolDeclaration(name="send", description="", parameters=schema, timeout=1) for schema in schemas]
+
+
+@pytest.mark.parametrize(
+    ("schemas", "arguments", "faults"),
+    [
+        ([TO], {"to": "bob"}, []),
+        ([TO], {}, ["/to is required"]),
+        ([TO], {"to": 5}, ['/to is not of type "string"']),
+        ([TO], {"to": "bob", "too": "secret"}, ["/too is not a parameter; did you mean 'to'?"]),
+        ([TO, WHOM], {"to": "bob"}, []),
+        ([TO, WHOM], {"whom": "bob"}, []),
+        ([TO, WHOM], {"who": "bob"}, ["/to is required", "/who is not a parameter"]),
+        ([{"properties": {"a/b": {"properties": {"c": {"maximum": 3}}}}}], {"a/b": {"c": 4}}, ["/a~1b/c is greater"]),
+        ([{"$ref": "http://127.0.0.1:1/elsewhere"}], {"to": "bob"}, []),
+        ([{"type": 5}], {"to": "bob"}, []),
+    ],
+)
+def test_arguments_fit_one_of_the_versions_or_the_newest_says_why_not(
+    schemas: list[dict[str, Any]], arguments: dict[str, Any], faults: list[str]
+) -> None:
+    found = [f"{fault.pointer} {fault.message}" for fault in argument_faults(_versions(*schemas), arguments)]
+    assert len(found) == len(faults), found
+    assert all(told.startswith(expected) for told, expected in zip(sorted(found), faults, strict=True)), found
+    assert not any("secret" in told for told in found)

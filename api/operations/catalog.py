@@ -1,0 +1,86 @@
+"""The tools that workers have, as they said a moment ago, and what fits them. The API has none of their code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import jsonschema_rs
+
+from api.strict_json import pointer
+from api.validation import did_you_mean
+from palaver.errors import Fault
+from palaver.limits import most
+from palaver.store import Store
+from palaver.store.sharing import Sharing
+from palaver.tools import ToolDeclaration
+
+KnownTools = Mapping[str, Sequence[ToolDeclaration]]
+"""By name; while a deployment rolls a tool may have several declarations, those seen last first."""
+_FRESH: Final = 2.0
+"""Seconds for which what was read is used."""
+_IT: Final = "it"
+"""What stands for a value: none that was sent is said again."""
+
+
+class ToolCatalog:
+    """What the store knows of tools, read now and then."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._reads = Sharing(1)
+        self._known: KnownTools = {}
+        self._until = 0.0
+
+    async def known(self) -> KnownTools:
+        """Every tool that a worker has, or had within the last hour. Raises what the store raises."""
+        if time.monotonic() >= self._until or not self._known:
+            self._known = await self._reads.read("tools", self._read)
+            self._until = time.monotonic() + _FRESH
+        return self._known
+
+    async def close(self) -> None:
+        """Read no more."""
+        await self._reads.close()
+
+    async def _read(self) -> KnownTools:
+        found: dict[str, list[ToolDeclaration]] = {}
+        for declarations in (await self._store.tools.declared()).values():
+            for each in declarations:
+                found.setdefault(each.name, []).append(each)
+        return found
+
+
+def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str, Any]) -> list[Fault]:
+    """Why ``arguments`` fit none of a tool's declarations: what the newest says."""
+    faults: list[Fault] = []
+    for declared in reversed(versions):
+        faults = list(islice(_faults(declared.parameters, arguments), most("faults")))
+        if not faults:
+            break
+    return faults
+
+
+def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[Fault]:
+    try:
+        validator = jsonschema_rs.validator_for(schema, mask=_IT, retriever=_nothing_from_elsewhere)
+    except (ValueError, jsonschema_rs.ValidationError):
+        # The worker has the last word, and the code.
+        return
+    for error in validator.iter_errors(arguments):
+        place, kind = tuple(error.instance_path), error.kind
+        match kind:
+            case jsonschema_rs.ValidationErrorKind.Required():
+                yield Fault(pointer((*place, kind.property)), "invalid_arguments", "is required")
+            case jsonschema_rs.ValidationErrorKind.AdditionalProperties():
+                for name in kind.unexpected:
+                    hint = did_you_mean(name, schema.get("properties", {})) if not place else ""
+                    yield Fault(pointer((*place, name)), "invalid_arguments", f"is not a parameter{hint}")
+            case _:
+                yield Fault(pointer(place), "invalid_arguments", error.message.removeprefix(f"{_IT} "))
+
+
+def _nothing_from_elsewhere(uri: str) -> Any:
+    raise ValueError("a schema has to be whole")
