@@ -109,8 +109,8 @@ class NewEntry(NamedTuple):
     call_id: str | None
     """The call that it answers."""
     data: Json
-    opaque: Json | None = None
-    """What a provider wants back with it."""
+    opaque: str | None = None
+    """What a provider wants back with it, behind who that is (`palaver.opaque`)."""
 
 
 class NewCall(NamedTuple):
