@@ -92,7 +92,7 @@ class RetryAfter:
     """Seconds until the next attempt is due."""
     failure: Failure
     fallback: bool = False
-    """With the agent's next model: attempts and time begin afresh, and the run stays with it."""
+    """With the agent's next model: attempts and time begin again, and the run stays with it."""
     usage: Usage = field(default_factory=Usage)
     notes: tuple[LogNote, ...] = ()
 

@@ -1,4 +1,4 @@
-"""A step in hand: the place where a cancel, a lost lease or a drain finds it."""
+"""A step that this process works on: the place where a cancel, a lost lease or a drain finds it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ActiveStep:
 
     @property
     def unheard(self) -> float:
-        """Seconds since the lease was last known to begin anew; beyond its length somebody else may have it. Also
+        """Seconds since the lease was last renewed; beyond its length somebody else may have it. Also
         those for which this process was stopped."""
         return time.monotonic() - self._renewed_at
 

@@ -8,7 +8,7 @@ Two threads:
                             --- result ----->
 
 A Python function cannot be interrupted from outside for certain, but a process can: first it gets an exception; if it
-does not heed it within a grace, its call is settled and the process ends itself; and if it does not even do that, its
+does not stop within a grace, its call is settled and the process ends itself; and if it does not even do that, its
 parent ends it (workers/guard.py). Celery starts another one. After each call, whatever the tool started is ended, and
 the process is put back as it was.
 """
@@ -36,7 +36,7 @@ from workers import processes
 from workers.keeper import running
 from workers.output import Output
 from workers.runtime import Runtime
-from workers.slots import CallInHand, Slots
+from workers.slots import ActiveCall, Slots
 from workers.step import StepKind, attempt
 from workers.surroundings import Surroundings
 from workers.toolbox import Interrupted, call_async, failed, failing, timed_out, told
@@ -44,7 +44,7 @@ from workers.toolbox import Interrupted, call_async, failed, failing, timed_out,
 log = logging.getLogger(__name__)
 
 GRACE: Final = 2.0
-"""Seconds that a tool has to heed the exception before its process ends."""
+"""Seconds that a tool has to stop after the exception before its process ends."""
 _FROZEN: Final = 1.0
 """Seconds beyond that after which the parent ends the process: nothing else can while C code keeps Python's lock."""
 
@@ -106,7 +106,7 @@ class Child:
                 self._runtime = runtime
                 self._greatest = max(tool.timeout for tool in runtime.registry.values())
                 self._heartbeat(self._settings.heartbeat / 4)
-                self._slots.begin(self._place, CallInHand(0, 0, 0.0, self._greatest, ""), 0.0)
+                self._slots.begin(self._place, ActiveCall(0, 0, 0.0, self._greatest, ""), 0.0)
                 if self._told is not None:
                     self._loop.add_reader(self._told, self._drain, self._told, runtime)
                 started.set_result(None)
@@ -196,18 +196,18 @@ class Child:
             ToolTimeout: it took longer than it declared.
             ToolFailure: it raised.
         """
-        self._slots.begin(self._place, self._in_hand(tool), time.monotonic() + tool.timeout + GRACE + _FROZEN)
+        self._slots.begin(self._place, self._active_call(tool), time.monotonic() + tool.timeout + GRACE + _FROZEN)
         try:
             return await (call_async(tool, arguments) if tool.is_async else self._call(tool, arguments))
         finally:
             if not self._doomed:
                 self._slots.end(self._place)
 
-    def _in_hand(self, tool: Tool) -> CallInHand:
+    def _active_call(self, tool: Tool) -> ActiveCall:
         """The call of the one step that this process works on."""
         assert self._runtime is not None
         (lease,) = (active.lease for active in self._runtime.active if active.lease is not None)
-        return CallInHand(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
+        return ActiveCall(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
 
     async def _call(self, tool: Tool, arguments: dict[str, Any]) -> str:
         """Run the tool in the main thread."""
@@ -228,7 +228,7 @@ class Child:
             raise
 
     async def _end_tool(self, job: _Job, done: asyncio.Future[str]) -> None:
-        """Interrupt the function; if it does not heed it, this process ends once its call is settled."""
+        """Interrupt the function; if it does not stop, this process ends once its call is settled."""
         job.stopped = True
         signal.pthread_kill(self._main, signal.SIGUSR2)
         await asyncio.wait([done], timeout=GRACE)

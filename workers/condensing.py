@@ -46,7 +46,7 @@ without an introduction, in at most 600 words."""
 
 
 async def ask_within_window(work: Work, ask: Callable[[], Awaitable[Reply]]) -> Reply:
-    """The model's answer to ``ask``, which reads the conversation anew each time.
+    """The model's answer to ``ask``, which reads the conversation again each time.
 
     Condenses before the call if the last one was longer than the agent's ``condense_at``; and once, if the model
     refuses the conversation as too long.

@@ -66,8 +66,8 @@ class Guard:
         ``children`` are the places by process id, ``busy`` says since when (monotonic) a child has its step.
         """
         now, before = time.monotonic(), self._looked
-        # If this process got no turn itself, it is to blame for what it has not heard; the next look tells.
-        self._looked, hears = now, now - before < _STALLED
+        # If this process got no turn itself, the silence of its children may be its own fault; the next look tells.
+        self._looked, awake = now, now - before < _STALLED
         self._greatest = {pid: most for pid, most in self._greatest.items() if pid in children}
         if self._children != children.keys():
             # Each ended what was below it, unless it was ended itself.
@@ -80,10 +80,10 @@ class Guard:
             greatest = self._greatest.setdefault(pid, seen.call.greatest)
             if pid in busy and (failure := self._judge(pid, seen, busy[pid], greatest)):
                 self._end(pid, Ending(seen.call, failure_of(failure)))
-            elif pid not in busy and hears and now - seen.heartbeat > self._lost:
+            elif pid not in busy and awake and now - seen.heartbeat > self._lost:
                 log.error("child %d is ended: it has nothing to do and does not answer", pid)
                 processes.kill([pid, *processes.below(pid)])
-        if hears:
+        if awake:
             self._stand_in(children, busy.keys() & children.keys() - self._endings.keys(), now)
         if self._orphans > 0:
             self._orphans -= 1
@@ -111,10 +111,10 @@ class Guard:
                     processes.kill([pid, *processes.below(pid)])
 
     def _silent(self, place: int, pid: int, now: float) -> Seen | None:
-        """What the child has in hand, if its loop stands still and its lease was not renewed lately."""
+        """The child's call, if its loop stands still and its lease was not renewed lately."""
         seen = self._slots.seen(place, pid)
-        heard = max(seen.heartbeat, self._renewed.get(pid, 0.0)) if seen else now
-        return seen if seen and seen.until and now - heard > self._patience else None
+        latest = max(seen.heartbeat, self._renewed.get(pid, 0.0)) if seen else now
+        return seen if seen and seen.until and now - latest > self._patience else None
 
     def _used_too_much(self, pid: int, since: float, tool: str) -> ToolFailure | None:
         use = processes.use_of(pid)

@@ -2,7 +2,7 @@
 
 Whoever may write to the broker may write anything there, and kombu takes it on trust: text that is no JSON, a body that
 inflates to gigabytes, a tag that two messages share (so that none of them counts) end the process that reads it or
-fill its memory. So each message is taken apart before kombu sees it, and put together anew from the few parts that one
+fill its memory. So each message is taken apart before kombu sees it, and put together again from the few parts that one
 of Celery's has. What cannot be is dropped: counted (`palaver.limits.exceeded`), and told of without its content.
 
 It leans on `Channel._get_client`, `_handle_message`, `get_table` and `_refresh_binding` of kombu 5.7, held by

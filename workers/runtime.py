@@ -40,7 +40,7 @@ def worker_id(node: str, pid: int) -> str:
 
 
 class Runtime:
-    """The store, the publisher, the model port and the steps in hand of one worker process."""
+    """The store, the publisher, the model port and the active steps of one worker process."""
 
     def __init__(
         self, settings: Settings, *, kind: Kind, node: str, capacity: int, run_tool: RunTool = call_async
@@ -76,7 +76,7 @@ class Runtime:
             self.active.remove(active)
 
     def interrupt(self, run_id: str, reason: InterruptReason) -> None:
-        """Interrupt every step of a run that is in hand here; a pause only its model call."""
+        """Interrupt every active step of a run; a pause only its model call."""
         for active in tuple(self.active):
             if active.run_id == run_id and not (reason is InterruptReason.PAUSED and call_of(active.step)):
                 active.interrupt(reason)

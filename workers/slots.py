@@ -1,4 +1,4 @@
-"""The call that each child of a tools worker has in hand, in memory that its parent sees.
+"""The call that each child of a tools worker runs, in memory that its parent sees.
 
 A child cannot be asked what it does once a tool has stopped it, or keeps its interpreter: so it says so beforehand.
 What stands here was written by a process that runs tools, and is taken for no more than a hint.
@@ -24,7 +24,7 @@ child's loop went round last (monotonic)."""
 
 
 @dataclass(frozen=True, slots=True)
-class CallInHand:
+class ActiveCall:
     """What a child needs to say of a call, so that another process can answer it."""
 
     fence: int
@@ -40,7 +40,7 @@ class CallInHand:
 class Seen:
     """A slot, as the parent found it."""
 
-    call: CallInHand
+    call: ActiveCall
     until: float
     """When the call must be over, monotonic; 0 while no tool runs."""
     heartbeat: float
@@ -53,7 +53,7 @@ class Slots:
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _SLOTS * _SIZE)
 
-    def begin(self, place: int, call: CallInHand, until: float) -> None:
+    def begin(self, place: int, call: ActiveCall, until: float) -> None:
         """In a child: a tool begins; it must be over at ``until`` (monotonic)."""
         if place < _SLOTS:
             at = place * _SIZE
@@ -84,7 +84,7 @@ class Slots:
         if owner != pid:
             return None
         tool = name.rstrip(b"\0").decode("utf-8", "replace")
-        return Seen(CallInHand(fence, try_number, timeout, greatest, tool), until, heartbeat)
+        return Seen(ActiveCall(fence, try_number, timeout, greatest, tool), until, heartbeat)
 
 
 def overdue(seen: Seen) -> bool:

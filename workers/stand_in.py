@@ -2,7 +2,7 @@
 the lease of a dead one end.
 
 Each is safe at any time: the fence, which the child has said before its tool began, is refused if it is not the
-newest. They are rare, so each connects anew.
+newest. They are rare, so each opens a connection of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from palaver.settings import settings
 from palaver.store import Store
 from palaver.store.due import Attention
 from palaver.verdicts import Continue, ToolOutcome
-from workers.slots import CallInHand
+from workers.slots import ActiveCall
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +37,12 @@ _PATIENCE = 1.0
 class Ending:
     """Why a child was ended."""
 
-    call: CallInHand
+    call: ActiveCall
     failure: Failure
     """What the model is to be told."""
 
 
-def renew(calls: Mapping[int, CallInHand]) -> set[int]:
+def renew(calls: Mapping[int, ActiveCall]) -> set[int]:
     """Renew the leases of these children, by process id; those whose call nobody waits for any more."""
     args = {request.worker_pid: request.args for request in tuple(active_requests)}
     leases = {pid: _lease(args[pid][0], args[pid][1], args[pid][2], call) for pid, call in calls.items() if pid in args}
@@ -75,7 +75,7 @@ async def end_lease(run_id: str, conversation_id: str, step: str, worker: str, e
             await follow_up(store, publisher.publish, settled)
 
 
-def _lease(run_id: str, conversation_id: str, step: str, call: CallInHand) -> Lease:
+def _lease(run_id: str, conversation_id: str, step: str, call: ActiveCall) -> Lease:
     """As much of the child's lease as is known here: enough to renew it, and to answer its call."""
     return Lease(
         run_id=run_id,

@@ -14,7 +14,7 @@ from palaver.settings import Settings, settings
 from palaver.testing import eventually
 from tests.processes import gone
 from workers import environment, processes
-from workers.slots import CallInHand, Slots, overdue
+from workers.slots import ActiveCall, Slots, overdue
 
 pytestmark = pytest.mark.process
 
@@ -68,7 +68,7 @@ def test_a_worker_that_starts_itself_anew_has_its_settings_and_no_keys() -> None
 
 def test_a_slot_is_that_of_the_process_that_wrote_it() -> None:
     slots = Slots()
-    call = CallInHand(7, 2, 0.5, 30.0, "weather")
+    call = ActiveCall(7, 2, 0.5, 30.0, "weather")
     slots.begin(3, call, time.monotonic() - 1)
     seen = slots.seen(3, os.getpid())
     assert seen is not None
