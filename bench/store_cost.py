@@ -61,6 +61,7 @@ class Meter:
             delivery.run_id,
             delivery.conversation_id,
             delivery.step,
+            queue=delivery.queue,
             worker="bench",
             nonce=str(self._nonces),
             known=None if "/" in delivery.step else 0,

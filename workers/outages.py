@@ -45,6 +45,7 @@ async def claim(
                 run_id,
                 conversation_id,
                 step,
+                queue=runtime.kind.queue,
                 worker=runtime.worker_id,
                 nonce=nonce,
                 known=None if call_of(step) else known.position if known else 0,

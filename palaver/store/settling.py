@@ -50,10 +50,15 @@ def settlement(lease: Lease, verdict: Verdict, streamed: bool) -> Settle | contr
     """
     run = keys.of_run(lease.run_id, lease.conversation_id)
     match verdict:
-        case Postpone(delay=delay, reason=reason, code=code):
-            delay_ms = ceil(delay * 1000)
+        case Postpone(delay=delay, reason=reason, code=code, usage=usage):
             return contracts.Postpone(
-                run=run, step=lease.step, fence=lease.fence, delay_ms=delay_ms, reason=reason, code=code
+                run=run,
+                step=lease.step,
+                fence=lease.fence,
+                delay_ms=ceil(delay * 1000),
+                reason=reason,
+                code=code,
+                used=used(usage),
             )
         case HandBack(begun=begun, usage=usage):
             return contracts.HandBack(run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage))

@@ -51,12 +51,13 @@ class Steps:
         conversation_id: str,
         step: str,
         *,
+        queue: str,
         worker: str,
         nonce: str,
         known: int | None,
         known_at: int = 0,
     ) -> Lease | Stray:
-        """Lease a step to ``worker``.
+        """Lease a step to ``worker``, if it is of the kind that comes by ``queue``.
 
         ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known``
         is the log position that the worker has already; None when it needs no messages (tool steps).
@@ -69,6 +70,7 @@ class Steps:
         claim = Claim(
             run=keys.of_run(run_id, conversation_id),
             step=step,
+            queue=queue,
             worker=worker,
             lease_ms=self._lease_ms,
             known=known,

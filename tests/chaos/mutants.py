@@ -26,9 +26,9 @@ MUTANTS: Final = {
             "a commit without its fence",
             "frozen",
             "newest_try_commits",
-            f"{_LUA}settle.lua",
-            "leased_to(STEPS, name, args.fence)",
-            "leased_to(STEPS, name, (step_of(name) or {}).fence)",
+            f"{_LUA}_settled.lua",
+            "leased_to(STEPS, args.step, args.fence)",
+            "leased_to(STEPS, args.step, (step_of(args.step) or {}).fence)",
         ),
         _mutant(
             "no sweeper",

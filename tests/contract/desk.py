@@ -13,6 +13,8 @@ from redis.exceptions import NoScriptError
 
 from palaver.actions import ActionType, Decision, Item, Pause, PendingAction, Resume, Steering, ToolOutput
 from palaver.errors import ErrorClass, Failure
+from palaver.ids import call_of
+from palaver.kinds import RECOVERED
 from palaver.leases import Delivery, Lease, Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Message, Run, Submission, ToolCall, Usage
@@ -103,9 +105,10 @@ class Desk:
             delivery.run_id,
             delivery.conversation_id,
             delivery.step,
+            queue=delivery.queue.removesuffix(RECOVERED),
             worker=worker,
             nonce=nonce or f"n{next(self._nonces)}",
-            known=known if delivery.queue.startswith("model") else None,
+            known=None if call_of(delivery.step) else known,
             known_at=int(at[0][1][b"at"]) if at else 0,
         )
 

@@ -68,6 +68,7 @@ async def test_a_worker_that_knows_what_was_lost_begins_anew(desk: Desk, redis: 
             delivery.run_id,
             delivery.conversation_id,
             delivery.step,
+            queue="model",
             worker="w1",
             nonce=nonce,
             known=known.position,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.leases import Delta, Stray
+from palaver.leases import Delta, Lease, Stray
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.models import AgentSpec, Message, ToolCall, Usage
-from palaver.verdicts import Continue, Finish, RetryAfter, ToolOutcome
+from palaver.verdicts import Continue, Finish, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 from tests.contract.desk import INTERNAL, RATE_LIMITED, TOOL_ERROR, Desk
+
+USED = Usage(input_tokens=7, model_calls=1, cost_usd=0.5)
 
 
 async def test_a_turn_with_a_tool(desk: Desk) -> None:
@@ -118,6 +121,32 @@ async def test_a_settle_whose_answer_was_lost_is_told_again(desk: Desk, last: bo
 
     assert (first.status, first.deliveries) == (again.status, again.deliveries)
     assert (await desk.kinds(run_id)).count("message.created") == 2
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [Postpone(60.0, "cooldown", usage=USED), Postpone(0.0, "cooldown", usage=USED), HandBack(True, USED)],
+    ids=["postponed", "postponed for no time", "handed back"],
+)
+async def test_a_lease_that_was_given_up_twice_is_given_up_once(desk: Desk, verdict: Verdict) -> None:
+    run_id, lease = await desk.begin()
+    first = await desk.store.steps.settle(lease, verdict)
+    kinds = await desk.kinds(run_id)
+    again = await desk.store.steps.settle(lease, verdict)
+    assert again.status == first.status
+    assert [(each.step, each.number) for each in again.deliveries] == [
+        (each.step, each.number) for each in first.deliveries
+    ]
+    assert await desk.kinds(run_id) == kinds
+    assert (await desk.get(run_id)).usage.input_tokens == USED.input_tokens
+
+
+async def test_a_step_is_leased_to_a_worker_of_its_kind_only(desk: Desk) -> None:
+    _, (tool,) = await desk.turn("c1")
+    assert await desk.try_claim(replace(tool, queue="model")) == Stray("not of this queue")
+    submitted = await desk.submit()
+    assert await desk.try_claim(replace(submitted.deliveries[0], queue="tools")) == Stray("not of this queue")
+    assert isinstance(await desk.try_claim(tool), Lease)
 
 
 async def test_a_retry_waits_and_says_why(desk: Desk) -> None:

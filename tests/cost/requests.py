@@ -75,7 +75,9 @@ async def _asked(api: World, calls: int) -> dict[str, Any]:
 
 
 async def _claimed(api: World, run: dict[str, Any]) -> Any:
-    return await api.store.steps.claim(run["id"], run["conversation_id"], "1", worker="w-1", nonce="n", known=0)
+    return await api.store.steps.claim(
+        run["id"], run["conversation_id"], "1", queue="model", worker="w-1", nonce="n", known=0
+    )
 
 
 def _continue(*calls: Any) -> Any:

@@ -81,7 +81,9 @@ class World:
     async def claim(self, run: dict[str, Any]) -> Lease:
         """Work on the run's present model step."""
         step = str((await self.read(run))["step"])
-        lease = await self.store.steps.claim(run["id"], run["conversation_id"], step, worker="w-1", nonce="n", known=0)
+        lease = await self.store.steps.claim(
+            run["id"], run["conversation_id"], step, queue="model", worker="w-1", nonce="n", known=0
+        )
         assert isinstance(lease, Lease), lease
         return lease
 

@@ -92,6 +92,8 @@ class Claim(Script[Leased | Stray]):
 
     run: RunKeys
     step: str
+    queue: str
+    """Where the worker's deliveries come from: the step must be of that kind."""
     worker: str
     lease_ms: int
     known: int | None
@@ -181,6 +183,7 @@ class Postpone(Script[Moved | Stale]):
     delay_ms: int
     reason: WaitReason
     code: str
+    used: Used
 
 
 class Recall(Script[Moved | Gone]):

@@ -4,6 +4,7 @@ if STATUS ~= RunStatus.QUEUED and STATUS ~= RunStatus.RUNNING then return reply.
 local name, worker = args.step, args.worker
 local step = step_of(name)
 if not step then return reply.stray { why = 'settled' } end
+if step.queue ~= args.queue then return reply.stray { why = 'not of this queue' } end
 -- The same nonce: this very claim was made before and its answer was lost on the way.
 local again = step.state == StepState.LEASED and step.nonce == args.nonce and step.worker == worker
 if step.state ~= StepState.READY and not again then return reply.stray { why = step.state } end

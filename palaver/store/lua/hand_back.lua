@@ -1,7 +1,7 @@
--- needs: lease, turn, moved, version
+-- needs: turn, settled, version
 local name = args.step
-local step = ID and leased_to(STEPS, name, args.fence)
-if not step then return reply.stale() end
+local step, answer = step_to_settle()
+if not step then return answer end
 count_usage(args.used)
 if not args.begun and step.fresh then step.first = nil end
 if args.begun then discard_text(name, step) end

@@ -1,7 +1,8 @@
--- needs: lease, turn, moved, version
+-- needs: turn, settled, version
 local name = args.step
-local step = ID and leased_to(STEPS, name, args.fence)
-if not step then return reply.stale() end
+local step, answer = step_to_settle()
+if not step then return answer end
+count_usage(args.used)
 if STATUS == RunStatus.CANCELLING then
   set_aside(name, step)
   return moved(proceed())

@@ -1,13 +1,7 @@
--- needs: lease, verdict, clocks, moved, version
+-- needs: verdict, clocks, settled, version
 local name = args.step
-local step = ID and leased_to(STEPS, name, args.fence)
-if not step then
-  -- The same fence: this very verdict was settled before and its answer was lost on the way.
-  if not ID or tonumber(redis.call('HGET', RUN, 'settled')) ~= args.fence then return reply.stale() end
-  publish_what_is_ready()
-  return moved()
-end
-redis.call('HSET', RUN, 'settled', args.fence)
+local step, answer = step_to_settle()
+if not step then return answer end
 take_in(name, step)
 
 if STATUS == RunStatus.CANCELLING then

@@ -1,0 +1,51 @@
+"""A guest adds a kind of step: a row, a function with its policy, and who opens it. Claim, settle, the sweeper, queues,
+Redis's lists and Celery's tasks follow: on a stack of real processes, in a copy of the tree."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.chaos.mutation import Change, run_in, tree
+
+pytestmark = pytest.mark.process
+
+GUEST = (
+    Change(
+        "palaver/kinds.py",
+        "KINDS: Final = (MODEL, TOOL)\n",
+        'LOOKUP: Final = Kind("lookup", queue="lookups")\nKINDS: Final = (MODEL, TOOL, LOOKUP)\n',
+    ),
+    Change(
+        "workers/kinds.py",
+        "    StepKind(TOOL, TOOL_CALL, call_tool),\n",
+        "    StepKind(TOOL, TOOL_CALL, call_tool),\n    StepKind(LOOKUP, TOOL_CALL, look_up),\n",
+    ),
+    Change("workers/kinds.py", "import MODEL, TOOL\n", "import LOOKUP, MODEL, TOOL\n"),
+    Change("workers/kinds.py", "import call_model, call_tool\n", "import call_model, call_tool, look_up\n"),
+    Change(
+        "workers/steps.py",
+        "async def call_tool(",
+        "async def look_up(work: Work) -> Verdict:\n"
+        '    """Look something up."""\n'
+        "    assert work.lease.call is not None\n"
+        '    return Continue(outcomes=(answer(work.lease.call, "looked up"),))\n\n\n'
+        "async def call_tool(",
+    ),
+    Change("workers/steps.py", "OpenCall(call, tool.idempotent))", "OpenCall(call, tool.idempotent, kind=LOOKUP))"),
+    Change("workers/steps.py", "from palaver.models", "from palaver.kinds import LOOKUP\nfrom palaver.models"),
+)
+
+
+def test_a_third_kind_is_a_row_and_a_function() -> None:
+    with tree(*GUEST) as root:
+        found = json.loads(run_in(root, "-m", "tests.process.third_kind", "../stack"))
+    assert found == {
+        "status": "completed",
+        "result": "looked up",
+        "workers": 1,
+        "lost": "completed",
+        "cancelled": "cancelled",
+        "ready": 0,
+    }
