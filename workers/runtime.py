@@ -51,11 +51,12 @@ class Runtime:
         self.kind = kind
         self.capacity = capacity
         self.registry = load_tools(settings.tools)
-        self.tool_set = ToolSet.of(each.declaration for each in self.registry.values())
         self.store = Store.connect(settings)
         # Beside users' code no model is asked: that needs neither the table of providers nor their keys.
         providers = {} if kind.isolated else load_providers(settings.providers)
         self.model = ModelPort(providers)
+        # After the keys of the providers are known: none may stand in what is told of the tools.
+        self.tool_set = ToolSet.of(each.declaration for each in self.registry.values())
         self.limiter = ProviderLimiter(self.store, providers, self.publish, settings.heartbeat)
         self.conversations = Conversations()
         self.deltas = DeltaWriter(self.store, settings.delta_interval)

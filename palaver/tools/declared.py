@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from palaver.errors import ConfigurationError
 from palaver.limits import beyond, most
+from palaver.secrets import hide
 
 
 class ToolDeclaration(BaseModel):
@@ -50,7 +51,8 @@ class ToolSet:
             ConfigurationError: they are too many, or too large to be told to every API.
         """
         found = sorted(declarations, key=lambda each: each.name)
-        text = _DECLARATIONS.dump_json(found)
+        # What a tool has as a default may be a key.
+        text = hide(_DECLARATIONS.dump_json(found).decode()).encode()
         many, large = len(found) > most("declared_tools"), len(text) > most("declared_tools_bytes")
         if many or large:
             beyond("declared_tools" if many else "declared_tools_bytes")

@@ -38,7 +38,7 @@ def answers_inline() -> dict[str, str]:
 
 
 @tool
-def raises(text: str = ARGUMENT) -> str:
+def raises(text: str = "") -> str:
     """Raises them."""
     raise ValueError(f"{RAISED}: {TOLD}")
 
@@ -47,6 +47,12 @@ def raises(text: str = ARGUMENT) -> str:
 def raises_inline() -> str:
     """Raises them in the model's worker."""
     raise ValueError(f"{RAISED}: {TOLD}")
+
+
+@tool
+def declares(text: str = TOLD) -> str:
+    """Has them in what its worker tells of it."""
+    return text
 
 
 @tool
