@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
@@ -31,9 +32,10 @@ async def test_a_provider_without_limits_lets_everybody_through(store: Store) ->
 
 
 async def test_nobody_begins_while_a_provider_cools_down(store: Store) -> None:
+    began = time.monotonic()
     assert await store.providers.cool("a", 5) == 5
     told = await _waits(store, "a", range(200))
-    assert min(told) >= 4.5
+    assert min(told) >= 4.9 - (time.monotonic() - began)
     assert await _waits(store, "b", range(3)) == [0.0] * 3
     (state,) = await store.providers.state(["a"])
     assert state.cooling_until is not None
@@ -58,16 +60,16 @@ async def test_after_a_cool_down_each_has_its_own_turn_in_the_order_of_asking(st
     assert [round(turns[i]) for i in (10, 30, 70, 150)] == [1, 2, 3, 4]
 
 
-async def test_the_end_of_a_cool_down_is_the_latest_that_was_asked_for(store: Store) -> None:
-    assert await store.providers.cool("a", 5) == 5
-    assert 4.9 < await store.providers.cool("a", 1) <= 5
-    before = await _waits(store, "a", range(3))
+async def test_the_end_of_a_cool_down_is_the_latest_that_was_asked_for(store: Store, redis: Any) -> None:
+    assert await store.providers.cool("a", 30) == 30
+    assert 20 < await store.providers.cool("a", 1) <= 30
+    before = await _turns(store, redis, range(3))
     await store.providers.cool("a", 60)
-    later = await _waits(store, "a", [2, 0, 1])
-    assert min(later) > 59
+    later = await _turns(store, redis, [2, 0, 1])
+    assert later["0"] - before["0"] > 29
     # The same turns as before: who comes back too early neither loses its place nor takes another's.
-    assert later[1] < later[2] < later[0]
-    assert later[0] - later[1] == pytest.approx(before[2] - before[0], abs=0.05)
+    assert later["0"] < later["1"] < later["2"]
+    assert later["2"] - later["0"] == pytest.approx(before["2"] - before["0"], abs=0.05)
 
 
 async def test_a_call_that_is_made_again_has_its_turn_right_away(store: Store) -> None:
@@ -163,7 +165,7 @@ async def test_the_end_of_a_call_wakes_the_first_in_line(store: Store) -> None:
 async def test_who_finds_a_place_that_came_free_is_not_woken_for_it(store: Store) -> None:
     limits = Limits(max_in_flight=1)
     await _waits(store, "a", ["now", "first", "second"], limits)
-    await store.providers.cool("a", 0.05)
+    await store.providers.cool("a", 0.5)
     assert await store.providers.release("a", "now", limits, tokens=100, used=100) == ()
 
     async def begins() -> Admitted | None:
@@ -214,24 +216,24 @@ async def test_a_place_that_ran_out_is_not_held_on_to(store: Store) -> None:
 
 
 async def test_requests_are_spread_over_the_minute(store: Store) -> None:
-    limits = Limits(requests_per_minute=120)
-    told = await _waits(store, "a", range(20), limits)
-    # 5 s worth at once, then one each half second.
-    assert told[:10] == [0.0] * 10
-    assert [round(seconds * 2) for seconds in told[10:]] == list(range(1, 11))
+    limits = Limits(requests_per_minute=24)
+    told = await _waits(store, "a", range(12), limits)
+    # 5 s worth at once, then one each 2.5 s.
+    assert told[:2] == [0.0] * 2
+    assert [round(seconds / 2.5) for seconds in told[2:]] == list(range(1, 11))
 
 
 async def test_a_rate_keeps_the_turn_of_who_waits(store: Store) -> None:
-    limits = Limits(requests_per_minute=240)
-    told = await _waits(store, "a", range(22), limits)
-    assert told[:20] == [0.0] * 20
-    assert 0 < told[20] < told[21]
+    limits = Limits(requests_per_minute=60)
+    told = await _waits(store, "a", range(7), limits)
+    assert told[:5] == [0.0] * 5
+    assert 0 < told[5] < told[6]
 
     async def begins() -> bool:
         assert (await _waits(store, "a", ["newcomer"], limits))[0] > 0
-        return (await _waits(store, "a", ["20"], limits)) == [0.0]
+        return (await _waits(store, "a", ["5"], limits)) == [0.0]
 
-    await aeventually(begins, within=1, every=0.02)
+    await aeventually(begins, within=5, every=0.02)
 
 
 async def test_a_rate_keeps_the_order_through_a_cool_down(store: Store, redis: Any) -> None:
@@ -321,5 +323,5 @@ async def test_every_worker_hears_of_a_cool_down(store: Store) -> None:
     while isinstance(heard[-1], Cooling) and heard[-1].seconds < 30:
         heard.append(await anext(news))
     assert all(isinstance(each, Cooling) and each.provider == "a" for each in heard)
-    assert len(heard) < 10
+    assert len(heard) < 50
     await news.aclose()

@@ -17,7 +17,7 @@ import pytest
 from palaver.testing import aeventually, eventually
 from palaver.testing.model_server import ModelServer, read_ledger
 
-PROMPT = 0.05
+PROMPT = 0.5
 """Seconds within which a disconnect must be seen; alone on a machine it takes less than 0.01."""
 
 
