@@ -28,7 +28,7 @@ EVERY_ROUTE = [
     (method, route.path_format.replace("{run_id}", RUN_ID).replace("{conversation_id}", "conv_x"))
     for route in create_app().routes
     if isinstance(route, Route)
-    for method in route.methods or ()
+    for method in sorted(route.methods or ())
 ]
 
 
