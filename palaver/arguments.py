@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -12,6 +12,11 @@ from pydantic_core import from_json
 from palaver.errors import InvalidToolCall
 from palaver.limits import beyond, most
 
+_TOLD_FAULTS: Final = 8
+"""Of the faults of a call, how many its model is told, with how many characters and levels of each."""
+_TOLD_FAULT: Final = 120
+_TOLD_NAME: Final = 40
+_TOLD_LEVELS: Final = 8
 _QUOTED: Final = 100
 """Characters of the parser's complaint that a model is told."""
 _HUGE: Final = re.compile(r"\d{200}|[eE]\+?\d{3}")
@@ -40,6 +45,16 @@ def readable(text: str) -> dict[str, Any] | None:
     except InvalidToolCall:
         return None
     return None if _exceeded(found, text) else found
+
+
+def in_words(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
+    """What does not fit, each with its place in the arguments, as far as a model can make use of it."""
+    told = [
+        f"{'.'.join(str(each)[:_TOLD_NAME] for each in place[:_TOLD_LEVELS]) or 'arguments'}: {fault[:_TOLD_FAULT]}"
+        for place, fault in faults[:_TOLD_FAULTS]
+    ]
+    more = len(faults) - len(told)
+    return "; ".join([*told, f"and {more} more"] if more else told)
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -45,6 +45,7 @@ from workers.prefork import ToolPool, pipes, slots
 from workers.remote import Control
 from workers.request import StepRequest
 from workers.runtime import Runtime
+from workers.sources import SOURCES, open_toolbox
 from workers.step import StepFailed, StepKind, attempt
 from workers.transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
@@ -126,10 +127,11 @@ def _choose_pool(sender: Any, **_: Any) -> None:
 @asynccontextmanager
 async def _lifespan() -> AsyncIterator[None]:
     global _runtime
-    runtime = Runtime(settings(), kind=_kind, node=_node, capacity=app.capacity)
-    async with running(runtime, sweeps=True):
-        _runtime, app.draining = runtime, runtime.draining
-        yield
+    async with open_toolbox(settings(), SOURCES) as tools:
+        runtime = Runtime(settings(), kind=_kind, node=_node, capacity=app.capacity, tools=tools)
+        async with running(runtime, sweeps=True):
+            _runtime, app.draining = runtime, runtime.draining
+            yield
 
 
 app.lifespan = _lifespan

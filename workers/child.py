@@ -4,7 +4,7 @@ Two threads:
 
     main thread                                 loop thread
     Celery task -> run(step) -- coroutine -->   claim, judge, settle; async tools; keeper
-    the tool's function     <-- function ----   run_tool
+    the tool's function     <-- function ----   run_blocking
                             --- result ----->
 
 A Python function cannot be interrupted from outside for certain, but a process can: first it gets an exception; if it
@@ -22,24 +22,27 @@ import resource
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from palaver.kinds import Kind
 from palaver.limits import MIB
 from palaver.settings import Settings
-from palaver.tools import Tool
+from palaver.tools import ToolDeclaration
 from workers import processes
 from workers.keeper import running
 from workers.output import Output
 from workers.runtime import Runtime
 from workers.slots import ActiveCall, Slots
+from workers.sources import SOURCES, Toolbox, open_toolbox
+from workers.sources.containment import Interrupted, failed, failing, timed_out, told
 from workers.step import StepKind, attempt
 from workers.surroundings import Surroundings
-from workers.toolbox import Interrupted, call_async, failed, failing, timed_out, told
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +54,8 @@ _FROZEN: Final = 1.0
 
 @dataclass(slots=True)
 class _Job:
-    tool: Tool
-    arguments: dict[str, Any]
+    tool: ToolDeclaration
+    call: Callable[[], object]
     done: Future[str]
     stopped: bool = False
     """Told to stop, perhaps before it began."""
@@ -101,20 +104,26 @@ class Child:
     async def _live(self, started: Future[None]) -> None:
         self._ended = asyncio.Event()
         try:
-            runtime = Runtime(self._settings, kind=self._kind, node=self._node, capacity=1, run_tool=self._run_tool)
-            async with running(runtime, sweeps=False):
-                self._runtime = runtime
-                self._greatest = max(tool.timeout for tool in runtime.registry.values())
-                self._heartbeat(self._settings.heartbeat / 4)
-                self._slots.begin(self._place, ActiveCall(0, 0, 0.0, self._greatest, ""), 0.0)
-                if self._told is not None:
-                    self._loop.add_reader(self._told, self._drain, self._told, runtime)
-                started.set_result(None)
-                await self._ended.wait()
+            opened = open_toolbox(self._settings, SOURCES, run_blocking=self._run_blocking, watch=self._watched)
+            async with opened as tools:
+                await self._serve(tools, started, self._ended)
         except BaseException as error:
             if not started.done():
                 started.set_exception(error)
             raise
+
+    async def _serve(self, tools: Toolbox, started: Future[None], ended: asyncio.Event) -> None:
+        """Take steps until the process is to end."""
+        runtime = Runtime(self._settings, kind=self._kind, node=self._node, capacity=1, tools=tools)
+        async with running(runtime, sweeps=False):
+            self._runtime = runtime
+            self._greatest = max(tool.timeout for tool in tools.declarations)
+            self._heartbeat(self._settings.heartbeat / 4)
+            self._slots.begin(self._place, ActiveCall(0, 0, 0.0, self._greatest, ""), 0.0)
+            if self._told is not None:
+                self._loop.add_reader(self._told, self._drain, self._told, runtime)
+            started.set_result(None)
+            await ended.wait()
 
     def _heartbeat(self, every: float) -> None:
         """Tell the parent that the loop goes round; while it does not, the parent renews the lease."""
@@ -169,7 +178,7 @@ class Child:
                 if job.stopped:
                     raise Interrupted
                 with failing(job.tool):
-                    result = job.tool.function(**job.arguments)
+                    result = job.call()
                 text = told(job.tool, result)
             finally:
                 self._in_tool = False
@@ -189,29 +198,30 @@ class Child:
         if self._in_tool:
             raise Interrupted
 
-    async def _run_tool(self, tool: Tool, arguments: dict[str, Any]) -> str:
-        """What the model is told of the tool's result, whatever kind of function it is.
-
-        Raises:
-            ToolTimeout: it took longer than it declared.
-            ToolFailure: it raised.
-        """
+    @contextmanager
+    def _watched(self, tool: ToolDeclaration) -> Iterator[None]:
+        """Around a call: the parent sees it, and ends this process if it takes too long."""
         self._slots.begin(self._place, self._active_call(tool), time.monotonic() + tool.timeout + GRACE + _FROZEN)
         try:
-            return await (call_async(tool, arguments) if tool.is_async else self._call(tool, arguments))
+            yield
         finally:
             if not self._doomed:
                 self._slots.end(self._place)
 
-    def _active_call(self, tool: Tool) -> ActiveCall:
+    def _active_call(self, tool: ToolDeclaration) -> ActiveCall:
         """The call of the one step that this process works on."""
         assert self._runtime is not None
         (lease,) = (active.lease for active in self._runtime.active if active.lease is not None)
         return ActiveCall(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
 
-    async def _call(self, tool: Tool, arguments: dict[str, Any]) -> str:
-        """Run the tool in the main thread."""
-        job = _Job(tool, arguments, Future())
+    async def _run_blocking(self, tool: ToolDeclaration, call: Callable[[], object]) -> str:
+        """Make the call in the main thread; what the model is told of the result.
+
+        Raises:
+            ToolTimeout: it took longer than the tool declares.
+            ToolFailure: the tool raised.
+        """
+        job = _Job(tool, call, Future())
         self._inbox.put(job)
         done = asyncio.wrap_future(job.done)
         try:

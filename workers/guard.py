@@ -16,8 +16,8 @@ from palaver.limits import MIB, beyond
 from palaver.settings import Settings
 from workers import processes
 from workers.slots import Seen, Slots, overdue
+from workers.sources.containment import failure_of, timed_out
 from workers.stand_in import Ending, renew
-from workers.toolbox import failure_of, timed_out
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from palaver.deliveries import Publisher
 from palaver.errors import ErrorClass, classify
@@ -19,19 +18,15 @@ from palaver.leases import Delivery, Settled
 from palaver.providers import load_providers
 from palaver.settings import Settings
 from palaver.store import Store
-from palaver.tools import Tool, ToolSet, load_tools
+from palaver.tools import ToolSet
 from workers.active_step import ActiveStep, InterruptReason
 from workers.conversations import Conversations
 from workers.delta_writer import DeltaWriter
 from workers.model import ModelPort
 from workers.provider_limiter import ProviderLimiter
-from workers.toolbox import call_async
+from workers.sources import Toolbox
 
 log = logging.getLogger(__name__)
-
-
-RunTool = Callable[[Tool, dict[str, Any]], Awaitable[str]]
-"""Runs a tool; what the model is told of its result."""
 
 
 def worker_id(node: str, pid: int) -> str:
@@ -42,21 +37,18 @@ def worker_id(node: str, pid: int) -> str:
 class Runtime:
     """The store, the publisher, the model port and the active steps of one worker process."""
 
-    def __init__(
-        self, settings: Settings, *, kind: Kind, node: str, capacity: int, run_tool: RunTool = call_async
-    ) -> None:
+    def __init__(self, settings: Settings, *, kind: Kind, node: str, capacity: int, tools: Toolbox) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
-        self.run_tool = run_tool
         self.kind = kind
         self.capacity = capacity
-        self.registry = load_tools(settings.tools)
+        self.tools = tools
         self.store = Store.connect(settings)
         # Beside users' code no model is asked: that needs neither the table of providers nor their keys.
         providers = {} if kind.isolated else load_providers(settings.providers)
         self.model = ModelPort(providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
-        self.tool_set = ToolSet.of(each.declaration for each in self.registry.values())
+        self.tool_set = ToolSet.of(tools.declarations)
         self.limiter = ProviderLimiter(self.store, providers, self.publish, settings.heartbeat)
         self.conversations = Conversations()
         self.deltas = DeltaWriter(self.store, settings.delta_interval)

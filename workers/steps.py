@@ -9,9 +9,10 @@ from palaver.failpoints import failpoint
 from palaver.lifecycle import StopReason
 from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
+from palaver.secrets import hide
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
 from workers.condensing import ask_within_window
-from workers.toolbox import answer, call_async, failure_of
+from workers.sources.containment import failure_of
 from workers.work import Work
 
 _STOPS = {"content_filter": StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
@@ -61,7 +62,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
             if approvals.ask(tool.name, risky=tool.risky):
                 open_calls.append(OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout))
             elif tool.inline:
-                told = answer(call, await call_async(tool, arguments))
+                told = answer(call, await work.runtime.tools.call(tool.name, arguments))
                 room -= len(told.message.text)
                 if room < 0:
                     beyond("inline_results")
@@ -74,13 +75,20 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     return outcomes, open_calls
 
 
+def answer(call: ToolCall, text: str, *, edited: bool = False) -> ToolOutcome:
+    """``text`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``, the model
+    is told what they were."""
+    note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
+    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=note + hide(text)))
+
+
 async def call_tool(work: Work) -> Verdict:
-    """Run the tool that the model asked for, in this child process."""
+    """Call the tool that the model asked for."""
     call = work.lease.call
     assert call is not None  # only tool steps are delivered here
     tool, arguments = work.tool(call)
     failpoint("tool.starting")
     await work.confirm()
-    result = answer(call, await work.runtime.run_tool(tool, arguments), edited=work.lease.edited)
+    result = answer(call, await work.runtime.tools.call(tool.name, arguments), edited=work.lease.edited)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

@@ -17,7 +17,7 @@ from palaver.opaque import Opaque
 from palaver.providers import Price
 from palaver.secrets import hide
 from palaver.stuck import Nudge, Stuck, judge
-from palaver.tools import Tool
+from palaver.tools import ToolDeclaration
 from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, RetryAfter, Verdict
 from workers.active_step import ActiveStep
 from workers.conversations import Conversation, OlderPart
@@ -94,19 +94,18 @@ class Work:
                 return tool
         return None
 
-    def tool(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
+    def tool(self, call: ToolCall) -> tuple[ToolDeclaration, dict[str, Any]]:
         """The tool that ``call`` asks for, and its arguments.
 
         Raises:
-            UnknownTool: the agent has no such tool.
+            UnknownTool: the agent has no such tool, or this worker has not.
             InvalidToolCall: the arguments do not fit it.
         """
         agent = self.lease.agent
         if call.name not in agent.tools:
             offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools))) or "none"
             raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
-        tool = self.runtime.registry[call.name]
-        return tool, tool.parse(call.arguments)
+        return self.runtime.tools.check(call.name, call.arguments)
 
     async def confirm(self) -> None:
         """Before an effect begins: ask whether the lease still stands, if it may be over. This process may have been
@@ -163,9 +162,9 @@ class Work:
         )
 
     def _offers(self, agent: AgentSpec) -> list[Offer]:
-        tools = (self.runtime.registry[name] for name in agent.tools)
+        tools = (self.runtime.tools[name] for name in agent.tools)
         return [
-            *(Offer(tool.name, tool.description, tool.schema) for tool in tools),
+            *(Offer(tool.name, tool.description, tool.parameters) for tool in tools),
             *(Offer(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
         ]
 

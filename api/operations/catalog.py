@@ -16,13 +16,12 @@ from palaver.limits import most
 from palaver.store import Store
 from palaver.store.sharing import Sharing
 from palaver.tools import ToolDeclaration
+from palaver.tools.schemas import misfits, said_of
 
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """By name; while a deployment rolls a tool may have several declarations, those seen last first."""
 _FRESH: Final = 2.0
 """Seconds for which what was read is used."""
-_IT: Final = "it"
-"""What stands for a value: none that was sent is said again."""
 
 
 class ToolCatalog:
@@ -64,12 +63,7 @@ def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str,
 
 
 def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[Fault]:
-    try:
-        validator = jsonschema_rs.validator_for(schema, mask=_IT, retriever=_nothing_from_elsewhere)
-    except (ValueError, jsonschema_rs.ValidationError):
-        # The worker has the last word, and the code.
-        return
-    for error in validator.iter_errors(arguments):
+    for error in misfits(schema, arguments):
         place, kind = tuple(error.instance_path), error.kind
         match kind:
             case jsonschema_rs.ValidationErrorKind.Required():
@@ -79,8 +73,4 @@ def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[Fa
                     hint = did_you_mean(name, schema.get("properties", {})) if not place else ""
                     yield Fault(pointer((*place, name)), "invalid_arguments", f"is not a parameter{hint}")
             case _:
-                yield Fault(pointer(place), "invalid_arguments", error.message.removeprefix(f"{_IT} "))
-
-
-def _nothing_from_elsewhere(uri: str) -> Any:
-    raise ValueError("a schema has to be whole")
+                yield Fault(pointer(place), "invalid_arguments", said_of(error))

@@ -12,6 +12,6 @@ from __future__ import annotations
 from palaver.errors import RetryableToolError, ToolError
 from palaver.tools.declaration import Tool, tool
 from palaver.tools.declared import ToolDeclaration, ToolSet
-from palaver.tools.registry import Registry, load_tools
+from palaver.tools.loading import load_tools
 
-__all__ = ["Registry", "RetryableToolError", "Tool", "ToolDeclaration", "ToolError", "ToolSet", "load_tools", "tool"]
+__all__ = ["RetryableToolError", "Tool", "ToolDeclaration", "ToolError", "ToolSet", "load_tools", "tool"]

@@ -5,20 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, overload
+from typing import Any, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from palaver.arguments import read
+from palaver.arguments import in_words, read
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.limits import most
 from palaver.tools.declared import ToolDeclaration
-
-_TOLD_FAULTS: Final = 8
-"""Of the faults of a call, how many its model is told, with how many characters and levels of each."""
-_TOLD_FAULT: Final = 120
-_TOLD_NAME: Final = 40
-_TOLD_LEVELS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +75,8 @@ class Tool:
 
 
 def _faults(error: ValidationError) -> str:
-    """What does not fit, as far as a model can make use of it."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [
-        f"{'.'.join(str(each)[:_TOLD_NAME] for each in fault['loc'][:_TOLD_LEVELS]) or 'arguments'}: "
-        f"{fault['msg'][:_TOLD_FAULT]}"
-        for fault in found[:_TOLD_FAULTS]
-    ]
-    more = len(found) - len(told)
-    return "; ".join([*told, f"and {more} more"] if more else told)
+    return in_words([(fault["loc"], fault["msg"]) for fault in found])
 
 
 @overload

@@ -297,11 +297,11 @@ MUTANTS: Final = {
             "        return await runtime.model.complete(\n",
             "        await runtime.model.complete(\n"
             "            agent,\n"
-            "            request_body(agent, messages, runtime.registry, cache_control=cached),\n"
+            "            body,\n"
             "            on_text=lambda text: None,\n"
             "            time_left=lease.time_left,\n"
             "            request_id=request_id,\n"
-            "            completion=Completion(),\n"
+            "            reader=self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent)),\n"
             "        )\n"
             "        return await runtime.model.complete(\n",
         ),

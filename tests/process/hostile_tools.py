@@ -17,7 +17,7 @@ from typing import Any
 
 from palaver import tool
 from palaver.errors import StaleLease
-from workers.toolbox import Interrupted
+from workers.sources.containment import Interrupted
 
 BRIEF = 0.5
 """Seconds that a tool may take which takes longer."""

@@ -125,9 +125,9 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     store = Store(redis, settings)
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
-    registry = changes.get("registry", load_tools(()))
+    tools = changes.get("tools", load_tools(()))
     dialects = changes.get("dialects", (NATIVE,))
-    await store.tools.publish(ToolSet.of(each.declaration for each in registry.values()))
+    await store.tools.publish(ToolSet.of(each.declaration for each in tools))
     app = create_app(settings, store, publisher, providers, POLICIES, dialects)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (

@@ -11,7 +11,7 @@ import pytest
 
 from palaver.settings import Settings
 from palaver.testing import aeventually
-from palaver.tools import Registry, tool
+from palaver.tools import tool
 from tests.unit.api_world import AGENT, RUN_ID, World, assert_problem, call, world
 
 CLIENT = {**AGENT, "client_tools": [{"name": "open_file"}]}
@@ -97,7 +97,7 @@ async def test_arguments_that_cannot_be_checked_are_refused() -> None:
         """Send something."""
         return to
 
-    async with world(registry=Registry([send])) as api:
+    async with world(tools=(send,)) as api:
         run = await api.ask(await api.submit(agent={**AGENT, "tools": ["send"]}), call("c1", "approval"))
         edit = _decide(run["pending_actions"][0], "edit", arguments={"expression": "1"})
         problem = assert_problem(await _input(api, run, edit), 422, "unknown_tool", "/items/0/arguments")

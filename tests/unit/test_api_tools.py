@@ -14,7 +14,8 @@ from api.operations.catalog import argument_faults
 from palaver.errors import ConfigurationError
 from palaver.limits import most
 from palaver.store.fleet import WorkerReport
-from palaver.tools import ToolDeclaration, ToolSet, load_tools, tool
+from palaver.tools import ToolDeclaration, ToolSet, tool
+from palaver.tools.builtin import clock
 from tests.unit.api_world import World, assert_problem, world
 
 
@@ -38,7 +39,7 @@ async def _listed(api: World) -> list[dict[str, Any]]:
 
 
 async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
-    async with world(registry={}) as api:
+    async with world(tools=()) as api:
         assert await _listed(api) == []
         for name in ("w2", "w1"):
             await _worker(api, name, send.declaration)
@@ -58,8 +59,8 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
 
 async def test_versions_of_a_tool_are_told_apart_and_what_is_the_same_is_one() -> None:
     newer = send.declaration.model_copy(update={"description": "Send it."})
-    builtin = load_tools(())["clock"].declaration
-    async with world(registry={}) as api:
+    builtin = clock.declaration
+    async with world(tools=()) as api:
         await _worker(api, "old", send.declaration, builtin)
         await _worker(api, "new", newer, builtin)
         found = {(each["name"], each["description"]): each["workers"] for each in await _listed(api)}
@@ -71,7 +72,7 @@ async def test_versions_of_a_tool_are_told_apart_and_what_is_the_same_is_one() -
 
 
 async def test_a_tool_whose_workers_have_gone_has_none() -> None:
-    async with world(registry={}) as api:
+    async with world(tools=()) as api:
         await _worker(api, "w1", send.declaration)
         await api.store.fleet.leave("w1")
         assert [(each["name"], each["workers"]) for each in await _listed(api)] == [("send", [])]
@@ -91,7 +92,7 @@ async def _submit(api: World, *tools: str) -> httpx.Response:
 
 
 async def test_before_any_worker_has_told_of_its_tools_an_agent_with_tools_has_to_wait() -> None:
-    async with world(registry={}) as api:
+    async with world(tools=()) as api:
         answer = await _submit(api, "send")
         problem = assert_problem(answer, 503, "no_workers")
         assert "start one" in problem["detail"]
@@ -102,17 +103,17 @@ async def test_before_any_worker_has_told_of_its_tools_an_agent_with_tools_has_t
 
 
 async def test_a_tool_that_no_worker_has_is_refused_with_those_that_there_are() -> None:
-    async with world(registry={}) as api:
+    async with world(tools=()) as api:
         await _worker(api, "w1", send.declaration)
         problem = assert_problem(await _submit(api, "forecast"), 422, "unknown_tool", "/agent/tools/0")
         assert "no worker has; there are: send" in problem["detail"]
 
 
 async def test_what_was_known_is_used_again_for_two_seconds_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world(registry={}) as api:
+    async with world(tools=()) as api:
         await _worker(api, "w1", send.declaration)
         assert (await _submit(api, "send")).status_code == 202
-        await _worker(api, "w2", load_tools(())["clock"].declaration)
+        await _worker(api, "w2", clock.declaration)
         assert_problem(await _submit(api, "clock"), 422, "unknown_tool")
         monkeypatch.setattr(catalog, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 2.0))
         assert (await _submit(api, "clock")).status_code == 202

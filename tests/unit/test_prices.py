@@ -109,7 +109,7 @@ async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -
         model=Providers(usages or [{"prompt_tokens": 1_000_000}] * len(asked)),
         limiter=SimpleNamespace(permit=lambda *_: SimpleNamespace(begin_call=lambda: None)),
         deltas=SimpleNamespace(buffer=lambda lease: None),
-        registry={},
+        tools=(),
     )
     lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, call=None, time_left=60.0)
     work = Work(lease, runtime, Conversation(CHAT_COMPLETIONS), ActiveStep(lease.run_id, lease.step))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver import ToolError, tool
-from palaver.errors import ConfigurationError, InvalidToolCall, UnknownTool
+from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.tools import load_tools
 from palaver.tools.builtin import calculator, clock
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
@@ -106,16 +106,11 @@ def test_results_are_text_json_or_cut() -> None:
     assert render("\ud800") == "?"
 
 
-def test_a_registry_suggests_the_name_that_was_meant() -> None:
-    with pytest.raises(UnknownTool, match="did you mean 'calculator'"):
-        load_tools(())["calculater"]
-
-
 def test_users_tools_come_from_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("shop_tools")
     module.weather = weather  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "shop_tools", module)
-    assert load_tools(("shop_tools",))["weather"] is weather
+    assert load_tools(("shop_tools",))[-1] is weather
     with pytest.raises(ConfigurationError, match="no_such_module"):
         load_tools(("no_such_module",))
     monkeypatch.setitem(sys.modules, "empty_tools", ModuleType("empty_tools"))

@@ -1,4 +1,4 @@
-"""Runs tools: on the loop for those that are async or inline, in the main thread of a child process for the others."""
+"""Keeps a tool within its bounds, wherever it runs: its time, what it raises, and how much it answers."""
 
 from __future__ import annotations
 
@@ -6,30 +6,20 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from palaver.errors import Failure, InvalidToolCall, RetryableToolError, ToolError, ToolFailure, ToolTimeout, classify
 from palaver.limits import beyond, most
-from palaver.models import Message, ToolCall
-from palaver.secrets import hide
-from palaver.tools import Tool
+from palaver.tools import ToolDeclaration
 from palaver.tools.rendering import render
-from palaver.verdicts import ToolOutcome
 
 log = logging.getLogger(__name__)
 
 _BLOCKED: Final = 0.2
 """Seconds on a loop that many steps share, after which the log names the tool."""
 _MAX_ERROR: Final = most("tool_error")
-
-
-def answer(call: ToolCall, text: str, *, edited: bool = False) -> ToolOutcome:
-    """``text`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``, the model
-    is told what they were."""
-    note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
-    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=note + hide(text)))
 
 
 def failure_of(error: Exception) -> Failure:
@@ -43,7 +33,7 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def failing(tool: Tool, task: asyncio.Task[Any] | None = None) -> Iterator[None]:
+def failing(tool: ToolDeclaration, task: asyncio.Task[Any] | None = None) -> Iterator[None]:
     """Whatever the tool raises in this block is its failure, which the model is told: it may know better arguments.
 
     Not even ``SystemExit`` goes further, which would end the loop that keeps the leases. ``task`` is the one that
@@ -65,7 +55,7 @@ def failing(tool: Tool, task: asyncio.Task[Any] | None = None) -> Iterator[None]
         raise failed(tool, error) from error
 
 
-def failed(tool: Tool, error: BaseException) -> ToolFailure:
+def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
     """What ``tool`` raised, as text of a bounded length: the exception may be of any size, and its methods raise."""
     try:
         text = str(error)
@@ -95,7 +85,7 @@ def _name(error: BaseException) -> str:
     return name[:100]
 
 
-def told(tool: Tool, result: object) -> str:
+def told(tool: ToolDeclaration, result: object) -> str:
     """What the model is told of what ``tool`` answered. Runs code of the result's, so where the tool ran.
 
     Raises:
@@ -111,8 +101,8 @@ def told(tool: Tool, result: object) -> str:
         raise ToolError(f"{tool.name} answered with what cannot be written as JSON: {_name(error)}") from error
 
 
-async def call_async(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Run an async tool, or a quick inline one, on this loop; what the model is told of its result.
+async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> str:
+    """Make a ``call`` of ``tool`` on this loop, await what it answers if need be; what the model is told of it.
 
     Raises:
         ToolTimeout: it took longer than it declared.
@@ -122,7 +112,7 @@ async def call_async(tool: Tool, arguments: dict[str, Any]) -> str:
         async with asyncio.timeout(tool.timeout):
             with failing(tool, asyncio.current_task()):
                 begun = time.monotonic()
-                result = tool.function(**arguments)
+                result = call()
                 if (took := time.monotonic() - begun) > _BLOCKED:
                     log.warning("tool %s held up every step of its process for %.1f s", tool.name, took)
                 if inspect.isawaitable(result):

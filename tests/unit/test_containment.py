@@ -20,7 +20,8 @@ from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, Stal
 from palaver.limits import exceeded, most
 from palaver.models import ToolCall
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
-from workers.toolbox import Interrupted, answer, call_async, failed, failing, failure_of, told
+from workers.sources.containment import Interrupted, contained, failed, failing, failure_of, told
+from workers.steps import answer
 
 CALL = ToolCall(id="call_1", name="look_up", arguments='{"city": "Ulm"}')
 
@@ -29,6 +30,9 @@ CALL = ToolCall(id="call_1", name="look_up", arguments='{"city": "Ulm"}')
 def look_up(city: str) -> str:
     """Looks it up."""
     return city
+
+
+LOOK_UP = look_up.declaration
 
 
 class Silent:
@@ -113,12 +117,12 @@ async def stream() -> AsyncIterator[int]:
 )
 def test_a_result_that_cannot_be_told_is_an_error_of_the_tool(result: object, said: str) -> None:
     with pytest.raises(ToolError, match=f"look_up answered with .*{said}"):
-        told(look_up, result)
+        told(LOOK_UP, result)
 
 
 def test_a_coroutine_that_nobody_awaits_is_an_error_of_the_tool() -> None:
     with pytest.raises(ToolError, match="async def"):
-        told(look_up, later())
+        told(LOOK_UP, later())
 
 
 @pytest.mark.parametrize(
@@ -227,18 +231,18 @@ class Late(RetryableToolError):
     ids=["plain", "long", "mute", "vague", "late", "an order of ours", "generator exit", "a long name"],
 )
 def test_whatever_a_tool_raises_is_its_failure_in_few_words(error: BaseException, said: str) -> None:
-    with pytest.raises(ToolError, match=said) as raised, failing(look_up):
+    with pytest.raises(ToolError, match=said) as raised, failing(LOOK_UP):
         raise error
     assert len(str(raised.value)) < most("tool_error") + 200
     assert failure_of(raised.value).error_class is ErrorClass.TOOL_ERROR
 
 
 def test_what_a_tool_means_by_its_exception_is_kept() -> None:
-    again = failed(look_up, RetryableToolError("busy", retry_after=2))
+    again = failed(LOOK_UP, RetryableToolError("busy", retry_after=2))
     assert isinstance(again, RetryableToolError)
     assert again.retry_after == 2
-    assert isinstance(failed(look_up, InvalidToolCall("no such city")), InvalidToolCall)
-    with pytest.raises(Interrupted), failing(look_up):
+    assert isinstance(failed(LOOK_UP, InvalidToolCall("no such city")), InvalidToolCall)
+    with pytest.raises(Interrupted), failing(LOOK_UP):
         raise Interrupted
 
 
@@ -249,5 +253,5 @@ async def test_a_tool_that_blocks_the_loop_is_named_in_the_log(caplog: pytest.Lo
         time.sleep(0.3)
         return "42"
 
-    assert await call_async(ponder, {}) == "42"
+    assert await contained(ponder.declaration, ponder) == "42"
     assert "tool ponder held up every step of its process for 0.3 s" in caplog.text

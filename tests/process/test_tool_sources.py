@@ -1,0 +1,90 @@
+"""A guest adds a tool source: one module, and a row in `SOURCES`. The API, the model and tool steps have its tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.stack import PROCFILE
+from palaver.store.events import StoredEvent
+from tests.process.cluster import Cluster
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A stack whose workers have the guest's source besides their own."""
+    folder = tmp_path_factory.mktemp("remote")
+    procfile = folder / "Procfile"
+    procfile.write_text(PROCFILE.read_text().replace("workers.app", "tests.process.remote_app"))
+    with Cluster(folder, procfile=procfile) as cluster:
+        yield cluster
+
+
+def _answer(cluster: Cluster, run_id: str) -> StoredEvent:
+    assert cluster.ended(run_id).status == "completed"
+    (finished,) = (event for event in cluster.events(run_id) if event.type == "tool.finished")
+    return finished
+
+
+def _asked(cluster: Cluster, **arguments: object) -> StoredEvent:
+    return _answer(cluster, cluster.submit("tool-1", f"[[args {json.dumps(arguments)}]]", tools=["look_up"]))
+
+
+def test_a_call_of_a_guests_tool_is_a_tool_step(remote: Cluster) -> None:
+    run_id = remote.submit("tool-1", '[[args {"key": "a", "x-count": 2}]]', tools=["look_up"])
+    answer = _answer(remote, run_id)
+    assert json.loads(answer.data["message"]["content"]) == {"name": "look_up", "key": "a", "x-count": 2}
+    workers = [event.data["worker"] for event in remote.events(run_id) if event.type == "step.started"]
+    assert [worker.partition("@")[0].partition(".")[0] for worker in workers] == ["model", "tools", "model"]
+
+
+def test_the_api_shows_a_guests_tools_beside_the_others(remote: Cluster) -> None:
+    tools = {each["name"]: each for each in remote.http.get("/v1/tools").json()["data"]}
+    assert tools["look_up"]["parameters"]["required"] == ["key"]
+    assert tools["look_up"]["idempotent"]
+    assert {"remove", "calculator", "record"} <= tools.keys()
+
+
+def test_arguments_that_do_not_fit_the_schema_are_told_to_the_model(remote: Cluster) -> None:
+    answer = _asked(remote, key=7, other=1)
+    assert answer.data["error"]["class"] == "invalid_tool_call"
+    said = answer.data["message"]["content"]
+    assert said.startswith("the arguments of look_up do not fit: ")
+    assert 'key: is not of type "string"' in said
+    assert "'other' was unexpected" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "error_class", "said"),
+    [
+        ("gone", "tool_error", "the server no longer has it (410)"),
+        ("slow", "tool_timeout", "look_up took longer than 0.5 s"),
+    ],
+)
+def test_a_guests_own_failure_is_told_to_the_model(remote: Cluster, key: str, error_class: str, said: str) -> None:
+    answer = _asked(remote, key=key)
+    assert answer.data["error"]["class"] == error_class
+    assert answer.data["message"]["content"] == said
+
+
+def test_a_guests_failure_may_ask_for_another_try(remote: Cluster) -> None:
+    run_id = remote.submit("tool-1", '[[args {"key": "full"}]]', tools=["look_up"])
+    remote.saw(run_id, "run.retrying", attempt=1)
+    assert remote.cancel(run_id) in (200, 202)
+    assert remote.ended(run_id).status == "cancelled"
+
+
+def test_a_guests_result_is_cut(remote: Cluster) -> None:
+    content = _asked(remote, key="large").data["message"]["content"]
+    assert content.endswith("[cut: the result has 10,000,000 characters]")
+
+
+def test_a_guests_risky_tool_waits_for_an_approval(remote: Cluster) -> None:
+    run_id = remote.submit("tool-1", tools=["remove"])
+    (action,) = remote.pending(run_id)
+    remote.approve(run_id, action.id)
+    assert json.loads(_answer(remote, run_id).data["message"]["content"]) == {"name": "remove"}

@@ -1,0 +1,42 @@
+"""Python functions as tools: the built-in ones, and those under ``@tool`` in the modules of ``PALAVER_TOOLS``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from palaver.settings import Settings
+from palaver.tools import Tool, ToolDeclaration, load_tools
+from workers.sources.containment import contained
+from workers.sources.port import RunBlocking, ToolSource
+
+
+class Functions:
+    """The source of these functions. Their arguments are validated against their signatures."""
+
+    name = "PALAVER_TOOLS"
+
+    def __init__(self, tools: Iterable[Tool], run_blocking: RunBlocking = contained) -> None:
+        """``run_blocking`` runs those that are no coroutine functions."""
+        found = tuple(tools)
+        self._run_blocking = run_blocking
+        self._tools = {each.name: each for each in found}
+        self._on_loop = frozenset(each.name for each in found if each.is_async)
+        self.declarations = tuple(each.declaration for each in found)
+
+    def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
+        """As ``ToolSource``."""
+        return self._tools[declared.name].parse(text)
+
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any]) -> str:
+        """As ``ToolSource``."""
+        run = contained if declared.name in self._on_loop else self._run_blocking
+        return await run(declared, partial(self._tools[declared.name].function, **arguments))
+
+
+@asynccontextmanager
+async def functions(settings: Settings, run_blocking: RunBlocking) -> AsyncIterator[ToolSource]:
+    """Import the modules that the settings name."""
+    yield Functions(load_tools(settings.tools), run_blocking)

@@ -1,0 +1,49 @@
+"""The port that every tool source implements: what tools it has, and how one of them is called."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from palaver.settings import Settings
+from palaver.tools import ToolDeclaration
+
+
+class ToolSource(Protocol):
+    """Where tools come from. Each worker process opens one of its own, and has it for as long as it lives."""
+
+    name: str
+    """What a sentence about its tools calls it."""
+
+    @property
+    def declarations(self) -> Sequence[ToolDeclaration]:
+        """Its tools. They stay the same: workers tell them to the API."""
+
+    def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
+        """The arguments in ``text``, the JSON that a model wrote, if they fit the tool. ``fitting`` of
+        ``palaver.tools.schemas`` goes by the declaration alone.
+
+        Raises:
+            InvalidToolCall: they do not; says to the model what does not fit.
+        """
+
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any]) -> str:
+        """Call the tool with ``arguments`` that ``check`` let pass; what the model is told of the result.
+
+        It takes no longer than the tool declares, and neither the answer nor what is said of a failure is longer than
+        the limits: ``contained`` sees to all of that. It ends soon when it is cancelled.
+
+        Raises:
+            ToolTimeout: the tool took longer.
+            RetryableToolError: the call is to be tried again.
+            ToolFailure: any other failure, which the model is told.
+        """
+
+
+RunBlocking = Callable[[ToolDeclaration, Callable[[], object]], Awaitable[str]]
+"""Makes a call that may block, of the tool that is declared so, and contains it."""
+OpenSource = Callable[[Settings, RunBlocking], AbstractAsyncContextManager[ToolSource]]
+"""Opens a source by its settings, in each worker process, before the process takes a step.
+
+The context manager raises ``ConfigurationError`` when the settings do not fit."""

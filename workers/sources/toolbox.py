@@ -1,0 +1,96 @@
+"""All tools of a worker process, wherever they come from."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from typing import Any
+
+from palaver.errors import ConfigurationError, UnknownTool
+from palaver.settings import Settings
+from palaver.tools import ToolDeclaration
+from workers.sources.containment import contained
+from workers.sources.port import OpenSource, RunBlocking, ToolSource
+
+Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
+"""What is around each call of a tool."""
+
+
+def _unwatched(_: ToolDeclaration) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+class Toolbox:
+    """The tools of these sources, by name. Steps know no more of tools than this."""
+
+    def __init__(self, sources: Iterable[ToolSource], watch: Watch = _unwatched) -> None:
+        """Raises:
+        ConfigurationError: two tools have one name.
+        """
+        self._watch = watch
+        self._tools: dict[str, tuple[ToolDeclaration, ToolSource]] = {}
+        for source in sources:
+            for each in source.declarations:
+                if each.name in self._tools:
+                    other = self._tools[each.name][1].name
+                    where = f"both in {other}" if other == source.name else f"one in {other}, one in {source.name}"
+                    raise ConfigurationError(f"two tools are named {each.name!r}, {where}: give one another name")
+                self._tools[each.name] = each, source
+
+    @property
+    def declarations(self) -> tuple[ToolDeclaration, ...]:
+        """Every tool."""
+        return tuple(declared for declared, _ in self._tools.values())
+
+    def __getitem__(self, name: str) -> ToolDeclaration:
+        """Raises:
+        UnknownTool: there is none of this name here; says which one may be meant.
+        """
+        return self._of(name)[0]
+
+    def check(self, name: str, text: str) -> tuple[ToolDeclaration, dict[str, Any]]:
+        """The tool, and the arguments in ``text``, which fit it.
+
+        Raises:
+            UnknownTool: there is none of this name here.
+            InvalidToolCall: the arguments do not fit.
+        """
+        declared, source = self._of(name)
+        return declared, source.check(declared, text)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Call a tool; what the model is told of its result.
+
+        Raises:
+            ToolFailure: what the model is told in place of a result.
+        """
+        declared, source = self._of(name)
+        with self._watch(declared):
+            return await source.call(declared, arguments)
+
+    def _of(self, name: str) -> tuple[ToolDeclaration, ToolSource]:
+        try:
+            return self._tools[name]
+        except KeyError:
+            close = difflib.get_close_matches(name, self._tools, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(self._tools))}"
+            raise UnknownTool(f"there is no tool {name!r}{hint}") from None
+
+
+@asynccontextmanager
+async def open_toolbox(
+    settings: Settings,
+    sources: Iterable[OpenSource],
+    *,
+    run_blocking: RunBlocking = contained,
+    watch: Watch = _unwatched,
+) -> AsyncIterator[Toolbox]:
+    """Open these sources, for as long as the block lasts.
+
+    Raises:
+        ConfigurationError: the settings of a source do not fit, or two tools have one name.
+    """
+    async with AsyncExitStack() as opened:
+        found = [await opened.enter_async_context(opening(settings, run_blocking)) for opening in sources]
+        yield Toolbox(found, watch)
