@@ -33,8 +33,8 @@ class Dialect:
         self.schemas: Final = Schemas()
 
     def owns(self, path: str) -> bool:
-        """Whether a path is below its prefix."""
-        return path.startswith(self.prefix) and path[len(self.prefix) :][:1] in {"", "/"}
+        """Whether a path is below its prefix. Without one it owns any, also what is no path: ``*``, ``host:443``."""
+        return path.startswith(self.prefix) and (not self.prefix or path[len(self.prefix) :][:1] in {"", "/"})
 
     def route(
         self,

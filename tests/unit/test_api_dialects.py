@@ -157,7 +157,7 @@ def test_a_path_belongs_to_the_longest_prefix() -> None:
 
     root, v1, deep = several = (dialect(""), dialect("/v1"), dialect("/v1/openai"))
     for path, owner in {"/": root, "/v1": v1, "/v1/x": v1, "/v10": root, "/v1/openai/x": deep, "/v1/openais": v1,
-                        "": root}.items():  # fmt: skip
+                        "": root, "*": root, "host:443": root}.items():  # fmt: skip
         assert dialect_of(path, several) is owner
 
 
