@@ -106,10 +106,13 @@ async def _phases(meter: Meter, runs: int) -> Table:
     await meter.store.runs.submit(body)
     submitted = await meter.each("submit", range(runs), lambda _: meter.store.runs.submit(body))
     leases = await claim("claim a model step", [d for s in submitted for d in s.deliveries])  # type: ignore[attr-defined]
-    await meter.each("show one delta", leases, lambda lease: steps.feed([delta(lease)]))
+    await meter.each("show one delta", leases, lambda lease: steps.write_deltas([delta(lease)]))
     batches = [leases[i : i + BATCH] for i in range(0, len(leases) - BATCH + 1, BATCH)]
     await meter.each(
-        f"show a delta, {BATCH} at once", batches, lambda batch: steps.feed([delta(lease) for lease in batch]), BATCH
+        f"show a delta, {BATCH} at once",
+        batches,
+        lambda batch: steps.write_deltas([delta(lease) for lease in batch]),
+        BATCH,
     )
     await meter.each(
         f"renew a lease, {BATCH} at once",

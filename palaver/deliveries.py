@@ -18,9 +18,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from palaver import kinds
+from palaver import step_kinds
 from palaver.brokers import has_priorities, kombu_url, tls_options
-from palaver.kinds import RECOVERED
+from palaver.step_kinds import RECOVERED
 
 try:
     from kombu.connection import Connection
@@ -35,7 +35,7 @@ except ImportError as error:
 
 _log = logging.getLogger("palaver.deliveries")
 
-QUEUE_NAMES: Final = (*kinds.QUEUES, *(name + RECOVERED for name in kinds.QUEUES))
+QUEUE_NAMES: Final = (*step_kinds.QUEUES, *(name + RECOVERED for name in step_kinds.QUEUES))
 _CONNECT_TIMEOUT: Final = 2.0
 _ANSWER_TIMEOUT: Final = 5.0
 _KEEPALIVE: Final = {

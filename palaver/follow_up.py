@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from palaver.leases import Delivery, Settled
 from palaver.store import Store
-from palaver.store.due import Attention
+from palaver.store.due import DueItem
 
 Publish = Callable[[Sequence[Delivery]], object]
 """Sends deliveries to the workers; what gets lost on the way, the sweeper sends again."""
@@ -20,5 +20,5 @@ async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) ->
     """
     while moved:
         publish([delivery for each in moved for delivery in each.deliveries])
-        starts = [Attention(each.next_run, "start") for each in moved if each.next_run]
-        moved = await store.due.attend(starts) if starts else ()
+        starts = [DueItem(each.next_run, "start") for each in moved if each.next_run]
+        moved = await store.due.sweep(starts) if starts else ()

@@ -7,9 +7,9 @@ from enum import IntEnum
 
 import orjson
 
-from palaver.kinds import KIND_OF, RECOVERED
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.opaque import Opaque
+from palaver.step_kinds import KIND_OF, RECOVERED
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class RetryPolicy:
         object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
         _within("max_elapsed", self.max_elapsed.total_seconds(), 0, MAX_SECONDS)
 
-    def judge(
+    def decide(
         self,
         failure: Failure,
         attempt: int,

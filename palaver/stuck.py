@@ -72,7 +72,7 @@ class Stuck:
         return Failure.of(ErrorClass.STUCK, self.evidence, code=self.code)
 
 
-def judge(turns: Sequence[Turn], limits: StuckLimits | None, *, nudged: bool) -> Nudge | Stuck | None:
+def find_repetition(turns: Sequence[Turn], limits: StuckLimits | None, *, nudged: bool) -> Nudge | Stuck | None:
     """Judge the turns of one run so far, oldest first; ``nudged`` if the model was told about the newest ones.
 
     None while there is nothing to object to.

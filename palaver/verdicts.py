@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from palaver.actions import ActionType
 from palaver.errors.failure import Failure
-from palaver.kinds import TOOL, Kind
 from palaver.lifecycle import StopReason, WaitReason
 from palaver.models import Message, ToolCall, Usage
 from palaver.opaque import Opaque
+from palaver.step_kinds import TOOL, StepKind
 from palaver.stuck import Nudge
 
 
@@ -37,7 +37,7 @@ class OpenCall:
     """What it waits for first; None if it may begin."""
     timeout: float = 0.0
     """Seconds that it waits at most."""
-    kind: Kind = TOOL
+    kind: StepKind = TOOL
     """Of the step that it becomes."""
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import orjson
 
 from palaver.ids import call_of, is_id
-from palaver.kinds import KIND_OF, MODEL, RECOVERED
 from palaver.leases import Delivery
+from palaver.step_kinds import KIND_OF, MODEL, RECOVERED
 
 CONTENT_TYPE: Final = "application/json"
 CONTENT_ENCODING: Final = "utf-8"

@@ -38,7 +38,7 @@ TURN = (
 )  # fmt: skip
 
 
-class Said:
+class CommandResult:
     """How a command ended and what it wrote."""
 
     def __init__(self, api: ScriptedAPI | str, *arguments: str, input: str | None = None) -> None:

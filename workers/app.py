@@ -29,14 +29,13 @@ from celery.signals import (
 
 from palaver.deliveries import QUEUES
 from palaver.failpoints import failpoint
-from palaver.kinds import KIND_OF, MODEL, RECOVERED, Kind
 from palaver.limits import KIB
 from palaver.settings import settings
+from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
 from workers import child, environment
 from workers.consumer import Consumer
 from workers.consumer_watchdog import ConsumerWatchdog
 from workers.keeper import running
-from workers.kinds import STEP_KINDS
 from workers.logs import hide_secrets
 from workers.outages import NotSettled
 from workers.output import Output
@@ -46,7 +45,8 @@ from workers.remote import Control
 from workers.request import StepRequest
 from workers.runtime import Runtime
 from workers.sources import SOURCES, open_toolbox
-from workers.step import StepFailed, StepKind, attempt
+from workers.step import StepFailed, StepHandler, attempt
+from workers.step_handlers import STEP_HANDLERS
 from workers.transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
 _POOL_EXTRA = 5.0
@@ -77,7 +77,7 @@ _FAILURES = (StepFailed, NotSettled)
 """What a step ends with that is no surprise: Flower shows a FAILURE, and the log has no traceback."""
 
 _node = ""
-_kind: Kind = MODEL
+_kind: StepKind = MODEL
 """Of the steps that this worker does: those of the queue that it consumes."""
 _hidden: frozenset[str] = frozenset()
 """Variables with keys of providers."""
@@ -158,7 +158,7 @@ def _drain_children(**_: Any) -> None:
     child.drain()
 
 
-def _add_task(row: StepKind) -> None:
+def _add_task(row: StepHandler) -> None:
     """The Celery task of a kind of step."""
 
     async def on_the_loop(run_id: str, conversation_id: str, step: str, number: int) -> str:
@@ -174,5 +174,5 @@ def _add_task(row: StepKind) -> None:
         app.task(on_the_loop, name=row.kind.task, throws=_FAILURES)
 
 
-for _row in STEP_KINDS:
+for _row in STEP_HANDLERS:
     _add_task(_row)

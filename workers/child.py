@@ -30,19 +30,19 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
-from palaver.kinds import Kind
 from palaver.limits import MIB
 from palaver.settings import Settings
+from palaver.step_kinds import StepKind
 from palaver.tools import ToolDeclaration
 from workers import processes
 from workers.keeper import running
 from workers.output import Output
+from workers.process_state import Surroundings
 from workers.runtime import Runtime
 from workers.slots import ActiveCall, Slots
 from workers.sources import SOURCES, Toolbox, open_toolbox
 from workers.sources.containment import Interrupted, failed, failing, timed_out, told
-from workers.step import StepKind, attempt
-from workers.surroundings import Surroundings
+from workers.step import StepHandler, attempt
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Child:
     """The process's loop thread, and its main thread's inbox."""
 
     def __init__(
-        self, settings: Settings, kind: Kind, node: str, told: int | None, slots: Slots, place: int, output: Output
+        self, settings: Settings, kind: StepKind, node: str, told: int | None, slots: Slots, place: int, output: Output
     ) -> None:
         """``place`` is the child's own in ``slots``, which its parent reads."""
         self._settings = settings
@@ -140,7 +140,7 @@ class Child:
             self._loop.call_soon_threadsafe(self._ended.set)
             self._thread.join(5)
 
-    def run(self, kind: StepKind, *ids: str) -> str:
+    def run(self, kind: StepHandler, *ids: str) -> str:
         """Try a step: its coroutine on the loop, its tool here, in the main thread."""
         assert self._runtime is not None  # the loop has begun before the first task
         self._output.begin(f"{ids[0]}/{ids[2]}")
@@ -269,7 +269,7 @@ def drain() -> None:
         _tell = None
 
 
-def start(settings: Settings, kind: Kind, node: str, slots: Slots, place: int, output: Output) -> None:
+def start(settings: Settings, kind: StepKind, node: str, slots: Slots, place: int, output: Output) -> None:
     """Begin life as a child of a tools worker."""
     global _child
     # Only this process's copy.

@@ -20,8 +20,8 @@ from celery.worker import state
 from celery.worker.consumer.tasks import Tasks
 
 from palaver.deliveries import Publisher
-from palaver.kinds import RECOVERED
 from palaver.settings import settings
+from palaver.step_kinds import RECOVERED
 
 log = logging.getLogger(__name__)
 

@@ -42,7 +42,7 @@ class OlderPart:
     """Bytes that go away: neither an earlier summary nor what is kept in any case is counted."""
 
 
-class Conversation:
+class CachedConversation:
     """Messages in the form of a protocol, each already JSON, up to a position of the log.
 
     Whole turns: a message with calls is here once all their answers are, and they follow it in call order, whatever
@@ -108,7 +108,7 @@ class Conversation:
         """Bytes of memory, about."""
         return self._size + _TURN_BYTES * len(self._turns)
 
-    def having(self, condensed: Condensed) -> Conversation:
+    def having(self, condensed: Condensed) -> CachedConversation:
         """This conversation as it will be once ``condensed`` is in the log."""
         other = copy(self)
         other._messages, other._ends = self._messages.copy(), self._ends[:]
@@ -218,29 +218,29 @@ class Conversation:
         self.prompt_tokens = 0
 
 
-class Conversations:
+class ConversationCache:
     """The newest conversations of a worker process, within a bound of memory."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[Conversation, int]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[CachedConversation, int]] = OrderedDict()
         self._size = 0
 
-    def get(self, conversation_id: str) -> Conversation | None:
+    def get(self, conversation_id: str) -> CachedConversation | None:
         """What is known here of the conversation; None if nothing is."""
         kept = self._kept.get(conversation_id)
         return None if kept is None else kept[0]
 
-    def take_in(self, known: Conversation | None, lease: Lease, protocol: ModelProtocol) -> Conversation:
+    def take_in(self, known: CachedConversation | None, lease: Lease, protocol: ModelProtocol) -> CachedConversation:
         """The conversation by what was ``known`` of it before ``lease`` and what that brought; an empty one for a step
         that answers a call."""
         if lease.call is not None:
-            return Conversation(protocol)
-        conversation = Conversation(protocol, lease.agent.model) if known is None or lease.rebuilt else known
+            return CachedConversation(protocol)
+        conversation = CachedConversation(protocol, lease.agent.model) if known is None or lease.rebuilt else known
         conversation.extend(lease.entries, lease.position, lease.position_at)
         self.keep(lease.conversation_id, conversation)
         return conversation
 
-    def keep(self, conversation_id: str, conversation: Conversation) -> None:
+    def keep(self, conversation_id: str, conversation: CachedConversation) -> None:
         """Remember the conversation as the newest one; the oldest ones make room."""
         self._size -= self._kept.pop(conversation_id, (None, 0))[1]
         self._kept[conversation_id] = (conversation, conversation.size)

@@ -98,7 +98,7 @@ class DeltaWriter:
         try:
             deltas = [delta for buffer in batch for delta in buffer.take(last=last)]
             if deltas:
-                await self._store.steps.feed(deltas)
+                await self._store.steps.write_deltas(deltas)
         except Exception as error:
             log.warning("%d deltas dropped: %s", len(batch), type(error).__name__)
             for buffer in batch:

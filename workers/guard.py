@@ -15,9 +15,9 @@ from palaver.errors import ToolError, ToolFailure
 from palaver.limits import MIB, beyond
 from palaver.settings import Settings
 from workers import processes
+from workers.child_leases import Ending, renew
 from workers.slots import Seen, Slots, overdue
 from workers.sources.containment import failure_of, timed_out
-from workers.stand_in import Ending, renew
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Guard:
             if seen is None or pid in self._endings:
                 continue
             greatest = self._greatest.setdefault(pid, seen.call.greatest)
-            if pid in busy and (failure := self._judge(pid, seen, busy[pid], greatest)):
+            if pid in busy and (failure := self._reason_to_end(pid, seen, busy[pid], greatest)):
                 self._end(pid, Ending(seen.call, failure_of(failure)))
             elif pid not in busy and awake and now - seen.heartbeat > self._lost:
                 log.error("child %d is ended: it has nothing to do and does not answer", pid)
@@ -92,7 +92,7 @@ class Guard:
             # Of children that are gone, and nobody asked: they had settled their steps.
             self._endings = {pid: ending for pid, ending in self._endings.items() if pid in children}
 
-    def _judge(self, pid: int, seen: Seen, since: float, greatest: float) -> ToolFailure | None:
+    def _reason_to_end(self, pid: int, seen: Seen, since: float, greatest: float) -> ToolFailure | None:
         """How the child went too far; None if it did not."""
         lasts = time.monotonic() - since
         if overdue(seen) or lasts > greatest + _AROUND:

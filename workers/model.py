@@ -30,8 +30,8 @@ from palaver.errors.headers import request_id as request_id_of
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec
 from palaver.providers import Price, Provider
-from workers.heads import Answer
-from workers.protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, ModelProtocol, Reply
+from workers.protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, ModelProtocol, ModelReply
+from workers.response_heads import Answer
 
 _BREATH = 16 * 1024
 _PAUSE = 0.005
@@ -98,7 +98,7 @@ class ModelPort:
         time_left: float,
         request_id: str,
         reader: AnswerReader,
-    ) -> Reply:
+    ) -> ModelReply:
         """Ask the model; ``on_text`` gets the answer's text as it comes, ``time_left`` (s) bounds the whole call.
 
         ``reader`` gathers the answer, so that the caller has what came before a failure.
@@ -128,7 +128,7 @@ class ModelPort:
         time_left: float,
         request_id: str,
         reader: AnswerReader,
-    ) -> Reply:
+    ) -> ModelReply:
         timeouts, loop = provider.timeouts, asyncio.get_running_loop()
         protocol = PROTOCOLS[provider.protocol]
         asked_at = loop.time()

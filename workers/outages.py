@@ -12,7 +12,7 @@ from palaver.ids import call_of
 from palaver.leases import Lease, Settled, Stray
 from palaver.lifecycle import StopReason
 from palaver.verdicts import GiveUp, HandBack, Verdict
-from workers.conversations import Conversation
+from workers.conversations import CachedConversation
 from workers.runtime import Runtime, away
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class NotSettled(Exception):
 
 
 async def claim(
-    runtime: Runtime, run_id: str, conversation_id: str, step: str, known: Conversation | None
+    runtime: Runtime, run_id: str, conversation_id: str, step: str, known: CachedConversation | None
 ) -> Lease | Stray:
     """Claim a step, with the messages that lack in what is ``known`` of its conversation.
 

@@ -162,7 +162,7 @@ class ProviderLimiter:
         again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
         self._cool_down(provider, seconds)
         try:
-            turn = await self._store.providers.cool(provider, seconds, _call(lease) if again else None)
+            turn = await self._store.providers.cool_down(provider, seconds, _call(lease) if again else None)
         except Exception as error:
             log.warning("%s cools down and the others do not know: %s", provider, type(error).__name__)
             return verdict
@@ -179,12 +179,12 @@ class ProviderLimiter:
         finally:
             self._subscribed = False
 
-    async def hold(self) -> None:
+    async def renew_places(self) -> None:
         """Keep the places of the calls in flight, three times a lease."""
         while True:
             for provider, calls in self._in_flight.items():
                 if calls and self.limits(provider).max_in_flight:
-                    await self._store.providers.hold(provider, tuple(calls))
+                    await self._store.providers.renew_places(provider, tuple(calls))
             await asyncio.sleep(self._heartbeat)
 
     def _cool_down(self, provider: str, seconds: float) -> None:
@@ -197,9 +197,9 @@ class ProviderLimiter:
         while left:
             call = left.pop()
             conversation_id, run_id, step = call.split("/")
-            recalled = await self._store.steps.recall(run_id, conversation_id, step)
-            if recalled is not None:
-                await follow_up(self._store, self._publish, [recalled])
+            promoted = await self._store.steps.promote(run_id, conversation_id, step)
+            if promoted is not None:
+                await follow_up(self._store, self._publish, [promoted])
             else:
                 left += await self._store.providers.release(provider, call, self.limits(provider), tokens=0, used=0)
 

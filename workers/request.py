@@ -10,9 +10,9 @@ from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import WorkerLostError
 from celery.worker.request import Request
 
+from workers.child_leases import end_lease
 from workers.prefork import why_ended
 from workers.runtime import worker_id
-from workers.stand_in import end_lease
 
 log = logging.getLogger(__name__)
 

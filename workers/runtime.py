@@ -13,14 +13,14 @@ from palaver.deliveries import Publisher
 from palaver.errors import ErrorClass, classify
 from palaver.follow_up import follow_up
 from palaver.ids import call_of
-from palaver.kinds import Kind
 from palaver.leases import Delivery, Settled
 from palaver.providers import load_providers
 from palaver.settings import Settings
+from palaver.step_kinds import StepKind
 from palaver.store import Store
 from palaver.tools import ToolSet
 from workers.active_step import ActiveStep, InterruptReason
-from workers.conversations import Conversations
+from workers.conversations import ConversationCache
 from workers.delta_writer import DeltaWriter
 from workers.model import ModelPort
 from workers.provider_limiter import ProviderLimiter
@@ -37,7 +37,7 @@ def worker_id(node: str, pid: int) -> str:
 class Runtime:
     """The store, the publisher, the model port and the active steps of one worker process."""
 
-    def __init__(self, settings: Settings, *, kind: Kind, node: str, capacity: int, tools: Toolbox) -> None:
+    def __init__(self, settings: Settings, *, kind: StepKind, node: str, capacity: int, tools: Toolbox) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
         self.kind = kind
@@ -50,7 +50,7 @@ class Runtime:
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(tools.declarations)
         self.limiter = ProviderLimiter(self.store, providers, self.publish, settings.heartbeat)
-        self.conversations = Conversations()
+        self.conversations = ConversationCache()
         self.deltas = DeltaWriter(self.store, settings.delta_interval)
         self.publisher = Publisher(settings.deliveries_url)
         self.draining = asyncio.Event()

@@ -15,13 +15,13 @@ from celery.exceptions import Retry
 
 from palaver.errors import StaleLease
 from palaver.failpoints import failpoint
-from palaver.kinds import Kind
 from palaver.leases import Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.retry import RetryPolicy
+from palaver.step_kinds import StepKind
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
 from workers.active_step import ActiveStep, InterruptReason
-from workers.judging import judge
+from workers.failures import verdict_on
 from workers.outages import claim, settle
 from workers.runtime import Runtime
 from workers.work import Work
@@ -34,17 +34,17 @@ class StepFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class StepKind:
+class StepHandler:
     """What the workers do for a kind of step."""
 
-    kind: Kind
+    kind: StepKind
     policy: RetryPolicy
     """What follows from its failures."""
     function: Function
     """The work of one attempt."""
 
 
-async def attempt(kind: StepKind, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
+async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
     """Try a step: what a Celery task does with the ids that it got.
 
     Answers one word for the operator. Raises ``celery.exceptions.Retry`` for a step that will be tried again (the due
@@ -71,7 +71,7 @@ async def attempt(kind: StepKind, runtime: Runtime, run_id: str, conversation_id
     return _for_flower(verdict, settled)
 
 
-async def _verdict(kind: StepKind, work: Work, active: ActiveStep) -> Verdict:
+async def _verdict(kind: StepHandler, work: Work, active: ActiveStep) -> Verdict:
     """What the function answers, or what follows from its interruption or its failure.
 
     Raises:
@@ -82,7 +82,7 @@ async def _verdict(kind: StepKind, work: Work, active: ActiveStep) -> Verdict:
     except StaleLease:
         raise
     except Exception as error:
-        return await judge(error, work, kind.policy)
+        return await verdict_on(error, work, kind.policy)
 
 
 async def _work(function: Function, work: Work, active: ActiveStep) -> Verdict:

@@ -11,9 +11,9 @@ from typing import Final
 from palaver.deliveries import Publisher
 from palaver.failpoints import failpoint
 from palaver.follow_up import Publish, follow_up
-from palaver.kinds import QUEUES
+from palaver.step_kinds import QUEUES
 from palaver.store import Store
-from palaver.store.due import Attention
+from palaver.store.due import DueItem
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Sweeper:
                 await asyncio.sleep(self._lease)
                 self._looked = clock()
                 continue
-            things = things if await self._attend(things) else []
+            things = things if await self._sweep(things) else []
             if clock() - self._forgot > _FORGET:
                 await self._store.due.forget_expired()
                 self._forgot = clock()
@@ -76,12 +76,12 @@ class Sweeper:
                 await self._repair(queue)
             await asyncio.sleep(_TICK)
 
-    async def _attend(self, things: Sequence[Attention], unclaimed_after: float = _UNCLAIMED_AFTER) -> bool:
+    async def _sweep(self, things: Sequence[DueItem], unclaimed_after: float = _UNCLAIMED_AFTER) -> bool:
         """Act on ``things`` and on what comes of it; whether there was anything to do."""
         if not things:
             return False
         failpoint("sweep.found")
-        settled = await self._store.due.attend(things, unclaimed_after=unclaimed_after)
+        settled = await self._store.due.sweep(things, unclaimed_after=unclaimed_after)
         failpoint("sweep.settled")
         await follow_up(self._store, self._publish, settled)
         return bool(settled)
@@ -93,4 +93,4 @@ class Sweeper:
             return
         waiting = await asyncio.to_thread(self._publisher.depth, queue)
         # Those that are too young for it are left alone, by the script that looks again.
-        await self._attend(unclaimed[: max(0, _GATE - waiting)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)
+        await self._sweep(unclaimed[: max(0, _GATE - waiting)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)

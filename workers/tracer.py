@@ -57,7 +57,7 @@ async def trace_coroutine(task: Task, task_id: str, request: dict[str, Any]) -> 
     except asyncio.CancelledError:
         raise
     except BaseException as error:
-        status, answer = _judge(task, context, error)
+        status, answer = _outcome_of(task, context, error)
     finally:
         if signals.task_postrun.receivers:
             signals.task_postrun.send(**told, retval=answer, state=status)
@@ -81,7 +81,7 @@ def failed(error: BaseException) -> Outcome:
         return 1, ExceptionInfo(), 0.0
 
 
-def _judge(task: Task, context: Context, error: BaseException) -> tuple[str, ExceptionInfo]:
+def _outcome_of(task: Task, context: Context, error: BaseException) -> tuple[str, ExceptionInfo]:
     """The state the exception being handled puts the task in; logged and told as Celery's tracer does."""
     if isinstance(error, Ignore | Reject):
         trace.TraceInfo(states.IGNORED, error).handle_ignore(task, context)

@@ -18,7 +18,7 @@ from kombu.transport import TRANSPORT_ALIASES
 
 from palaver.brokers import has_priorities, kombu_url, tls_options
 from palaver.deliveries import transport_options
-from palaver.kinds import RECOVERED
+from palaver.step_kinds import RECOVERED
 from workers.reading import Transport
 
 

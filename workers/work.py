@@ -16,19 +16,19 @@ from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.providers import Price
 from palaver.secrets import hide
-from palaver.stuck import Nudge, Stuck, judge
+from palaver.stuck import Nudge, Stuck, find_repetition
 from palaver.tools import ToolDeclaration
 from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, RetryAfter, Verdict
 from workers.active_step import ActiveStep
-from workers.conversations import Conversation, OlderPart
-from workers.protocols import AnswerReader, ModelProtocol, Offer, Reply
+from workers.conversations import CachedConversation, OlderPart
+from workers.protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from workers.runtime import Runtime, away
 
 
 class Work:
     """One attempt of a step."""
 
-    def __init__(self, lease: Lease, runtime: Runtime, conversation: Conversation, active: ActiveStep) -> None:
+    def __init__(self, lease: Lease, runtime: Runtime, conversation: CachedConversation, active: ActiveStep) -> None:
         self.lease = lease
         self._active = active
         self.runtime = runtime
@@ -76,7 +76,7 @@ class Work:
     def look_back(self) -> Stuck | None:
         """Whether the run is stuck. If it only may be, the model is told so with its next call."""
         turns = self._conversation.turns(self.lease.run_id)
-        judged = judge(turns, self.lease.agent.stuck, nudged=self._conversation.nudged)
+        judged = find_repetition(turns, self.lease.agent.stuck, nudged=self._conversation.nudged)
         if isinstance(judged, Stuck):
             return judged
         self._nudge = judged
@@ -138,7 +138,7 @@ class Work:
         *,
         on_text: Callable[[str], None] = lambda text: None,
         purpose: str = "",
-    ) -> Reply:
+    ) -> ModelReply:
         """What ``agent`` answers to ``messages``. A call for a ``purpose`` of ours says so in its id.
 
         Raises:

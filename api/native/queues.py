@@ -12,7 +12,7 @@ from api.answers import answer
 from api.native.dialect import NATIVE
 from api.operations import Backend, ProviderState, QueueState, RoomState
 from api.queries import Query
-from palaver.kinds import QUEUES
+from palaver.step_kinds import QUEUES
 
 if TYPE_CHECKING:
     QueueName = str

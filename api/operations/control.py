@@ -51,7 +51,7 @@ async def act(backend: Backend, run_id: str, items: Sequence[Item], caller: Call
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: they were not taken, or not safely.
     """
     if any(isinstance(item, Steering) for item in items):
-        await within_deadline(backend.store.room.admit())
+        await within_deadline(backend.store.capacity.admit())
     await admit_items(run_id, items, backend)
     try:
         acted = await within_deadline(backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key))

@@ -106,9 +106,9 @@ async def read_providers(backend: Backend) -> list[ProviderState]:
 
 async def read_room(backend: Backend) -> RoomState:
     """How much there is of what is limited."""
-    memory = await within_deadline(backend.store.room.memory())
+    memory = await within_deadline(backend.store.capacity.memory())
     return RoomState(
-        runs=await within_deadline(backend.store.room.runs()),
+        runs=await within_deadline(backend.store.capacity.runs()),
         max_runs=backend.settings.max_runs,
         memory_bytes=memory.used,
         max_memory_bytes=int(memory.limit) or None,

@@ -34,7 +34,7 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
     """
     submission = await admit_submission(submission, backend)
     if submission.on_conflict == "steer":
-        await within_deadline(backend.store.room.admit())
+        await within_deadline(backend.store.capacity.admit())
     try:
         if limits_cost(submission.budget) and submission.agent is None and submission.conversation_id is not None:
             kept = await within_deadline(backend.store.runs.conversation(submission.conversation_id))

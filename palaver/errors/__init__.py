@@ -1,7 +1,8 @@
-"""How failures are named and judged: the error classes, the exceptions, and ``classify``, the only judge."""
+"""How failures are named and classified: the error classes, the exceptions, and ``classify``, the only judge."""
 
 from __future__ import annotations
 
+from palaver.errors.classification import classify
 from palaver.errors.exceptions import (
     ConfigurationError,
     ControlFlow,
@@ -37,9 +38,8 @@ from palaver.errors.exceptions import (
     UnknownRun,
     UnknownTool,
 )
-from palaver.errors.failure import ErrorObject, Failure, Provider, safe_text
+from palaver.errors.failure import ErrorObject, Failure, ProviderDetails, safe_text
 from palaver.errors.headers import retry_after
-from palaver.errors.judge import classify
 from palaver.errors.vocabulary import FACTS, ClassFacts, ErrorClass, Source, UserAction
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "NoRoom",
     "NotDurable",
     "PalaverError",
-    "Provider",
+    "ProviderDetails",
     "ProviderError",
     "ProviderHTTPError",
     "Refused",

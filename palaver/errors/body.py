@@ -24,7 +24,7 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """The judged parts of an error body. ``text`` may quote the prompt: match it, never show it."""
+    """The classified parts of an error body. ``text`` may quote the prompt: match it, never show it."""
 
     codes: tuple[str, ...] = ()
     """Error codes and types in lower case, the most specific first."""

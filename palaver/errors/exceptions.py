@@ -98,7 +98,7 @@ class ProviderError(PalaverError):
 class ProviderHTTPError(ProviderError):
     """The provider answered with an error status, or with an error inside a 200.
 
-    ``body`` is cut at ``MAX_BODY`` bytes; it may quote the prompt, so the judge reads it and nobody shows it.
+    ``body`` is cut at ``MAX_BODY`` bytes; it may quote the prompt, so the classifier reads it and nobody shows it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A failure: an exception, judged. It is what travels; the exception never does."""
+"""A failure: an exception, classified. It is what travels; the exception never does."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ ErrorObject = TypedDict(
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class ProviderDetails:
     """Which provider failed, and how to find the request in its logs."""
 
     name: str
@@ -110,7 +110,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong, judged: safe to store, to show and to log.
+    """What went wrong, classified: safe to store, to show and to log.
 
     The message is made safe on construction: one line, ``MAX_MESSAGE`` characters, no secret of this process and
     nothing that looks like a key. Whoever builds a failure still owes that it holds no prompt and no provider's body.
@@ -128,7 +128,7 @@ class Failure:
     user_action: UserAction
     retry_after: float | None = None
     """Seconds the other side asked to wait, if it did."""
-    provider: Provider | None = None
+    provider: ProviderDetails | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", safe_text(self.message) or FACTS[self.error_class].sentence)
@@ -148,7 +148,7 @@ class Failure:
         retryable: bool | None = None,
         user_action: UserAction | None = None,
         retry_after: float | None = None,
-        provider: Provider | None = None,
+        provider: ProviderDetails | None = None,
     ) -> Failure:
         """A failure of a class, with the facts of the class for everything not given."""
         facts = FACTS[error_class]

@@ -1,8 +1,8 @@
-"""The exceptions of libraries, judged one by one.
+"""The exceptions of libraries, classified one by one.
 
 They are recognised by the top-level package and the name of a class on their method resolution order, so that
-nothing is imported: the wheel works without redis or aiohttp. A subclass nobody judged inherits its nearest
-judged base, and the tests fail for every exported class that is not judged by its own name.
+nothing is imported: the wheel works without redis or aiohttp. A subclass nobody classified inherits its nearest
+classified base, and the tests fail for every exported class that is not classified by its own name.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _REDIRECTS: Final = Finding(
     _C.INVALID_REQUEST, "too_many_redirects", "The address redirects elsewhere.", user_action="settings"
 )
 HTTP_ERROR: Final = Finding(_C.PROVIDER_ERROR, "http_error")
-"""An exception that carries an answer: the answer is judged."""
+"""An exception that carries an answer: the answer is classified."""
 _BAD_HTTP: Final = Finding(_C.CONNECTION, "protocol_error", "The server broke the HTTP protocol.")
 
 
@@ -252,14 +252,16 @@ _OF_PIPELINE: Final = " of pipeline caused error: "
 
 
 def find(error: BaseException) -> Finding | None:
-    """What is known about an exception by its class and errno; None if nobody judged it.
+    """What is known about an exception by its class and errno; None if nobody classified it.
 
     Causes are not followed.
     """
     if isinstance(error, UnicodeError) and "idna" in text_of(error):
         return _BAD_ADDRESS  # No host can have this name.
-    judged = (FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__)
-    found = next((finding for finding in judged if finding), None)
+    classified = (
+        FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__
+    )
+    found = next((finding for finding in classified if finding), None)
     if isinstance(error, OSError) and error.errno is not None and (found is None or found.vague):
         return _ERRNOS.get(error.errno, found)
     if found is _STORE_MISUSED:

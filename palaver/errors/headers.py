@@ -19,7 +19,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     """Seconds to wait as ``retry-after-ms`` or ``Retry-After`` (seconds or HTTP date) ask for.
 
     The milliseconds win: who sends both means the finer one. None without the headers or with junk in them,
-    0 for a time that has passed. An HTTP date is judged by the ``Date`` of the same answer, as this machine's
+    0 for a time that has passed. An HTTP date is classified by the ``Date`` of the same answer, as this machine's
     clock may be wrong; without one by ``now``, the clock unless given, taken as UTC if it has no zone. Never raises.
     RFC 9110, 6.6.1 and 10.2.3; ``retry-after-ms`` is sent by OpenAI and Azure.
     """

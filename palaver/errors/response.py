@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from palaver.errors.body import ErrorBody, read_body
-from palaver.errors.failure import Failure, Provider
+from palaver.errors.failure import Failure, ProviderDetails
 from palaver.errors.headers import request_id, retry_after
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source
 
@@ -146,7 +146,7 @@ _HINTS: Final = (
 """Codes for what local servers say in words only."""
 
 
-def judge_response(
+def classify_response(
     status: int,
     body: bytes,
     headers: Mapping[str, str],
@@ -168,7 +168,7 @@ def judge_response(
         source=source,
         user_action="settings" if error_class is _C.INVALID_REQUEST and 300 <= status < 400 else None,
         retry_after=said.retry_after if wait is None else wait,
-        provider=Provider(provider, model, status, request or request_id(headers) or said.request_id)
+        provider=ProviderDetails(provider, model, status, request or request_id(headers) or said.request_id)
         if provider
         else None,
     )

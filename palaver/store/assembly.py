@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, NamedTuple
 
-from palaver.store.contracts.declaration import Group, List, Reply, Script, Shape
+from palaver.store.contracts.declaration import Group, List, Script, ScriptReply, Shape
 from palaver.store.contracts.wire import Field
 
 _NEEDS: Final = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
@@ -166,7 +166,7 @@ def _value(field: Field, place: str) -> str:
     return place if field.wire is None else field.wire.to_lua.replace("{}", place)
 
 
-def _constructor(reply: Reply) -> str:
+def _constructor(reply: ScriptReply) -> str:
     if not reply.fields:
         return f"() return {{ '{reply.tag}' }}"
     given = ", ".join(wire.from_lua.replace("{}", f"r.{name}") for name, wire in reply.fields.items())

@@ -42,7 +42,7 @@ class Acted:
     replayed: bool
 
 
-class Control:
+class RunControl:
     """Changes of runs that clients ask for."""
 
     def __init__(self, scripts: Scripts, runs: Runs) -> None:

@@ -6,26 +6,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from palaver.ids import all_shards
-from palaver.kinds import QUEUES
 from palaver.leases import Settled
 from palaver.settings import Settings
+from palaver.step_kinds import QUEUES
 from palaver.store import keys
 from palaver.store.connection import Connection, now_ms
-from palaver.store.contracts import Attend
+from palaver.store.contracts import Sweep
 from palaver.store.contracts.replies import Moved
 from palaver.store.moving import settled
 from palaver.store.scripts import Scripts
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class DueItem:
     """Something that may be due: a step of a run, its ``start`` or its ``end``."""
 
     run_id: str
     what: str
 
 
-class Due:
+class DueIndex:
     """The due index and the ready indexes of every shard."""
 
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
@@ -33,7 +33,7 @@ class Due:
         self._scripts = scripts
         self.shards = all_shards(settings.shards)
 
-    async def due(self, limit: int = 200) -> tuple[list[Attention], float]:
+    async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
         """What is due now, by Redis's clock, and the seconds until the next thing will be (a day at most)."""
         now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
@@ -42,20 +42,20 @@ class Due:
             pipeline.zrange(index, "-inf", now, byscore=True, offset=0, num=limit)
             pipeline.zrange(index, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
         replies = await pipeline.execute()
-        found = [_attention(member) for members in replies[::2] for member in members]
+        found = [_due_item(member) for members in replies[::2] for member in members]
         upcoming = [(pairs[0][1] - now) / 1000 for pairs in replies[1::2] if pairs]
         return found, min(upcoming, default=86400.0)
 
-    async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[Attention]:
+    async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[DueItem]:
         """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first."""
         before = await now_ms(self._redis) - int(older_than * 1000)
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
-        return [_attention(member) for members in await pipeline.execute() for member in members][:limit]
+        return [_due_item(member) for members in await pipeline.execute() for member in members][:limit]
 
-    async def attend(
-        self, things: Sequence[Attention], *, worker: str = "", unclaimed_after: float = 1.0
+    async def sweep(
+        self, things: Sequence[DueItem], *, worker: str = "", unclaimed_after: float = 1.0
     ) -> list[Settled]:
         """Act on ``things``; what was not due after all is left alone.
 
@@ -69,7 +69,7 @@ class Due:
         await self._forget(thing for thing, found in zip(things, known, strict=True) if not found)
         patience = int(unclaimed_after * 1000)
         replies = await self._scripts.run_all(
-            Attend(
+            Sweep(
                 run=keys.of_run(thing.run_id, conversation),
                 what=thing.what,
                 dead_worker=worker or None,
@@ -115,7 +115,7 @@ class Due:
             found[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
         return found
 
-    async def _forget(self, things: Iterable[Attention]) -> None:
+    async def _forget(self, things: Iterable[DueItem]) -> None:
         """Drop what points at a run that is gone (deleted by hand, or evicted)."""
         pipeline = self._redis.pipeline(transaction=False)
         for thing in things:
@@ -127,6 +127,6 @@ class Due:
             await pipeline.execute()
 
 
-def _attention(member: bytes) -> Attention:
+def _due_item(member: bytes) -> DueItem:
     run_id, _, what = member.decode().partition("/")
-    return Attention(run_id, what)
+    return DueItem(run_id, what)

@@ -37,7 +37,7 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 from palaver.ids import shard_of
-from palaver.kinds import QUEUES
+from palaver.step_kinds import QUEUES
 
 Key = Annotated[str, "a key of Redis"]
 WORKERS = "palaver:workers"

@@ -29,7 +29,7 @@ class Admitted:
     """The call may begin."""
 
     woken: tuple[str, ...] = ()
-    """Calls that have a place now, too: recall their steps."""
+    """Calls that have a place now, too: promote their steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Cooling:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderState:
+class ProviderUsage:
     """A provider as the store knows it."""
 
     name: str
@@ -77,7 +77,7 @@ class Providers:
         """Whether ``call``, which may take so many ``tokens``, may begin now.
 
         A caller that waits must ask with the same ``call`` again. One that is admitted and has a limit must
-        ``release`` its place, and ``hold`` it until then.
+        ``release`` its place, and ``renew_places`` until then.
         """
         reply = await self._scripts.run(
             contract.Admit(
@@ -100,37 +100,37 @@ class Providers:
         self, provider: str, call: str, limits: Limits, *, tokens: int, used: int, calls: int = 1
     ) -> tuple[str, ...]:
         """``call``, admitted with ``tokens``, has ended and ``used`` so many, in so many ``calls``: those after the
-        first are counted now. Answers the calls to recall."""
+        first are counted now. Returns the calls to promote."""
         released = await self._scripts.run(
             contract.Release(
                 provider=keys.of_provider(provider),
                 call=call,
                 limits=_in_script(limits),
-                more=contract.More(max(0, calls - 1), used - tokens),
+                more=contract.Uncounted(max(0, calls - 1), used - tokens),
             )
         )
         return released.woken
 
-    async def hold(self, provider: str, calls: Sequence[str]) -> None:
+    async def renew_places(self, provider: str, calls: Sequence[str]) -> None:
         """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
         await self._scripts.run(
-            contract.Hold(provider=keys.of_provider(provider), ms=self._lease_ms, calls=tuple(calls))
+            contract.RenewPlaces(provider=keys.of_provider(provider), ms=self._lease_ms, calls=tuple(calls))
         )
 
-    async def cool(self, provider: str, seconds: float, call: str | None = None) -> float:
+    async def cool_down(self, provider: str, seconds: float, call: str | None = None) -> float:
         """Nobody calls ``provider`` for at least so many ``seconds``; all workers hear it.
 
         Answers the seconds until ``call``, which is to be made again, has its turn; without one, until the
         cool-down ends.
         """
         cooled = await self._scripts.run(
-            contract.Cool(
+            contract.CoolDown(
                 provider=keys.of_provider(provider), provider_name=provider, ms=int(seconds * 1000), call=call
             )
         )
         return cooled.turn_ms / 1000
 
-    async def state(self, names: Iterable[str]) -> list[ProviderState]:
+    async def state(self, names: Iterable[str]) -> list[ProviderUsage]:
         """The providers of these names."""
         now = await now_ms(self._redis)
         listed = list(names)
@@ -181,9 +181,9 @@ def _in_script(limits: Limits) -> contract.Rates:
     return contract.Rates(limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)
 
 
-def _state(name: str, now: int, gate: Fields, in_flight: int, waiting: int) -> ProviderState:
+def _state(name: str, now: int, gate: Fields, in_flight: int, waiting: int) -> ProviderUsage:
     until = float(gate.get(b"until", 0))
-    return ProviderState(
+    return ProviderUsage(
         name=name,
         cooling_until=records.moment(until) if until > now else None,
         in_flight=in_flight,

@@ -20,8 +20,8 @@ from palaver.models import Conversation, Message, Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, now_ms
-from palaver.store.contracts import Read
-from palaver.store.contracts.logs import Page
+from palaver.store.contracts import ReadLog
+from palaver.store.contracts.logs import LogPage
 from palaver.store.contracts.replies import Unknown
 from palaver.store.events import LogEntry, Withdrawn, from_log, in_reply
 from palaver.store.scripts import Scripts
@@ -210,8 +210,8 @@ class Reading:
             raise _unknown(conversation_id)
         conversation, log, ends = keys.conversation(conversation_id), keys.log(conversation_id), False
         while not ends:
-            match await self._scripts.run(Read(conversation=conversation, log=log, after=after)):
-                case Page() as found:
+            match await self._scripts.run(ReadLog(conversation=conversation, log=log, after=after)):
+                case LogPage() as found:
                     ends, parts = found.ends, Withdrawn(found.withdrawn)
                     page = [from_log(*in_reply(each), parts) for each in found.entries]
                     if page:

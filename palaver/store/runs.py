@@ -15,6 +15,7 @@ from palaver.limits import beyond, most
 from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submission
 from palaver.settings import Settings
 from palaver.store import keys, records
+from palaver.store.capacity import Capacity
 from palaver.store.connection import Connection, Value, now_ms
 from palaver.store.contracts import Cancel, CopyLog, Submit
 from palaver.store.contracts.logs import Copied
@@ -24,7 +25,6 @@ from palaver.store.events import Withdrawn
 from palaver.store.moving import deliveries, settled
 from palaver.store.reading import Reading
 from palaver.store.refusals import refusal
-from palaver.store.room import Room
 from palaver.store.scripts import Scripts
 
 
@@ -75,9 +75,9 @@ class Fork:
 class Runs(Reading):
     """Runs and conversations, as the API sees them."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, room: Room) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity) -> None:
         super().__init__(redis, scripts, settings)
-        self._room = room
+        self._capacity = capacity
         self._settings = settings
 
     async def submit(
@@ -123,12 +123,12 @@ class Runs(Reading):
             StateConflict: also ``conversation_moved_on``, and ``conversation_changed`` since it was copied.
             NoRoom, TimePassed: as ``submit``.
         """
-        nearly_full = await self._room.nearly_full()
+        nearly_full = await self._capacity.nearly_full()
         shard = shard_of(target)
         run_id = new_id("run", shard)
         given = submission.input
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
-        agent, ceiling = submission.agent, 0 if nearly_full else self._room.runs_of_a_shard()
+        agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
         submit = Submit(
             run=keys.of_run(run_id, target),
             runs=keys.runs(shard),
@@ -256,7 +256,7 @@ class Runs(Reading):
         Raises:
             NoRoom: ``store_nearly_full``.
         """
-        await self._room.admit()
+        await self._capacity.admit()
         conversation_id = new_id("conv", pick_shard(new_id("run", "00"), len(self._shards)))
         fields: dict[str, Value] = {"id": conversation_id, "created_at": await now_ms(self._redis)}
         if agent is not None:

@@ -11,12 +11,12 @@ from palaver.errors import ErrorClass
 from palaver.errors.sentences import Sentence
 from palaver.errors.vocabulary import FACTS
 from palaver.events import EventKind
-from palaver.kinds import KINDS, RECOVERED
 from palaver.leases import Renewal
 from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason, WaitReason
 from palaver.limits import LIMITS
 from palaver.models import CancelMode, OnConflict
 from palaver.settings import Settings
+from palaver.step_kinds import KINDS, RECOVERED
 from palaver.store import keys
 from palaver.store.assembly import Names
 from palaver.store.contracts.declaration import NEWER

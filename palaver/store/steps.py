@@ -19,8 +19,8 @@ from palaver.opaque import Opaque
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, StreamEntry
-from palaver.store.contracts import Claim, Feed, HandBack, Read, Recall, Renew
-from palaver.store.contracts.logs import Page
+from palaver.store.contracts import Claim, HandBack, Promote, ReadLog, Renew, WriteDeltas
+from palaver.store.contracts.logs import LogPage
 from palaver.store.contracts.replies import Moved, Stale, Unknown
 from palaver.store.contracts.steps import HeldLease, Leased, NewDelta
 from palaver.store.events import Withdrawn, in_reply, number
@@ -134,11 +134,11 @@ class Steps:
         since, withdrawn, withdrawals, ends = leased.since, leased.withdrawn, leased.withdrawals, False
         while not ends:
             behind = number(tail[-1][0]) if tail else 0
-            match await self._scripts.run(Read(conversation=conversation, log=log, after=behind)):
-                case Page() as page if page.withdrawals == withdrawals:
+            match await self._scripts.run(ReadLog(conversation=conversation, log=log, after=behind)):
+                case LogPage() as page if page.withdrawals == withdrawals:
                     tail += map(in_reply, page.entries)
                     ends = page.ends
-                case Page() as page:
+                case LogPage() as page:
                     # Something was deleted meanwhile, of which this may have a part.
                     since, tail, withdrawn, withdrawals = 0, [], page.withdrawn, page.withdrawals
                 case Unknown():
@@ -163,10 +163,10 @@ class Steps:
             case other:
                 assert_never(other)
 
-    async def recall(self, run_id: str, conversation_id: str, step: str) -> Settled | None:
+    async def promote(self, run_id: str, conversation_id: str, step: str) -> Settled | None:
         """Make a postponed step due now; None if it is not waiting any more."""
         try:
-            reply = await self._scripts.run(Recall(run=keys.of_run(run_id, conversation_id), step=step))
+            reply = await self._scripts.run(Promote(run=keys.of_run(run_id, conversation_id), step=step))
         except NewerVersion:
             return None
         return settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None
@@ -188,14 +188,14 @@ class Steps:
         answers = dict(zip(order, replies, strict=True))
         return [answers[i] for i in range(len(leases))]
 
-    async def feed(self, deltas: Sequence[Delta]) -> None:
+    async def write_deltas(self, deltas: Sequence[Delta]) -> None:
         """Show ``deltas`` to watchers; those whose lease is gone are dropped."""
-        calls: list[Feed] = []
+        calls: list[WriteDeltas] = []
         by_shard: dict[str, list[NewDelta]] = {}
         for delta in deltas:
             by_shard.setdefault(delta.lease.run_id[4:6], []).append(_shown(delta))
         for members in by_shard.values():
-            calls += (Feed(nonce=token_hex(8), deltas=tuple(batch)) for batch in _batches(members))
+            calls += (WriteDeltas(nonce=token_hex(8), deltas=tuple(batch)) for batch in _batches(members))
         await self._scripts.run_all(calls)
 
 

@@ -14,14 +14,14 @@ from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, 
 
 from palaver.errors import ConfigurationError
 from palaver.settings import Settings
+from palaver.store.capacity import Capacity
 from palaver.store.connection import Connection
-from palaver.store.control import Control
-from palaver.store.due import Due
+from palaver.store.control import RunControl
+from palaver.store.due import DueIndex
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
 from palaver.store.pool import Pool
 from palaver.store.providers import Providers
-from palaver.store.room import Room
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
 from palaver.store.steps import Steps
@@ -50,11 +50,11 @@ class Store:
         self._redis = redis
         self._durability = settings.durability
         self.scripts = scripts
-        self.room = Room(connection, settings)
-        self.runs = Runs(connection, scripts, settings, self.room)
-        self.control = Control(scripts, self.runs)
+        self.capacity = Capacity(connection, settings)
+        self.runs = Runs(connection, scripts, settings, self.capacity)
+        self.control = RunControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
-        self.due = Due(connection, scripts, settings)
+        self.due = DueIndex(connection, scripts, settings)
         self.feeds = Feeds(connection)
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)

@@ -10,7 +10,7 @@ import redis
 from palaver.testing import eventually
 from palaver.testing.ports import HOST
 from palaver.testing.redis_server import RedisServer
-from tests.chaos.way import Way
+from tests.chaos.faulty_proxy import FaultyProxy
 
 OPTIONS = {"repl-diskless-sync-delay": "0"}
 
@@ -31,7 +31,7 @@ class Pair:
     def open(self) -> Iterator[Pair]:
         """Both servers run until the end of the block."""
         with self.primary, self.replica:
-            front, between = Way(self.primary.port), Way(self.primary.port)
+            front, between = FaultyProxy(self.primary.port), FaultyProxy(self.primary.port)
             between.latency = self._lag
             with front.open() as self._front, between.open() as self._between:
                 self._follow()

@@ -43,7 +43,7 @@ def work_off(cluster: Cluster, runs: int, *, kills: int) -> None:
     cluster.kill("tools")
     with ThreadPoolExecutor(4) as pool:
         ids = list(pool.map(lambda _: cluster.submit("tool-1", tools=["calculator"]), range(runs)))
-    assert cluster.ask(lambda store: store.room.runs()) == runs
+    assert cluster.ask(lambda store: store.capacity.runs()) == runs
     for name in ("tools", "worker", "worker"):
         cluster.start(name)
     doubled = 0

@@ -14,10 +14,10 @@ import pytest
 from palaver.models import Run
 from palaver.testing import eventually
 from palaver.testing.redis_server import RedisServer
+from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.load import TOOLS, Load
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
-from tests.chaos.way import Way
 from tests.process.checks import check
 from tests.process.cluster import LEASE, Cluster
 from tests.process.faults.row import words
@@ -42,19 +42,19 @@ class Net:
     """A cluster whose ways can be made bad."""
 
     cluster: Cluster
-    redis: Way
-    model: Way
+    redis: FaultyProxy
+    model: FaultyProxy
 
 
 @pytest.fixture(scope="module")
 def whole_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer())
-        redis = stack.enter_context(Way(server.port).open())
+        redis = stack.enter_context(FaultyProxy(server.port).open())
         cluster = Cluster(tmp_path_factory.mktemp("net"), redis_url=redis.redis_url)
         port = urlsplit(cluster.stack.model_url).port
         assert port is not None
-        model = stack.enter_context(Way(port).open())
+        model = stack.enter_context(FaultyProxy(port).open())
         with cluster.providers_path.open("a") as file:
             file.write(FAR.format(port=model.port, idle=IDLE))
         stack.enter_context(cluster)
@@ -107,20 +107,20 @@ def test_a_slow_way_to_the_model_only_takes_time(net: Net) -> None:
     assert retries(net, run) == []
 
 
-def swallow(way: Way) -> None:
-    way.blackhole = True
+def swallow(proxy: FaultyProxy) -> None:
+    proxy.blackhole = True
 
 
-def stall(way: Way) -> None:
-    way.stalled = True
+def stall(proxy: FaultyProxy) -> None:
+    proxy.stalled = True
 
 
-def close_early(way: Way) -> None:
-    way.close_after = 1
+def close_early(proxy: FaultyProxy) -> None:
+    proxy.close_after = 1
 
 
-def reset(way: Way) -> None:
-    assert way.reset()
+def reset(proxy: FaultyProxy) -> None:
+    assert proxy.reset()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def reset(way: Way) -> None:
     ids=["reset", "closed", "blackhole", "stall"],
 )
 def test_an_answer_that_breaks_off_is_asked_for_again(
-    net: Net, fault: Callable[[Way], None], error: tuple[str, str]
+    net: Net, fault: Callable[[FaultyProxy], None], error: tuple[str, str]
 ) -> None:
     runs = [far(net, "say-40+rate-20") for _ in range(3)]
     for run_id in runs:

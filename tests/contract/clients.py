@@ -14,7 +14,7 @@ from palaver.lifecycle import RunStatus
 from palaver.models import AgentSpec, Budget, Message, Retry, Run
 from palaver.settings import Settings
 from palaver.store import Store
-from tests.contract.desk import PAUSE, PAUSE_NOW, RESUME, Desk, approve, deny, edit, output, say
+from tests.contract.store_driver import PAUSE, PAUSE_NOW, RESUME, StoreDriver, approve, deny, edit, output, say
 
 Choose = Callable[[Sequence[Any]], Any]
 """Picks one of several; early ones are the simple ones."""
@@ -28,7 +28,7 @@ class Clients:
 
     def __init__(self, redis: Any) -> None:
         self.redis = redis
-        self.desk = Desk(Store(redis, Settings(redis_url="redis://127.0.0.1:1/0")), redis)
+        self.driver = StoreDriver(Store(redis, Settings(redis_url="redis://127.0.0.1:1/0")), redis)
         self.runs: list[str] = []
         self.conversations: list[str] = []
         self.deliveries: list[Delivery] = []
@@ -62,12 +62,12 @@ class Clients:
         """What can be told of the reason is right."""
         match conflict.code, conflict.run_id:
             case "run_ended", str(run_id):
-                status = (await self.desk.get(run_id)).status
+                status = (await self.driver.get(run_id)).status
                 assert status.terminal or status is RunStatus.CANCELLING
             case "run_active", str(run_id):
-                assert not (await self.desk.get(run_id)).status.terminal
+                assert not (await self.driver.get(run_id)).status.terminal
             case "pending_action", str(run_id):
-                assert (await self.desk.get(run_id)).pending_actions
+                assert (await self.driver.get(run_id)).pending_actions
 
     async def submit(self, choose: Choose) -> None:
         """A new run, in a new conversation or in one there is, now or later; or words into one."""
@@ -80,7 +80,7 @@ class Clients:
         budget = choose([None, None, Budget(tool_calls=3, seconds=3600)])
         words = self._words()
         before = await self._waiting(conversation) if conversation else []
-        submitted = await self.desk.submit(
+        submitted = await self.driver.submit(
             (Message(role="user", content=words),), conversation_id=conversation, agent=AGENT, budget=budget,
             start_after=None if how != "enqueue" else start_after, on_conflict=how,
         )  # fmt: skip
@@ -90,7 +90,7 @@ class Clients:
             assert how == "steer"
             assert submitted.run_id in self.runs
             return
-        self._new(await self.desk.get(submitted.run_id))
+        self._new(await self.driver.get(submitted.run_id))
         if how in ("interrupt", "rollback"):
             for run_id in before:
                 self._cancelled(run_id, "now" if how == "interrupt" else how)
@@ -101,8 +101,8 @@ class Clients:
         if run_id is None:
             return
         mode = choose(["now", "graceful", "rollback"])
-        before = (await self.desk.get(run_id)).status
-        settled = await self.desk.store.runs.cancel(run_id, mode=mode)
+        before = (await self.driver.get(run_id)).status
+        settled = await self.driver.store.runs.cancel(run_id, mode=mode)
         self.note(settled)
         assert settled.status in ("cancelling", "cancelled")
         assert not before.terminal or before is RunStatus.CANCELLED
@@ -114,11 +114,11 @@ class Clients:
         run_id = await self._some_run(choose)
         if run_id is None:
             return
-        asking = [each for each in self.runs if (await self.desk.get(each)).pending_actions]
+        asking = [each for each in self.runs if (await self.driver.get(each)).pending_actions]
         run_id = choose([run_id, *asking])
-        run = await self.desk.get(run_id)
+        run = await self.driver.get(run_id)
         items = [self._item(run, choose) for _ in range(choose([1, 1, 2]))]
-        acted = await self.desk.act(run_id, *items)
+        acted = await self.driver.act(run_id, *items)
         self.note(acted.settled)
         assert not run.status.terminal
         waiting = {action.id: action for action in run.pending_actions}
@@ -159,10 +159,10 @@ class Clients:
         run_id = await self._some_run(choose)
         if run_id is None or len(self.runs) >= MOST_RUNS:
             return
-        old = await self.desk.get(run_id)
+        old = await self.driver.get(run_id)
         step = choose([None, 1, 2])
-        submitted = await self.desk.store.control.retry(run_id, Retry(from_step=step))
-        new = await self.desk.get(submitted.run_id)
+        submitted = await self.driver.store.control.retry(run_id, Retry(from_step=step))
+        new = await self.driver.get(submitted.run_id)
         assert old.status.terminal
         assert (new.conversation_id == old.conversation_id) == (step is None)
         self.deliveries += submitted.deliveries
@@ -173,13 +173,13 @@ class Clients:
         if not self.runs:
             return
         run_id = choose(self.runs)
-        conversation = (await self.desk.get(run_id)).conversation_id
+        conversation = (await self.driver.get(run_id)).conversation_id
         if choose([True, True, False]):
-            await self.desk.store.control.delete_run(run_id)
+            await self.driver.store.control.delete_run(run_id)
             self._forget(run_id)
         else:
             runs = await self._runs_of(conversation)
-            await self.desk.store.control.delete_conversation(conversation)
+            await self.driver.store.control.delete_conversation(conversation)
             self.conversations.remove(conversation)
             for run in runs:
                 self._forget(run)
@@ -188,17 +188,17 @@ class Clients:
         """One that goes on, mostly, and is worked on: that is where things meet."""
         if not self.runs:
             return None
-        open_runs = [run_id for run_id in self.runs if not (await self.desk.get(run_id)).status.terminal]
+        open_runs = [run_id for run_id in self.runs if not (await self.driver.get(run_id)).status.terminal]
         worked_on = [run_id for run_id, _ in self.current if run_id in open_runs]
         return choose([*worked_on * 4, *open_runs * 4, *self.runs])  # type: ignore[no-any-return]
 
     async def _waiting(self, conversation_id: str) -> Sequence[str]:
-        found = await self.desk.store.runs.conversation(conversation_id)
+        found = await self.driver.store.runs.conversation(conversation_id)
         return [run_id for run_id in (found.active_run, *found.queued_runs) if run_id]
 
     async def _runs_of(self, conversation_id: str) -> Sequence[str]:
         return [
-            run_id for run_id in self.runs if (await self.desk.get(run_id)).conversation_id == conversation_id
+            run_id for run_id in self.runs if (await self.driver.get(run_id)).conversation_id == conversation_id
         ]  # fmt: skip
 
     def _words(self) -> str:
@@ -221,12 +221,12 @@ class Clients:
     async def check_said(self) -> None:
         """What was said into a run is in the log once, or the run's turn has never come."""
         for words, run_id in self.said.items():
-            run = await self.desk.get(run_id)
+            run = await self.driver.get(run_id)
             log = [
                 entry.data
-                for entry in await self.desk.log(run_id)
+                for entry in await self.driver.log(run_id)
                 if entry.run_id == run_id and "message" in entry.data
             ]
             said = [data["message"].get("content") for data in log]
-            said += [message.content for message in await self.desk.store.runs.waiting_input(run_id)]
+            said += [message.content for message in await self.driver.store.runs.waiting_input(run_id)]
             assert said.count(words) == 1, f"{words} in {said} of {run}"

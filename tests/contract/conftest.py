@@ -11,8 +11,8 @@ from fakeredis import FakeServer
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
-from tests.contract.desk import Desk
 from tests.contract.invariants import check_whole
+from tests.contract.store_driver import StoreDriver
 from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
 
 
@@ -55,6 +55,6 @@ async def store(redis: Any, settings: Settings) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def desk(store: Store, redis: Any) -> Desk:
+def driver(store: Store, redis: Any) -> StoreDriver:
     """A worker, a client and a sweeper in one."""
-    return Desk(store, redis)
+    return StoreDriver(store, redis)

@@ -168,7 +168,7 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         member, what = f"{run_id}/{name}", f"{said}step {name} is {step['state']}: "
         seq, _, call_id = name.partition("/")
         assert seq == run["seq"], what + f"the run is at {run['seq']}"
-        assert (member in shard.due) == (step["state"] in ("leased", "later", "held")), what + "due index"
+        assert (member in shard.due) == (step["state"] in ("leased", "later", "awaiting")), what + "due index"
         assert (member in shard.ready[step["queue"]]) == (step["state"] == "ready"), what + "ready index"
         assert step.get("blamed", 0) < max_losses, what + "too many losses"
         assert step.get("blamed", 0) <= step["losses"], what + "blamed for more than there was"
@@ -186,7 +186,7 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
             assert step["state"] in ("leased", "aborted"), what + "it would be begun"
         else:
             assert step["state"] != "aborted", what + "nobody goes on with it"
-        if step["state"] in ("later", "held"):
+        if step["state"] in ("later", "awaiting"):
             assert shard.due[member] == step["until"], what + "due at another time"
     _check_rest(run, steps, said)
     fences = [step["fence"] for step in steps.values() if step["state"] == "leased"]
@@ -196,31 +196,31 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         assert sorted(named) == sorted(calls), said + f"open calls {calls}, steps for {named}"
     waiting = orjson.loads(run.get("waiting", "null"))
     if waiting and waiting["reason"] in ("backoff", "provider_cooldown"):
-        assert {step["state"] for step in steps.values()} <= {"later", "ready", "held"}, said + "it is worked on"
+        assert {step["state"] for step in steps.values()} <= {"later", "ready", "awaiting"}, said + "it is worked on"
 
 
 def _check_rest(run: dict[str, str], steps: dict[str, dict[str, Any]], said: str) -> None:
     """What a run that waits for somebody waits for, and what one that is paused keeps."""
     status, states = run["status"], {step["state"] for step in steps.values()}
     actions = orjson.loads(run.get("actions", "[]"))
-    held = {step["action"] for step in steps.values() if step["state"] == "held"}
+    held = {step["action"] for step in steps.values() if step["state"] == "awaiting"}
     assert sorted(held) == sorted(action["id"] for action in actions), said + "pending actions"
     if status == RunStatus.CANCELLING:
         assert not actions, said + "nobody can resolve what waits"
         assert "pausing" not in run, said + "it is to pause, too"
     if status == RunStatus.REQUIRES_ACTION:
-        assert states == {"held"}, said + f"it waits for nobody: {states}"
+        assert states == {"awaiting"}, said + f"it waits for nobody: {states}"
         assert orjson.loads(run["waiting"])["reason"] in ("approval", "client_tool"), said + "it does not say so"
     elif status == RunStatus.PAUSED:
-        assert states <= {"held", "parked"}, said + f"something goes on: {states}"
+        assert states <= {"awaiting", "parked"}, said + f"something goes on: {states}"
         assert "pausing" not in run, said + "it is paused already"
         assert "waiting" not in run or "entered" not in run, said + "it waits for something else, too"
     elif "pausing" in run:
         assert "leased" in states, said + "it could be paused"
-        assert states <= {"leased", "held", "parked"}, said + f"something would begin: {states}"
+        assert states <= {"leased", "awaiting", "parked"}, said + f"something would begin: {states}"
     elif status != RunStatus.CANCELLING:
         assert "parked" not in states, said + "it is not paused"
-        assert states != {"held"}, said + "it waits for an action"
+        assert states != {"awaiting"}, said + "it waits for an action"
 
 
 @cache

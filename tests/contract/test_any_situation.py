@@ -10,8 +10,8 @@ import pytest
 from palaver.errors import StateConflict
 from palaver.filters import RunFilter
 from palaver.models import Retry
-from tests.contract.desk import PAUSE, PAUSE_NOW, RESUME, Desk, approve, output, say
-from tests.contract.standings import Standing, put
+from tests.contract.situations import Situation, put
+from tests.contract.store_driver import PAUSE, PAUSE_NOW, RESUME, StoreDriver, approve, output, say
 
 STATUS = {
     "ready": "queued",
@@ -51,45 +51,45 @@ OVER = ("graceful", "cancelling", "ended")
 PAUSING = ("pausing", "aborting")
 SEPARATE = ("scheduled", "paused scheduled")
 """Their turn in the conversation has not come, and it is free."""
-Request = Callable[[Desk, str], Awaitable[Any]]
+Request = Callable[[StoreDriver, str], Awaitable[Any]]
 
 
-async def _submit(desk: Desk, run_id: str, how: Any) -> str:
-    conversation = (await desk.get(run_id)).conversation_id
-    submitted = await desk.submit("more", conversation_id=conversation, on_conflict=how)
+async def _submit(driver: StoreDriver, run_id: str, how: Any) -> str:
+    conversation = (await driver.get(run_id)).conversation_id
+    submitted = await driver.submit("more", conversation_id=conversation, on_conflict=how)
     return "steered" if submitted.steered else "ready" if submitted.deliveries else "waits"
 
 
-async def _retry(desk: Desk, run_id: str, **wanted: Any) -> str:
-    await desk.store.control.retry(run_id, Retry(**wanted))
+async def _retry(driver: StoreDriver, run_id: str, **wanted: Any) -> str:
+    await driver.store.control.retry(run_id, Retry(**wanted))
     return "retried"
 
 
 ACTS: dict[str, Request] = {
-    "approve": lambda desk, run_id: desk.act(run_id, approve()),
-    "output": lambda desk, run_id: desk.act(run_id, output("o1")),
-    "say": lambda desk, run_id: desk.act(run_id, say("more")),
-    "pause": lambda desk, run_id: desk.act(run_id, PAUSE),
-    "pause now": lambda desk, run_id: desk.act(run_id, PAUSE_NOW),
-    "resume": lambda desk, run_id: desk.act(run_id, RESUME),
-    "graceful": lambda desk, run_id: desk.store.runs.cancel(run_id, mode="graceful"),
-    "now": lambda desk, run_id: desk.store.runs.cancel(run_id, mode="now"),
-    "rollback": lambda desk, run_id: desk.store.runs.cancel(run_id, mode="rollback"),
-    "enqueue": lambda desk, run_id: _submit(desk, run_id, "enqueue"),
-    "reject": lambda desk, run_id: _submit(desk, run_id, "reject"),
-    "steer": lambda desk, run_id: _submit(desk, run_id, "steer"),
-    "interrupt": lambda desk, run_id: _submit(desk, run_id, "interrupt"),
-    "interrupt, withdrawing": lambda desk, run_id: _submit(desk, run_id, "rollback"),
+    "approve": lambda driver, run_id: driver.act(run_id, approve()),
+    "output": lambda driver, run_id: driver.act(run_id, output("o1")),
+    "say": lambda driver, run_id: driver.act(run_id, say("more")),
+    "pause": lambda driver, run_id: driver.act(run_id, PAUSE),
+    "pause now": lambda driver, run_id: driver.act(run_id, PAUSE_NOW),
+    "resume": lambda driver, run_id: driver.act(run_id, RESUME),
+    "graceful": lambda driver, run_id: driver.store.runs.cancel(run_id, mode="graceful"),
+    "now": lambda driver, run_id: driver.store.runs.cancel(run_id, mode="now"),
+    "rollback": lambda driver, run_id: driver.store.runs.cancel(run_id, mode="rollback"),
+    "enqueue": lambda driver, run_id: _submit(driver, run_id, "enqueue"),
+    "reject": lambda driver, run_id: _submit(driver, run_id, "reject"),
+    "steer": lambda driver, run_id: _submit(driver, run_id, "steer"),
+    "interrupt": lambda driver, run_id: _submit(driver, run_id, "interrupt"),
+    "interrupt, withdrawing": lambda driver, run_id: _submit(driver, run_id, "rollback"),
     "retry": _retry,
-    "fork": lambda desk, run_id: _retry(desk, run_id, from_step=1),
-    "delete": lambda desk, run_id: desk.store.control.delete_run(run_id),
+    "fork": lambda driver, run_id: _retry(driver, run_id, from_step=1),
+    "delete": lambda driver, run_id: driver.store.control.delete_run(run_id),
 }
 
 
-def expected(situation: str, request: str) -> str:
+def expected(name: str, request: str) -> str:
     """The status of the run after the request, or why it is refused, or what came of a submit."""
-    how, _, rest = situation.partition(" ")
-    over, status, what = how in OVER, STATUS[situation], rest if how in ("paused", *PAUSING) else situation
+    how, _, rest = name.partition(" ")
+    over, status, what = how in OVER, STATUS[name], rest if how in ("paused", *PAUSING) else name
     match request:
         case "approve" | "output" | "say" | "pause" | "pause now" | "resume" if over:
             return "run_ended"
@@ -104,7 +104,7 @@ def expected(situation: str, request: str) -> str:
         case "say":
             return status
         case "pause" | "pause now":
-            return "running" if situation in ("model", "tools", "mixed") or how in PAUSING else "paused"
+            return "running" if name in ("model", "tools", "mixed") or how in PAUSING else "paused"
         case "resume":
             return "not_paused" if status != "paused" and how not in PAUSING else STATUS[what]
         case "graceful" | "now" | "rollback":
@@ -117,7 +117,7 @@ def expected(situation: str, request: str) -> str:
         case "delete":
             return "deleted"
     # A submit. The active run is this one, or the one ahead of it, which is worked on.
-    if situation in SEPARATE or how == "ended":
+    if name in SEPARATE or how == "ended":
         return "ready"
     busy = what in ("model", "tools", "mixed", "behind") or how in ("graceful", "cancelling")
     match request:
@@ -131,43 +131,43 @@ def expected(situation: str, request: str) -> str:
             return "waits" if busy else "ready"
 
 
-async def _came_of(desk: Desk, standing: Standing, request: str) -> str:
-    before = await desk.get(standing.run_id)
+async def _came_of(driver: StoreDriver, situation: Situation, request: str) -> str:
+    before = await driver.get(situation.run_id)
     try:
-        answer = await ACTS[request](desk, standing.run_id)
+        answer = await ACTS[request](driver, situation.run_id)
     except StateConflict as conflict:
-        assert await desk.get(standing.run_id) == before
+        assert await driver.get(situation.run_id) == before
         return conflict.code
     if isinstance(answer, str):
         return answer
-    return "deleted" if request == "delete" else (await desk.get(standing.run_id)).status
+    return "deleted" if request == "delete" else (await driver.get(situation.run_id)).status
 
 
 @pytest.mark.parametrize("request_", ACTS)
-@pytest.mark.parametrize("situation", STATUS)
-async def test_any_request_in_any_situation(desk: Desk, situation: str, request_: str) -> None:
-    standing = await put(desk, situation)
-    before = await desk.get(standing.run_id)
-    assert before.status == STATUS[situation]
+@pytest.mark.parametrize("name", STATUS)
+async def test_any_request_in_any_situation(driver: StoreDriver, name: str, request_: str) -> None:
+    situation = await put(driver, name)
+    before = await driver.get(situation.run_id)
+    assert before.status == STATUS[name]
 
-    came = await _came_of(desk, standing, request_)
-    assert came == expected(situation, request_)
+    came = await _came_of(driver, situation, request_)
+    assert came == expected(name, request_)
     if came == "deleted":
         return
-    after = await desk.get(standing.run_id)
-    assert [event.seq for event in await desk.events(before.id)] == list(range(1, after.last_event_id + 1))
-    page = await desk.store.runs.list(RunFilter(conversation_id=before.conversation_id), limit=10)
-    await desk.drive_to_the_end([run.id for run in page.runs])
+    after = await driver.get(situation.run_id)
+    assert [event.seq for event in await driver.events(before.id)] == list(range(1, after.last_event_id + 1))
+    page = await driver.store.runs.list(RunFilter(conversation_id=before.conversation_id), limit=10)
+    await driver.drive_to_the_end([run.id for run in page.runs])
 
 
-@pytest.mark.parametrize("situation", [each for each in STATUS if each.partition(" ")[0] == "paused"])
-async def test_pausing_and_resuming_is_as_if_nothing_had_been(desk: Desk, situation: str) -> None:
-    standing = await put(desk, situation.partition(" ")[2])
-    before = await desk.get(standing.run_id)
+@pytest.mark.parametrize("name", [each for each in STATUS if each.partition(" ")[0] == "paused"])
+async def test_pausing_and_resuming_is_as_if_nothing_had_been(driver: StoreDriver, name: str) -> None:
+    situation = await put(driver, name.partition(" ")[2])
+    before = await driver.get(situation.run_id)
     for _ in range(3):
-        await desk.act(standing.run_id, PAUSE)
-        assert (await desk.get(standing.run_id)).status == "paused"
-        await desk.act(standing.run_id, RESUME)
-        after = await desk.get(standing.run_id)
+        await driver.act(situation.run_id, PAUSE)
+        assert (await driver.get(situation.run_id)).status == "paused"
+        await driver.act(situation.run_id, RESUME)
+        after = await driver.get(situation.run_id)
         assert after.model_copy(update={"last_event_id": before.last_event_id}) == before
-    await desk.drive_to_the_end([standing.run_id])
+    await driver.drive_to_the_end([situation.run_id])

@@ -19,29 +19,29 @@ from palaver.store import Store, keys
 from palaver.store.contracts.declaration import Script
 from palaver.store.runs import Submitted
 from palaver.verdicts import Continue, ToolOutcome
-from tests.contract.desk import PAUSE, RESUME, Desk, approve, deny, output, say
+from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, approve, deny, output, say
 
 FEW = {"max_entries": 100, "max_queued": 3}
 
 
 @pytest.fixture
-def narrow(redis: Any, settings: Settings) -> Desk:
+def narrow(redis: Any, settings: Settings) -> StoreDriver:
     """A store whose conversations are soon full."""
-    return Desk(Store(redis, settings.model_copy(update=FEW)), redis)
+    return StoreDriver(Store(redis, settings.model_copy(update=FEW)), redis)
 
 
 def many(count: int, text: str = "word") -> tuple[Message, ...]:
     return tuple(Message(role="user", content=f"{text} {number}") for number in range(count))
 
 
-async def refused(code: str, desk: Desk, conversation_id: str, **more: Any) -> None:
+async def refused(code: str, driver: StoreDriver, conversation_id: str, **more: Any) -> None:
     with pytest.raises(StateConflict) as conflict:
-        await desk.submit(conversation_id=conversation_id, **more)
+        await driver.submit(conversation_id=conversation_id, **more)
     assert conflict.value.code == code
 
 
 class TestFullConversations:
-    async def test_a_run_ends_before_the_model_call_that_has_no_room(self, narrow: Desk) -> None:
+    async def test_a_run_ends_before_the_model_call_that_has_no_room(self, narrow: StoreDriver) -> None:
         run_id, lease = await narrow.begin(input=many(80))
         while True:
             (delivery,) = await narrow.ask(lease, "c1")
@@ -56,15 +56,15 @@ class TestFullConversations:
         assert exceeded["entries"] == before + 1
 
     async def test_one_with_too_much_in_it(self, redis: Any, settings: Settings) -> None:
-        desk = Desk(Store(redis, settings.model_copy(update={"max_conversation_bytes": 1 << 20})), redis)
-        run_id, _ = await desk.begin(input=many(3, "x" * 300_000))
-        _, lease = await desk.begin(input=many(3, "x" * 300_000))
-        await desk.finish(lease)
-        await desk.begin(conversation_id=lease.conversation_id)
-        run_id = (await desk.submit(many(1, "x" * 300_000), conversation_id=lease.conversation_id)).run_id
-        assert (await desk.get(run_id)).status is RunStatus.QUEUED
+        driver = StoreDriver(Store(redis, settings.model_copy(update={"max_conversation_bytes": 1 << 20})), redis)
+        run_id, _ = await driver.begin(input=many(3, "x" * 300_000))
+        _, lease = await driver.begin(input=many(3, "x" * 300_000))
+        await driver.finish(lease)
+        await driver.begin(conversation_id=lease.conversation_id)
+        run_id = (await driver.submit(many(1, "x" * 300_000), conversation_id=lease.conversation_id)).run_id
+        assert (await driver.get(run_id)).status is RunStatus.QUEUED
 
-    async def test_what_is_deleted_makes_room(self, narrow: Desk) -> None:
+    async def test_what_is_deleted_makes_room(self, narrow: StoreDriver) -> None:
         first, lease = await narrow.begin(input=many(97))
         await narrow.finish(lease)
         conversation = lease.conversation_id
@@ -73,7 +73,7 @@ class TestFullConversations:
         bytes_left = int(await narrow.redis.hget(keys.conversation(conversation), "bytes"))
         assert bytes_left == 0
 
-    async def test_words_into_a_run_there(self, narrow: Desk) -> None:
+    async def test_words_into_a_run_there(self, narrow: StoreDriver) -> None:
         run_id, lease = await narrow.begin(input=many(98))
         before = exceeded["entries"]
         with pytest.raises(StateConflict) as conflict:
@@ -83,14 +83,14 @@ class TestFullConversations:
 
 
 class TestQueues:
-    async def test_a_conversation_takes_so_many_unfinished_runs(self, narrow: Desk) -> None:
+    async def test_a_conversation_takes_so_many_unfinished_runs(self, narrow: StoreDriver) -> None:
         _, lease = await narrow.begin()
         queued = [await narrow.submit(conversation_id=lease.conversation_id) for _ in range(2)]
         await refused("queue_full", narrow, lease.conversation_id)
         await narrow.store.runs.cancel(queued[0].run_id)
         await narrow.submit(conversation_id=lease.conversation_id)
 
-    async def test_who_interrupts_them_gets_in(self, narrow: Desk) -> None:
+    async def test_who_interrupts_them_gets_in(self, narrow: StoreDriver) -> None:
         first, lease = await narrow.begin()
         for _ in range(2):
             await narrow.submit(conversation_id=lease.conversation_id)
@@ -101,87 +101,87 @@ class TestQueues:
 
 
 class TestSteering:
-    async def test_words_that_wait_have_a_most(self, desk: Desk) -> None:
-        run_id, lease = await desk.begin()
+    async def test_words_that_wait_have_a_most(self, driver: StoreDriver) -> None:
+        run_id, lease = await driver.begin()
         large: list[Item] = [say("x" * (most("steering") // 4)) for _ in range(3)]
-        await desk.act(run_id, *large)
+        await driver.act(run_id, *large)
         for _ in range(2):
             with pytest.raises(StateConflict) as conflict:
-                await desk.act(run_id, *large)
+                await driver.act(run_id, *large)
             assert conflict.value.code == "steering_full"
-        await refused("steering_full", desk, lease.conversation_id, input="x" * 400_000, on_conflict="steer")
-        await desk.act(run_id, say("a word"))
-        (delivery,) = (await desk.finish(lease)).deliveries
-        again = await desk.claim(delivery)
-        assert [len(text) for text in desk.said(again)[-4:-1]] == [most("steering") // 4] * 3
-        assert desk.said(again)[-1] == "a word"
+        await refused("steering_full", driver, lease.conversation_id, input="x" * 400_000, on_conflict="steer")
+        await driver.act(run_id, say("a word"))
+        (delivery,) = (await driver.finish(lease)).deliveries
+        again = await driver.claim(delivery)
+        assert [len(text) for text in driver.said(again)[-4:-1]] == [most("steering") // 4] * 3
+        assert driver.said(again)[-1] == "a word"
 
-    async def test_room_comes_back_once_they_are_told(self, desk: Desk) -> None:
-        run_id, lease = await desk.begin()
+    async def test_room_comes_back_once_they_are_told(self, driver: StoreDriver) -> None:
+        run_id, lease = await driver.begin()
         third = say("x" * (most("steering") // 3))
-        await desk.act(run_id, PAUSE, third, third)
-        await desk.hand_back(lease)
+        await driver.act(run_id, PAUSE, third, third)
+        await driver.hand_back(lease)
         with pytest.raises(StateConflict):
-            await desk.act(run_id, third)
-        await desk.act(run_id, RESUME)
-        await desk.act(run_id, third)
+            await driver.act(run_id, third)
+        await driver.act(run_id, RESUME)
+        await driver.act(run_id, third)
 
 
-async def test_many_items_are_done_in_one_pass_and_each_is_told(desk: Desk) -> None:
+async def test_many_items_are_done_in_one_pass_and_each_is_told(driver: StoreDriver) -> None:
     ids = [f"a{i}" for i in range(20)] + [f"c{i}" for i in range(20)]
-    run_id, _ = await desk.turn(*ids, approval=ids[:20], client=ids[20:])
-    pending = {action.call_id: action for action in (await desk.get(run_id)).pending_actions}
+    run_id, _ = await driver.turn(*ids, approval=ids[:20], client=ids[20:])
+    pending = {action.call_id: action for action in (await driver.get(run_id)).pending_actions}
     items: list[Item] = [deny(pending[call_id].id) for call_id in ids[:10]]
-    acted = await desk.act(run_id, *items, *(output(call_id, call_id) for call_id in ids[20:]), approve())
+    acted = await driver.act(run_id, *items, *(output(call_id, call_id) for call_id in ids[20:]), approve())
     assert sorted(delivery.step for delivery in acted.settled.deliveries) == sorted(f"1/{i}" for i in ids[10:20])
-    assert (await desk.get(run_id)).pending_actions == ()
-    told = dict(await desk.results(run_id))
+    assert (await driver.get(run_id)).pending_actions == ()
+    told = dict(await driver.results(run_id))
     assert {call_id: told[call_id] for call_id in ids[20:]} == {call_id: call_id for call_id in ids[20:]}
     assert all("denied" in told[call_id] for call_id in ids[:10])
     for delivery in acted.settled.deliveries:
-        await desk.answer(await desk.claim(delivery))
+        await driver.answer(await driver.claim(delivery))
 
 
-async def test_a_verdict_that_is_too_large_for_one_script_is_refused_before_redis(desk: Desk) -> None:
-    _, lease = await desk.begin()
+async def test_a_verdict_that_is_too_large_for_one_script_is_refused_before_redis(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
     asked = tuple(ToolCall(id=f"c{i}", name="inline") for i in range(5))
     told = [Message(role="tool", call_id=each.id, name=each.name, content="x" * (1 << 20)) for each in asked]
     verdict = Continue(Message(role="assistant", content="hm", tool_calls=asked), tuple(map(ToolOutcome, told)))
-    before = await desk.everything()
+    before = await driver.everything()
     with pytest.raises(ResponseTooLarge):
-        await desk.store.steps.settle(lease, verdict)
-    assert await desk.everything() == before
-    await desk.finish(lease)
+        await driver.store.steps.settle(lease, verdict)
+    assert await driver.everything() == before
+    await driver.finish(lease)
 
 
-async def test_a_log_of_large_entries_is_read_a_few_at_a_time(desk: Desk) -> None:
+async def test_a_log_of_large_entries_is_read_a_few_at_a_time(driver: StoreDriver) -> None:
     large = many(12, "x" * 300_000)
-    _, lease = await desk.begin(input=large)
-    assert desk.said(lease) == [message.content for message in large]
-    pages = [page async for page in desk.store.runs.pages(lease.conversation_id)]
+    _, lease = await driver.begin(input=large)
+    assert driver.said(lease) == [message.content for message in large]
+    pages = [page async for page in driver.store.runs.pages(lease.conversation_id)]
     assert len(pages) > 1
     assert max(sum(len(str(entry.data)) for entry in page) for page in pages) < 9 * 300_100
     assert [entry.position for page in pages for entry in page] == list(range(1, len(large) + 3))
-    await desk.finish(lease)
+    await driver.finish(lease)
 
 
-async def test_a_feed_keeps_so_many_bytes(desk: Desk, redis: Any) -> None:
-    run_id, lease = await desk.begin()
+async def test_a_feed_keeps_so_many_bytes(driver: StoreDriver, redis: Any) -> None:
+    run_id, lease = await driver.begin()
     text = "x" * (1 << 20)
     for _ in range(2 * most("feed_bytes") // len(text)):
-        await desk.store.steps.feed([Delta(lease, text)])
+        await driver.store.steps.write_deltas([Delta(lease, text)])
     kept = sum(len(fields[b"data"]) for _, fields in await redis.xrange(keys.feed(run_id)))
     assert most("feed_bytes") / 4 < kept < 1.1 * most("feed_bytes")
-    await desk.finish(lease)
-    last = (await desk.get(run_id)).last_event_id
-    assert [event.type for event in await desk.store.feeds.page(run_id, after=last - 1)] == ["run.finished"]
+    await driver.finish(lease)
+    last = (await driver.get(run_id)).last_event_id
+    assert [event.type for event in await driver.store.feeds.page(run_id, after=last - 1)] == ["run.finished"]
 
 
 class Breaking:
     """Lets so many calls of a script through and then breaks the connection, as the death of a process would."""
 
-    def __init__(self, desk: Desk, script: str, calls: int) -> None:
-        self._scripts, self._script, self._left = desk.store.scripts, script, calls
+    def __init__(self, driver: StoreDriver, script: str, calls: int) -> None:
+        self._scripts, self._script, self._left = driver.store.scripts, script, calls
         self._run = self._scripts.run
 
     async def _counted(self, script: Script[Any]) -> Any:
@@ -198,91 +198,93 @@ class Breaking:
         self._scripts.run = self._run  # type: ignore[method-assign]
 
 
-async def ended(desk: Desk, input: Any = "hello", conversation_id: str | None = None) -> tuple[str, str]:
+async def ended(driver: StoreDriver, input: Any = "hello", conversation_id: str | None = None) -> tuple[str, str]:
     """A run that has ended: its id, and its conversation's."""
-    run_id, lease = await desk.begin(input=input, conversation_id=conversation_id)
-    await desk.finish(lease)
+    run_id, lease = await driver.begin(input=input, conversation_id=conversation_id)
+    await driver.finish(lease)
     return run_id, lease.conversation_id
 
 
 class TestLongDeletions:
-    async def test_a_run_that_is_half_deleted_is_gone_for_everybody(self, desk: Desk) -> None:
-        run_id, conversation = await ended(desk, many(500))
-        other, _ = await ended(desk, "two", conversation)
-        with Breaking(desk, "delete_run", 1), pytest.raises(ConnectionError):
-            await desk.store.control.delete_run(run_id)
+    async def test_a_run_that_is_half_deleted_is_gone_for_everybody(self, driver: StoreDriver) -> None:
+        run_id, conversation = await ended(driver, many(500))
+        other, _ = await ended(driver, "two", conversation)
+        with Breaking(driver, "delete_run", 1), pytest.raises(ConnectionError):
+            await driver.store.control.delete_run(run_id)
         with pytest.raises(UnknownRun):
-            await desk.get(run_id)
+            await driver.get(run_id)
         with pytest.raises(UnknownRun):
-            await desk.events(run_id)
-        listed = await desk.store.runs.list(RunFilter(conversation_id=conversation), limit=10)
+            await driver.events(run_id)
+        listed = await driver.store.runs.list(RunFilter(conversation_id=conversation), limit=10)
         assert [run.id for run in listed.runs] == [other]
-        _, lease = await desk.begin(input="three", conversation_id=conversation)
-        assert desk.said(lease) == ["two", "bye", "three"]
-        await desk.store.control.delete_run(run_id)
-        assert run_id not in {entry.run_id for entry in await desk.log(other)}
-        await desk.finish(lease)
+        _, lease = await driver.begin(input="three", conversation_id=conversation)
+        assert driver.said(lease) == ["two", "bye", "three"]
+        await driver.store.control.delete_run(run_id)
+        assert run_id not in {entry.run_id for entry in await driver.log(other)}
+        await driver.finish(lease)
 
-    async def test_a_conversation_that_is_half_deleted_is_gone_for_everybody(self, desk: Desk, redis: Any) -> None:
-        _, conversation = await ended(desk, many(300))
-        second, _ = await ended(desk, many(300), conversation)
-        with Breaking(desk, "delete_conversation", 1), pytest.raises(ConnectionError):
-            await desk.store.control.delete_conversation(conversation)
+    async def test_a_conversation_that_is_half_deleted_is_gone_for_everybody(
+        self, driver: StoreDriver, redis: Any
+    ) -> None:
+        _, conversation = await ended(driver, many(300))
+        second, _ = await ended(driver, many(300), conversation)
+        with Breaking(driver, "delete_conversation", 1), pytest.raises(ConnectionError):
+            await driver.store.control.delete_conversation(conversation)
         with pytest.raises(UnknownConversation):
-            await desk.store.runs.conversation(conversation)
+            await driver.store.runs.conversation(conversation)
         with pytest.raises(UnknownConversation):
-            await desk.store.runs.entries(conversation)
+            await driver.store.runs.entries(conversation)
         with pytest.raises(UnknownConversation):
-            await desk.submit(conversation_id=conversation)
+            await driver.submit(conversation_id=conversation)
         with pytest.raises(UnknownConversation):
-            await desk.store.control.retry(second, Retry(from_step=1))
-        await desk.store.control.delete_conversation(conversation)
+            await driver.store.control.retry(second, Retry(from_step=1))
+        await driver.store.control.delete_conversation(conversation)
         assert await redis.keys("*") == []
         with pytest.raises(UnknownConversation):
-            await desk.store.control.delete_conversation(conversation)
+            await driver.store.control.delete_conversation(conversation)
 
 
 class TestLongForks:
-    async def fork(self, desk: Desk, run_id: str, **more: Any) -> Submitted:
-        return await desk.store.control.retry(run_id, Retry(from_step=1, input="again"), **more)
+    async def fork(self, driver: StoreDriver, run_id: str, **more: Any) -> Submitted:
+        return await driver.store.control.retry(run_id, Retry(from_step=1, input="again"), **more)
 
-    async def test_a_long_log_is_copied_as_it_is(self, desk: Desk) -> None:
-        run_id, _ = await ended(desk, many(450))
-        made = await self.fork(desk, run_id)
-        lease = await desk.claim(made.deliveries[0])
-        assert desk.said(lease) == [*(message.content for message in many(450)), "again"]
-        copied = await desk.redis.hmget(keys.conversation(lease.conversation_id), ["entries", "bytes"])
-        log = await desk.redis.xrange(keys.log(lease.conversation_id))
+    async def test_a_long_log_is_copied_as_it_is(self, driver: StoreDriver) -> None:
+        run_id, _ = await ended(driver, many(450))
+        made = await self.fork(driver, run_id)
+        lease = await driver.claim(made.deliveries[0])
+        assert driver.said(lease) == [*(message.content for message in many(450)), "again"]
+        copied = await driver.redis.hmget(keys.conversation(lease.conversation_id), ["entries", "bytes"])
+        log = await driver.redis.xrange(keys.log(lease.conversation_id))
         assert list(map(int, copied)) == [int(log[-1][0].split(b"-")[0]), sum(len(f[b"data"]) for _, f in log)]
-        assert await desk.redis.ttl(keys.log(lease.conversation_id)) == -1
-        await desk.finish(lease)
+        assert await driver.redis.ttl(keys.log(lease.conversation_id)) == -1
+        await driver.finish(lease)
 
-    async def test_what_is_deleted_meanwhile_is_not_copied(self, desk: Desk, redis: Any) -> None:
-        first, conversation = await ended(desk, many(300))
-        run_id, _ = await ended(desk, many(300), conversation)
-        run = desk.store.scripts.run
+    async def test_what_is_deleted_meanwhile_is_not_copied(self, driver: StoreDriver, redis: Any) -> None:
+        first, conversation = await ended(driver, many(300))
+        run_id, _ = await ended(driver, many(300), conversation)
+        run = driver.store.scripts.run
 
         async def delete_in_between(script: Script[Any]) -> Any:
             reply = await run(script)
             if script.name == "copy_log":
-                desk.store.scripts.run = run  # type: ignore[method-assign]
-                await desk.store.control.delete_run(first)
+                driver.store.scripts.run = run  # type: ignore[method-assign]
+                await driver.store.control.delete_run(first)
             return reply
 
-        desk.store.scripts.run = delete_in_between  # type: ignore[method-assign]
+        driver.store.scripts.run = delete_in_between  # type: ignore[method-assign]
         with pytest.raises(StateConflict) as conflict:
-            await self.fork(desk, run_id)
+            await self.fork(driver, run_id)
         assert conflict.value.code == "conversation_changed"
         assert [key async for key in redis.scan_iter("*:log:*")] == [keys.log(conversation).encode()]
-        made = await self.fork(desk, run_id)
-        lease = await desk.claim(made.deliveries[0])
-        assert len(desk.said(lease)) == 301
-        await desk.finish(lease)
+        made = await self.fork(driver, run_id)
+        lease = await driver.claim(made.deliveries[0])
+        assert len(driver.said(lease)) == 301
+        await driver.finish(lease)
 
-    async def test_a_copy_that_no_run_came_to_leaves_nothing(self, desk: Desk, redis: Any) -> None:
-        run_id, _ = await ended(desk)
-        made = await self.fork(desk, run_id, idempotency_key="once")
-        again = await self.fork(desk, run_id, idempotency_key="once")
+    async def test_a_copy_that_no_run_came_to_leaves_nothing(self, driver: StoreDriver, redis: Any) -> None:
+        run_id, _ = await ended(driver)
+        made = await self.fork(driver, run_id, idempotency_key="once")
+        again = await self.fork(driver, run_id, idempotency_key="once")
         assert (again.run_id, again.replayed) == (made.run_id, True)
         assert len([key async for key in redis.scan_iter("*:conv:*")]) == 2
-        await desk.finish(await desk.claim(made.deliveries[0]))
+        await driver.finish(await driver.claim(made.deliveries[0]))

@@ -14,10 +14,10 @@ from palaver.leases import Lease
 from palaver.models import AgentSpec, Retry, Submission
 from palaver.settings import Settings
 from palaver.store import Store, keys
-from palaver.store.due import Attention
+from palaver.store.due import DueItem
 from palaver.testing.ports import free_port
 from palaver.testing.redis_server import RedisServer
-from tests.contract.desk import Desk
+from tests.contract.store_driver import StoreDriver
 
 pytestmark = pytest.mark.process
 
@@ -56,15 +56,15 @@ async def primary(servers: tuple[RedisServer, RedisServer]) -> AsyncIterator[Red
 
 
 @pytest.fixture
-async def desk(servers: tuple[RedisServer, RedisServer], primary: Redis) -> AsyncIterator[Desk]:
+async def driver(servers: tuple[RedisServer, RedisServer], primary: Redis) -> AsyncIterator[StoreDriver]:
     """Clients and workers of a store whose promises need the replica."""
     async with store_of(servers[0], "replicas=1") as store:
-        yield Desk(store, primary)
+        yield StoreDriver(store, primary)
 
 
-async def test_what_was_promised_is_on_the_replica(servers: Any, desk: Desk) -> None:
-    run_id = (await desk.submit()).run_id
-    await desk.store.runs.cancel(run_id)
+async def test_what_was_promised_is_on_the_replica(servers: Any, driver: StoreDriver) -> None:
+    run_id = (await driver.submit()).run_id
+    await driver.store.runs.cancel(run_id)
     servers[0].pause()
     try:
         async with Redis.from_url(servers[1].url) as follower:
@@ -73,54 +73,54 @@ async def test_what_was_promised_is_on_the_replica(servers: Any, desk: Desk) -> 
         servers[0].resume()
 
 
-async def test_nothing_is_promised_while_the_replica_lags(servers: Any, desk: Desk) -> None:
-    earlier = (await desk.submit()).run_id
+async def test_nothing_is_promised_while_the_replica_lags(servers: Any, driver: StoreDriver) -> None:
+    earlier = (await driver.submit()).run_id
     servers[1].pause()
     with pytest.raises(NotDurable) as first:
-        await desk.submit(idempotency_key="k")
+        await driver.submit(idempotency_key="k")
     run_id = first.value.run_id
     assert run_id is not None
-    assert (await desk.get(run_id)).status == "queued"
+    assert (await driver.get(run_id)).status == "queued"
     # Nothing is left to write, and the server waits for a connection's own writes only.
     with pytest.raises(NotDurable) as again:
-        await desk.submit(idempotency_key="k")
+        await driver.submit(idempotency_key="k")
     assert again.value.run_id == run_id
     with pytest.raises(NotDurable):
-        await desk.store.runs.cancel(earlier)
+        await driver.store.runs.cancel(earlier)
     assert classify(again.value).error_class is ErrorClass.STORAGE
     servers[1].resume()
-    found = await desk.submit(idempotency_key="k")
+    found = await driver.submit(idempotency_key="k")
     assert (found.run_id, found.replayed) == (run_id, True)
-    await desk.store.runs.cancel(earlier)
+    await driver.store.runs.cancel(earlier)
 
 
-async def test_a_fork_that_is_not_safe_yet_keeps_its_log(servers: Any, desk: Desk) -> None:
-    old, lease = await desk.begin()
-    await desk.finish(lease)
+async def test_a_fork_that_is_not_safe_yet_keeps_its_log(servers: Any, driver: StoreDriver) -> None:
+    old, lease = await driver.begin()
+    await driver.finish(lease)
     servers[1].pause()
     with pytest.raises(NotDurable) as error:
-        await desk.store.control.retry(old, Retry(from_step=1, input="again"))
+        await driver.store.control.retry(old, Retry(from_step=1, input="again"))
     servers[1].resume()
     assert error.value.run_id is not None
-    run = await desk.get(error.value.run_id)
-    (settled,) = await desk.store.due.attend([Attention(run.id, "1")], unclaimed_after=0)
-    forked = await desk.claim(settled.deliveries[0])
-    assert desk.said(forked) == ["hello", "again"]
-    await desk.finish(forked)
+    run = await driver.get(error.value.run_id)
+    (settled,) = await driver.store.due.sweep([DueItem(run.id, "1")], unclaimed_after=0)
+    forked = await driver.claim(settled.deliveries[0])
+    assert driver.said(forked) == ["hello", "again"]
+    await driver.finish(forked)
 
 
-async def test_a_tool_does_not_begin_before_its_intent_is_safe(servers: Any, desk: Desk) -> None:
-    run_id, lease = await desk.begin()
+async def test_a_tool_does_not_begin_before_its_intent_is_safe(servers: Any, driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
     servers[1].pause()
-    (delivery,) = await desk.ask(lease, "a")  # a model step's verdict waits for nobody
+    (delivery,) = await driver.ask(lease, "a")  # a model step's verdict waits for nobody
     with pytest.raises(NotDurable):
-        await desk.claim(delivery)
-    assert (await desk.store.due.depths())["tools"][0] == 1, "it is not free for another try"
+        await driver.claim(delivery)
+    assert (await driver.store.due.depths())["tools"][0] == 1, "it is not free for another try"
     servers[1].resume()
-    lease = await desk.claim(delivery)
+    lease = await driver.claim(delivery)
     assert (lease.attempt, lease.try_number) == (1, 1)
-    await desk.answer(lease)
-    assert await desk.results(run_id) == [("a", "42")]
+    await driver.answer(lease)
+    assert await driver.results(run_id) == [("a", "42")]
 
 
 async def _knows_waitaof(redis: Redis) -> bool:
@@ -139,7 +139,7 @@ async def test_what_was_promised_is_on_the_disk(servers: Any, fsync: None, prima
     await primary.config_set("appendfsync", policy)
     async with store_of(servers[0], "fsync") as store:
         submitted = await store.runs.submit(BODY)
-        lease = await Desk(store, primary).claim(submitted.deliveries[0])
+        lease = await StoreDriver(store, primary).claim(submitted.deliveries[0])
         assert isinstance(lease, Lease)
 
 

@@ -11,68 +11,68 @@ from palaver.models import Budget, Message, Usage
 from palaver.stuck import Nudge
 from palaver.verdicts import Condensed, Continue, Finish, ToolOutcome
 from tests.checkers.events import declared
-from tests.contract.desk import PAUSE, RESUME, TOOL_ERROR, Desk, deny, edit, say
+from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
 
 
-async def _due(desk: Desk, run_id: str, step: str) -> Lease:
+async def _due(driver: StoreDriver, run_id: str, step: str) -> Lease:
     """The lease of a step that was put off."""
-    (settled,) = await desk.hasten(run_id, step)
-    return await desk.claim(settled.deliveries[0])
+    (settled,) = await driver.hasten(run_id, step)
+    return await driver.claim(settled.deliveries[0])
 
 
-async def _failures(desk: Desk) -> str:
+async def _failures(driver: StoreDriver) -> str:
     """A run that waits, loses a worker, fails, is condensed and told off, and whose tool fails before it does."""
-    run_id, lease = await desk.begin(budget=Budget(tool_calls=1))
-    await desk.postpone(lease)
-    lease = await _due(desk, run_id, "1")
-    await desk.store.steps.feed([Delta(lease, "Let me")])
-    (settled,) = await desk.lose(lease)
-    await desk.retry(await desk.claim(settled.deliveries[0]))
-    lease = await _due(desk, run_id, "1")
-    (delivery,) = await desk.ask(lease, "c1")
-    lease = await desk.claim(delivery)
+    run_id, lease = await driver.begin(budget=Budget(tool_calls=1))
+    await driver.postpone(lease)
+    lease = await _due(driver, run_id, "1")
+    await driver.store.steps.write_deltas([Delta(lease, "Let me")])
+    (settled,) = await driver.lose(lease)
+    await driver.retry(await driver.claim(settled.deliveries[0]))
+    lease = await _due(driver, run_id, "1")
+    (delivery,) = await driver.ask(lease, "c1")
+    lease = await driver.claim(delivery)
     assert lease.call is not None
     failed = Continue(outcomes=(ToolOutcome.failed(lease.call, TOOL_ERROR),))
-    settled = await desk.store.steps.settle(lease, failed)
-    lease = await desk.claim(settled.deliveries[0])
+    settled = await driver.store.steps.settle(lease, failed)
+    lease = await driver.claim(settled.deliveries[0])
     notes = (Condensed("so far", 2), Nudge("Try something else."))
     answer = Message(role="assistant", content="no")
-    await desk.store.steps.settle(
+    await driver.store.steps.settle(
         lease, Finish(answer, StopReason.END_TURN, Usage(model_calls=1), notes, prompt_tokens=10)
     )
     return run_id
 
 
-async def _decisions(desk: Desk) -> str:
+async def _decisions(driver: StoreDriver) -> str:
     """A run that others decide about, steer, pause, and cancel with all that it said."""
-    run_id, lease = await desk.begin()
-    await desk.ask(lease, "c1", "c2", approval=("c1", "c2"))
-    await desk.act(run_id, edit((await desk.action(run_id, "c1")).id, x=2), by="alice")
-    await desk.act(run_id, deny((await desk.action(run_id, "c2")).id, "not that"), by="alice")
-    await desk.act(run_id, say("in metres"))
-    await desk.act(run_id, PAUSE)
-    acted = await desk.act(run_id, RESUME)
-    lease = await desk.claim(acted.settled.deliveries[0])
-    await desk.store.runs.cancel(run_id, mode="rollback", reason="enough", by="alice")
-    await desk.answer(lease)
+    run_id, lease = await driver.begin()
+    await driver.ask(lease, "c1", "c2", approval=("c1", "c2"))
+    await driver.act(run_id, edit((await driver.action(run_id, "c1")).id, x=2), by="alice")
+    await driver.act(run_id, deny((await driver.action(run_id, "c2")).id, "not that"), by="alice")
+    await driver.act(run_id, say("in metres"))
+    await driver.act(run_id, PAUSE)
+    acted = await driver.act(run_id, RESUME)
+    lease = await driver.claim(acted.settled.deliveries[0])
+    await driver.store.runs.cancel(run_id, mode="rollback", reason="enough", by="alice")
+    await driver.answer(lease)
     return run_id
 
 
-async def _a_failed_run(desk: Desk) -> str:
+async def _a_failed_run(driver: StoreDriver) -> str:
     """A run that fails while another one of its conversation waits behind it."""
-    run_id, lease = await desk.begin()
-    await desk.submit(conversation_id=lease.conversation_id)
-    await desk.give_up(lease)
+    run_id, lease = await driver.begin()
+    await driver.submit(conversation_id=lease.conversation_id)
+    await driver.give_up(lease)
     return run_id
 
 
-async def test_each_kind_comes_with_each_of_its_fields(desk: Desk) -> None:
+async def test_each_kind_comes_with_each_of_its_fields(driver: StoreDriver) -> None:
     seen: defaultdict[str, set[str]] = defaultdict(set)
     for made in (_failures, _decisions, _a_failed_run):
-        run = await desk.get(await made(desk))
-        queued = (await desk.store.runs.conversation(run.conversation_id)).active_run
+        run = await driver.get(await made(driver))
+        queued = (await driver.store.runs.conversation(run.conversation_id)).active_run
         for run_id in {run.id, queued or run.id}:
-            for event in await desk.events(run_id):
+            for event in await driver.events(run_id):
                 seen[event.type] |= _said(declared(event))
     emitted = {kind for kind in EventKind if kind.kept is not Kept.NOWHERE}
     assert seen == {kind: EVENTS[kind].model_fields.keys() - BaseEvent.model_fields.keys() for kind in emitted}

@@ -19,12 +19,12 @@ from palaver.store.connection import Connection
 from palaver.store.events import StoredEvent
 from palaver.store.feeds import Feeds
 from palaver.testing import aeventually
-from tests.contract.desk import Desk
 from tests.contract.rewinding import rewind, snapshot
+from tests.contract.store_driver import StoreDriver
 
 
-async def _say(desk: Desk, lease: Lease, *texts: str) -> None:
-    await desk.store.steps.feed([Delta(lease, text) for text in texts])
+async def _say(driver: StoreDriver, lease: Lease, *texts: str) -> None:
+    await driver.store.steps.write_deltas([Delta(lease, text) for text in texts])
 
 
 def _as_many(events: list[StoredEvent], number: int) -> bool:
@@ -43,104 +43,104 @@ def _numbers(events: Sequence[StoredEvent]) -> list[int]:
     return [event.seq for event in events]
 
 
-async def test_sequence_numbers_have_no_gaps(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
-    await _say(desk, lease, "a", "b")
-    await desk.finish(lease)
-    run = await desk.get(run_id)
+async def test_sequence_numbers_have_no_gaps(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    await _say(driver, lease, "a", "b")
+    await driver.finish(lease)
+    run = await driver.get(run_id)
 
-    events = await desk.events(run_id)
+    events = await driver.events(run_id)
     assert _numbers(events) == list(range(1, run.last_event_id + 1))
-    assert _numbers(await desk.store.feeds.page(run_id, after=3, limit=2)) == [4, 5]
-    assert await desk.store.feeds.page(run_id, after=run.last_event_id) == []
+    assert _numbers(await driver.store.feeds.page(run_id, after=3, limit=2)) == [4, 5]
+    assert await driver.store.feeds.page(run_id, after=run.last_event_id) == []
 
 
-async def test_an_expired_feed_is_told_from_the_log(desk: Desk, redis: Any) -> None:
-    run_id, lease = await desk.begin()
-    await _say(desk, lease, "a")
-    await desk.finish(lease)
-    shown = {event.seq: event for event in await desk.events(run_id)}
+async def test_an_expired_feed_is_told_from_the_log(driver: StoreDriver, redis: Any) -> None:
+    run_id, lease = await driver.begin()
+    await _say(driver, lease, "a")
+    await driver.finish(lease)
+    shown = {event.seq: event for event in await driver.events(run_id)}
     await redis.delete(keys.feed(run_id))
 
-    told = await desk.events(run_id)
+    told = await driver.events(run_id)
     assert [event.type for event in told] == [
         "run.created", "message.created", "run.started", "message.created", "run.finished",
     ]  # fmt: skip
     assert all(shown[event.seq] == event for event in told)
-    assert _numbers(await desk.store.feeds.page(run_id, after=2, limit=2)) == _numbers(told[2:4])
+    assert _numbers(await driver.store.feeds.page(run_id, after=2, limit=2)) == _numbers(told[2:4])
     watched: list[StoredEvent] = []
-    await asyncio.wait_for(_watch(desk.store, run_id, watched), 5)
+    await asyncio.wait_for(_watch(driver.store, run_id, watched), 5)
     assert watched == told
 
 
-async def test_a_trimmed_feed_is_completed_from_the_log(desk: Desk, redis: Any) -> None:
-    run_id, lease = await desk.begin()
-    await _say(desk, lease, "a", "b", "c")
+async def test_a_trimmed_feed_is_completed_from_the_log(driver: StoreDriver, redis: Any) -> None:
+    run_id, lease = await driver.begin()
+    await _say(driver, lease, "a", "b", "c")
     await redis.xtrim(keys.feed(run_id), minid="6-0", approximate=False)
 
-    events = await desk.events(run_id)
+    events = await driver.events(run_id)
     assert _numbers(events) == [1, 2, 3, 6, 7]
-    assert _numbers(await desk.store.feeds.page(run_id, limit=4)) == [1, 2, 3, 6]
-    assert _numbers(await desk.store.feeds.page(run_id, after=3)) == [6, 7]
+    assert _numbers(await driver.store.feeds.page(run_id, limit=4)) == [1, 2, 3, 6]
+    assert _numbers(await driver.store.feeds.page(run_id, after=3)) == [6, 7]
     watched: list[StoredEvent] = []
-    watching = asyncio.create_task(_watch(desk.store, run_id, watched))
-    await desk.finish(lease)
+    watching = asyncio.create_task(_watch(driver.store, run_id, watched))
+    await driver.finish(lease)
     await asyncio.wait_for(watching, 5)
     assert _numbers(watched) == [1, 2, 3, 6, 7, 8, 9]
 
 
-async def test_what_is_written_while_a_page_is_read_is_on_the_next_one(desk: Desk, redis: Any) -> None:
-    run_id, lease = await desk.begin()
-    xrange, last = redis.xrange, (await desk.get(run_id)).last_event_id
+async def test_what_is_written_while_a_page_is_read_is_on_the_next_one(driver: StoreDriver, redis: Any) -> None:
+    run_id, lease = await driver.begin()
+    xrange, last = redis.xrange, (await driver.get(run_id)).last_event_id
 
     async def read_then_write(*args: Any) -> Any:
         found = await xrange(*args)
         redis.xrange = xrange
-        await _say(desk, lease, "a")
-        await desk.finish(lease)
+        await _say(driver, lease, "a")
+        await driver.finish(lease)
         return found
 
     redis.xrange = read_then_write
-    assert await desk.store.feeds.page(run_id, after=last) == []
-    assert _numbers(await desk.store.feeds.page(run_id, after=last)) == [last + 1, last + 2, last + 3]
+    assert await driver.store.feeds.page(run_id, after=last) == []
+    assert _numbers(await driver.store.feeds.page(run_id, after=last)) == [last + 1, last + 2, last + 3]
 
 
-async def test_there_is_nothing_to_see_of_no_run(desk: Desk) -> None:
+async def test_there_is_nothing_to_see_of_no_run(driver: StoreDriver) -> None:
     for run_id in (new_id("run", "00"), "nonsense"):
         with pytest.raises(UnknownRun):
-            await desk.store.feeds.page(run_id)
+            await driver.store.feeds.page(run_id)
         with pytest.raises(UnknownRun):
-            await anext(aiter(desk.store.feeds.watch(run_id)))
+            await anext(aiter(driver.store.feeds.watch(run_id)))
 
 
-async def test_watching_what_has_ended_ends(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
-    await desk.finish(lease)
-    last = (await desk.get(run_id)).last_event_id
+async def test_watching_what_has_ended_ends(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    await driver.finish(lease)
+    last = (await driver.get(run_id)).last_event_id
 
     for after in (0, 3, last, last + 5):
         watched: list[StoredEvent] = []
-        await asyncio.wait_for(_watch(desk.store, run_id, watched, after), 5)
+        await asyncio.wait_for(_watch(driver.store, run_id, watched, after), 5)
         assert _numbers(watched) == list(range(after + 1, last + 1))
 
 
-async def test_many_watchers_share_one_connection_and_miss_nothing(desk: Desk, redis: Any) -> None:
-    runs = [await desk.begin() for _ in range(3)]
+async def test_many_watchers_share_one_connection_and_miss_nothing(driver: StoreDriver, redis: Any) -> None:
+    runs = [await driver.begin() for _ in range(3)]
     watched: list[list[StoredEvent]] = [[] for _ in range(30)]
-    tasks = [asyncio.create_task(_watch(desk.store, runs[i % 3][0], watched[i])) for i in range(30)]
+    tasks = [asyncio.create_task(_watch(driver.store, runs[i % 3][0], watched[i])) for i in range(30)]
     for text in "abcdefgh":
         for _, lease in runs:
-            await _say(desk, lease, text)
+            await _say(driver, lease, text)
     await aeventually(lambda: all(len(events) == 12 for events in watched))
     channels = await redis.pubsub_numsub(*(keys.feed(run_id) for run_id, _ in runs))
     assert [count for _, count in channels] == [1, 1, 1]
     for _, lease in runs:
-        await desk.finish(lease)
+        await driver.finish(lease)
     await asyncio.wait_for(asyncio.gather(*tasks), 10)
 
     for events in watched:
         assert _numbers(events) == list(range(1, 15))
-    assert desk.store.feeds.watching == 0
+    assert driver.store.feeds.watching == 0
     await aeventually(lambda: _nobody_subscribes(redis, runs[0][0]))
 
 
@@ -148,66 +148,66 @@ async def _nobody_subscribes(redis: Any, run_id: str) -> bool:
     return bool((await redis.pubsub_numsub(keys.feed(run_id)))[0][1] == 0)
 
 
-async def test_events_of_any_moment_are_seen(desk: Desk) -> None:
+async def test_events_of_any_moment_are_seen(driver: StoreDriver) -> None:
     """Watchers come while events are written: at whatever moment, each sees all of them once."""
-    run_id, lease = await desk.begin()
+    run_id, lease = await driver.begin()
     watched: list[list[StoredEvent]] = []
     tasks = []
     for i in range(60):
         watched.append([])
-        tasks.append(asyncio.create_task(_watch(desk.store, run_id, watched[-1])))
-        await _say(desk, lease, str(i))
+        tasks.append(asyncio.create_task(_watch(driver.store, run_id, watched[-1])))
+        await _say(driver, lease, str(i))
         if i % 7 == 0:
             tasks.pop().cancel()
             watched.pop()
-    await desk.finish(lease)
+    await driver.finish(lease)
     await asyncio.wait_for(asyncio.gather(*tasks), 20)
 
     for events in watched:
         assert _numbers(events) == list(range(1, 67))
 
 
-async def test_a_watcher_that_leaves_is_forgotten(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
-    events = desk.store.feeds.watch(run_id)
+async def test_a_watcher_that_leaves_is_forgotten(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    events = driver.store.feeds.watch(run_id)
     await anext(events)
-    assert desk.store.feeds.watching == 1
+    assert driver.store.feeds.watching == 1
     await events.aclose()
-    assert desk.store.feeds.watching == 0
-    await desk.finish(lease)
+    assert driver.store.feeds.watching == 0
+    await driver.finish(lease)
 
 
-async def test_a_slow_watcher_reads_the_feed_and_misses_nothing(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
-    events = desk.store.feeds.watch(run_id)
+async def test_a_slow_watcher_reads_the_feed_and_misses_nothing(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    events = driver.store.feeds.watch(run_id)
     seen = [await anext(events) for _ in range(4)]
     for _ in range(10):
-        await _say(desk, lease, *"0123456789" * 6)
-    await desk.finish(lease)
+        await _say(driver, lease, *"0123456789" * 6)
+    await driver.finish(lease)
     seen += [event async for event in events]
 
     assert _numbers([event for event in seen if event]) == list(range(1, 4 + 600 + 2 + 1))
 
 
 @pytest.mark.parametrize("more", [1, 9], ids=["behind", "caught up"])
-async def test_a_store_that_went_back_is_told(desk: Desk, redis: Any, more: int) -> None:
+async def test_a_store_that_went_back_is_told(driver: StoreDriver, redis: Any, more: int) -> None:
     """A power cut takes the newest part of everything; who had seen it learns what was lost, and misses nothing."""
-    run_id, lease = await desk.begin()
-    await _say(desk, lease, "kept")
+    run_id, lease = await driver.begin()
+    await _say(driver, lease, "kept")
     saved = await snapshot(redis)
-    await _say(desk, lease, "lost", "lost", "lost")
-    last = (await desk.events(run_id))[-1]
+    await _say(driver, lease, "lost", "lost", "lost")
+    last = (await driver.events(run_id))[-1]
     await rewind(redis, saved)
-    await _say(desk, lease, *["new"] * more)
+    await _say(driver, lease, *["new"] * more)
     watched: list[StoredEvent] = []
-    watching = asyncio.create_task(_watch(desk.store, run_id, watched, last.seq, last.at))
+    watching = asyncio.create_task(_watch(driver.store, run_id, watched, last.seq, last.at))
     await aeventually(lambda: len(watched) == 1 + more)
-    await desk.finish(lease)
+    await driver.finish(lease)
     await asyncio.wait_for(watching, 5)
 
     told = watched[0]
     assert (told.run_id, told.seq, told.type, told.data) == (run_id, 5, "stream.rewound", {"first": 6, "last": 8})
-    assert watched[1:] == (await desk.events(run_id))[5:]
+    assert watched[1:] == (await driver.events(run_id))[5:]
     assert watched[-1].type == "run.finished"
 
 
@@ -230,12 +230,12 @@ class Loading:
         return await self._redis.xrange(*args)
 
 
-async def test_nothing_live_is_believed_until_the_feed_was_read(desk: Desk, redis: Any) -> None:
+async def test_nothing_live_is_believed_until_the_feed_was_read(driver: StoreDriver, redis: Any) -> None:
     """What comes live right after a power cut may be numbered anew, and must not be taken for what comes next."""
-    run_id, lease = await desk.begin()
+    run_id, lease = await driver.begin()
     saved = await snapshot(redis)
-    await _say(desk, lease, "lost", "lost")
-    last = (await desk.events(run_id))[-1]
+    await _say(driver, lease, "lost", "lost")
+    last = (await driver.events(run_id))[-1]
     await rewind(redis, saved)
     connection = Loading(redis)
     feeds = Feeds(cast(Connection, connection))
@@ -254,13 +254,13 @@ async def test_nothing_live_is_believed_until_the_feed_was_read(desk: Desk, redi
     before = connection.refused
     await aeventually(lambda: connection.refused > before)
     connection.loading = False
-    await _say(desk, lease, *["new"] * 4)
-    await desk.finish(lease)
+    await _say(driver, lease, *["new"] * 4)
+    await driver.finish(lease)
     await asyncio.wait_for(watching, 5)
     await feeds.close()
 
     assert watched[0].type == "stream.rewound"
-    assert watched[1:] == (await desk.events(run_id))[last.seq - 2 :]
+    assert watched[1:] == (await driver.events(run_id))[last.seq - 2 :]
 
 
 class Timeless:
@@ -281,15 +281,15 @@ class Timeless:
         return await self._redis.time()
 
 
-async def test_a_loss_is_told_though_the_store_goes_away_in_between(desk: Desk, redis: Any) -> None:
+async def test_a_loss_is_told_though_the_store_goes_away_in_between(driver: StoreDriver, redis: Any) -> None:
     """The feed does not reach back to what is left of what was seen, so that nothing but the time of that tells."""
-    run_id, lease = await desk.begin()
+    run_id, lease = await driver.begin()
     saved = await snapshot(redis)
-    await _say(desk, lease, "lost", "lost")
-    last = (await desk.events(run_id))[-1]
+    await _say(driver, lease, "lost", "lost")
+    last = (await driver.events(run_id))[-1]
     await rewind(redis, saved)
-    await _say(desk, lease, *["new"] * 4)
-    await desk.finish(lease)
+    await _say(driver, lease, *["new"] * 4)
+    await driver.finish(lease)
     await redis.xtrim(keys.feed(run_id), minid=f"{last.seq - 1}-0", approximate=False)
     connection = Timeless(redis)
     feeds = Feeds(cast(Connection, connection))
@@ -299,14 +299,14 @@ async def test_a_loss_is_told_though_the_store_goes_away_in_between(desk: Desk, 
 
     assert connection.refused
     assert (watched[0].type, watched[0].data) == ("stream.rewound", {"first": 1, "last": last.seq})
-    assert watched[1:] == await desk.events(run_id)
+    assert watched[1:] == await driver.events(run_id)
 
 
 @pytest.mark.parametrize("redis", ["real"], indirect=True)  # fakeredis has no connections to kill
-async def test_a_broken_subscription_loses_nothing(desk: Desk, redis: Any) -> None:
-    run_id, lease = await desk.begin()
+async def test_a_broken_subscription_loses_nothing(driver: StoreDriver, redis: Any) -> None:
+    run_id, lease = await driver.begin()
     watched: list[StoredEvent] = []
-    task = asyncio.create_task(_watch(desk.store, run_id, watched))
+    task = asyncio.create_task(_watch(driver.store, run_id, watched))
     await aeventually(lambda: len(watched) == 4)
 
     async def subscribers() -> list[Any]:
@@ -316,8 +316,8 @@ async def test_a_broken_subscription_loses_nothing(desk: Desk, redis: Any) -> No
         (client,) = await aeventually(subscribers)
         await redis.client_kill_filter(_id=client["id"])
         # Written while nobody listens: only the feed has it.
-        await _say(desk, lease, "x")
+        await _say(driver, lease, "x")
         await aeventually(partial(_as_many, watched, 5 + round_), within=5)
-    await desk.finish(lease)
+    await driver.finish(lease)
     await asyncio.wait_for(task, 5)
     assert _numbers(watched) == list(range(1, 12))

@@ -6,27 +6,27 @@ from typing import Any
 
 from palaver.store import keys
 from palaver.store.fleet import WorkerReport
-from tests.contract.desk import Desk
+from tests.contract.store_driver import StoreDriver
 
 REPORT = WorkerReport(id="w1", queue="model", in_flight=3, capacity=500, draining=False)
 
 
-async def test_workers_report_and_leave(desk: Desk) -> None:
+async def test_workers_report_and_leave(driver: StoreDriver) -> None:
     other = WorkerReport(id="w2", queue="tools", in_flight=0, capacity=2, draining=True)
     for report in (REPORT, other, REPORT):
-        await desk.store.fleet.report(report)
-    assert sorted(await desk.store.fleet.workers(), key=lambda worker: worker.id) == [REPORT, other]
+        await driver.store.fleet.report(report)
+    assert sorted(await driver.store.fleet.workers(), key=lambda worker: worker.id) == [REPORT, other]
 
-    await desk.store.fleet.leave("w1")
-    assert await desk.store.fleet.workers() == [other]
+    await driver.store.fleet.leave("w1")
+    assert await driver.store.fleet.workers() == [other]
 
 
-async def test_a_silent_worker_is_forgotten(desk: Desk, redis: Any) -> None:
-    await desk.store.fleet.report(REPORT)
+async def test_a_silent_worker_is_forgotten(driver: StoreDriver, redis: Any) -> None:
+    await driver.store.fleet.report(REPORT)
     assert 0 < await redis.ttl(keys.worker("w1")) <= 15
     await redis.delete(keys.worker("w1"))
-    assert await desk.store.fleet.workers() == []
+    assert await driver.store.fleet.workers() == []
 
     await redis.zadd(keys.WORKERS, {"w1": 1})
-    await desk.store.fleet.report(WorkerReport(id="w2", queue="model", in_flight=0, capacity=1, draining=False))
+    await driver.store.fleet.report(WorkerReport(id="w2", queue="model", in_flight=0, capacity=1, draining=False))
     assert await redis.zrange(keys.WORKERS, 0, -1) == [b"w2"]

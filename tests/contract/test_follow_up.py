@@ -17,7 +17,7 @@ from palaver.settings import Settings
 from palaver.store import Store
 from palaver.stuck import Nudge
 from palaver.verdicts import Finish
-from tests.contract.desk import Desk
+from tests.contract.store_driver import StoreDriver
 
 TREE = Path(__file__).parents[2]
 
@@ -28,32 +28,32 @@ def published() -> list[Delivery]:
     return []
 
 
-async def test_the_next_run_starts_and_its_delivery_goes_out(desk: Desk, published: list[Delivery]) -> None:
-    _, lease = await desk.begin()
-    second = await desk.submit(conversation_id=lease.conversation_id)
-    await follow_up(desk.store, published.extend, [await desk.finish(lease)])
+async def test_the_next_run_starts_and_its_delivery_goes_out(driver: StoreDriver, published: list[Delivery]) -> None:
+    _, lease = await driver.begin()
+    second = await driver.submit(conversation_id=lease.conversation_id)
+    await follow_up(driver.store, published.extend, [await driver.finish(lease)])
     assert [(each.run_id, each.step) for each in published] == [(second.run_id, "1")]
-    assert await desk.attend(second.run_id, "start")
-    assert (await desk.store.due.due())[0] == []
+    assert await driver.sweep(second.run_id, "start")
+    assert (await driver.store.due.due())[0] == []
 
 
 async def test_runs_that_end_as_they_start_stop_nobody_behind_them(
     redis: Any, settings: Settings, published: list[Delivery]
 ) -> None:
-    desk = Desk(Store(redis, settings.model_copy(update={"max_entries": 100})), redis)
-    _, lease = await desk.begin()
-    behind = [await desk.submit(conversation_id=lease.conversation_id) for _ in range(4)]
+    driver = StoreDriver(Store(redis, settings.model_copy(update={"max_entries": 100})), redis)
+    _, lease = await driver.begin()
+    behind = [await driver.submit(conversation_id=lease.conversation_id) for _ in range(4)]
     fills_the_log = Finish(Message(role="assistant", content="bye"), StopReason.END_TURN, notes=(Nudge("so"),) * 97)
-    await follow_up(desk.store, published.extend, [await desk.store.steps.settle(lease, fills_the_log)])
-    runs = [await desk.get(each.run_id) for each in behind]
+    await follow_up(driver.store, published.extend, [await driver.store.steps.settle(lease, fills_the_log)])
+    runs = [await driver.get(each.run_id) for each in behind]
     assert {run.stop_reason for run in runs} == {StopReason.CONVERSATION_FULL}
-    assert (await desk.store.due.due())[0] == []
+    assert (await driver.store.due.due())[0] == []
 
 
-async def test_several_conversations_go_on_at_once(desk: Desk, published: list[Delivery]) -> None:
-    leases = [(await desk.begin())[1] for _ in range(3)]
-    behind = [await desk.submit(conversation_id=lease.conversation_id) for lease in leases]
-    await follow_up(desk.store, published.extend, [await desk.finish(lease) for lease in leases])
+async def test_several_conversations_go_on_at_once(driver: StoreDriver, published: list[Delivery]) -> None:
+    leases = [(await driver.begin())[1] for _ in range(3)]
+    behind = [await driver.submit(conversation_id=lease.conversation_id) for lease in leases]
+    await follow_up(driver.store, published.extend, [await driver.finish(lease) for lease in leases])
     assert [each.run_id for each in published] == [each.run_id for each in behind]
 
 

@@ -15,7 +15,7 @@ from palaver.store import keys
 from palaver.store.fleet import Interruption
 from palaver.testing import aeventually
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome
-from tests.contract.desk import RATE_LIMITED, Desk
+from tests.contract.store_driver import RATE_LIMITED, StoreDriver
 
 TIMED_OUT = Failure.of(ErrorClass.TIMEOUT)
 
@@ -24,268 +24,268 @@ def used(tokens: int = 0, cost: float | None = 0.0) -> Usage:
     return Usage(input_tokens=tokens, model_calls=1, cost_usd=cost)
 
 
-async def calls_inline(desk: Desk, lease: Lease, usage: Usage, *ids: str) -> Settled:
+async def calls_inline(driver: StoreDriver, lease: Lease, usage: Usage, *ids: str) -> Settled:
     """A model call that took ``usage``, with inline tools that are answered already."""
     calls = tuple(ToolCall(id=call_id, name="calculator") for call_id in ids or ("c1",))
     outcomes = tuple(ToolOutcome(Message(role="tool", call_id=c.id, name=c.name, content="42")) for c in calls)
     message = Message(role="assistant", tool_calls=calls)
-    return await desk.store.steps.settle(lease, Continue(message, outcomes, usage=usage))
+    return await driver.store.steps.settle(lease, Continue(message, outcomes, usage=usage))
 
 
-async def goes_on(desk: Desk, lease: Lease, usage: Usage) -> Lease:
-    (delivery,) = (await calls_inline(desk, lease, usage)).deliveries
-    return await desk.claim(delivery)
+async def goes_on(driver: StoreDriver, lease: Lease, usage: Usage) -> Lease:
+    (delivery,) = (await calls_inline(driver, lease, usage)).deliveries
+    return await driver.claim(delivery)
 
 
-async def warnings(desk: Desk, run_id: str) -> list[dict[str, Any]]:
-    return [event.data for event in await desk.events(run_id) if event.type == "budget.warning"]
+async def warnings(driver: StoreDriver, run_id: str) -> list[dict[str, Any]]:
+    return [event.data for event in await driver.events(run_id) if event.type == "budget.warning"]
 
 
-async def started_before(desk: Desk, run_id: str, seconds: float) -> None:
+async def started_before(driver: StoreDriver, run_id: str, seconds: float) -> None:
     """The run is taken for one that began so long ago; what is due stays due when it was."""
-    now, moved = await desk.redis.time(), {}
+    now, moved = await driver.redis.time(), {}
     at = int(now[0] * 1000 + now[1] / 1000 - seconds * 1000)
     for field in ("created_at", "started_at"):
-        if await desk.redis.hexists(keys.run(run_id), field):
+        if await driver.redis.hexists(keys.run(run_id), field):
             moved[field] = at
-    await desk.redis.hset(keys.run(run_id), mapping=moved)
+    await driver.redis.hset(keys.run(run_id), mapping=moved)
 
 
-async def test_tokens_are_looked_at_before_each_call(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(tokens=100))
-    lease = await goes_on(desk, lease, used(79))
-    assert await warnings(desk, run_id) == []
-    lease = await goes_on(desk, lease, used(1))
-    lease = await goes_on(desk, lease, used(10))
-    assert await warnings(desk, run_id) == [{"what": "tokens", "used": 80, "limit": 100}]
-    settled = await calls_inline(desk, lease, used(10))
+async def test_tokens_are_looked_at_before_each_call(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(tokens=100))
+    lease = await goes_on(driver, lease, used(79))
+    assert await warnings(driver, run_id) == []
+    lease = await goes_on(driver, lease, used(1))
+    lease = await goes_on(driver, lease, used(10))
+    assert await warnings(driver, run_id) == [{"what": "tokens", "used": 80, "limit": 100}]
+    settled = await calls_inline(driver, lease, used(10))
 
     assert (settled.status, settled.deliveries) == ("incomplete", ())
-    run = await desk.get(run_id)
+    run = await driver.get(run_id)
     assert (run.stop_reason, run.error, run.usage.input_tokens) == (StopReason.BUDGET, None, 100)
-    assert len(await warnings(desk, run_id)) == 1
-    assert [text for _, text in await desk.results(run_id)] == ["42"] * 4
+    assert len(await warnings(driver, run_id)) == 1
+    assert [text for _, text in await driver.results(run_id)] == ["42"] * 4
 
 
-async def test_the_cost_is_added_up_without_drift_and_looked_at_before_each_call(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(cost_usd=1.0))
+async def test_the_cost_is_added_up_without_drift_and_looked_at_before_each_call(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(cost_usd=1.0))
     for _ in range(9):
-        lease = await goes_on(desk, lease, used(cost=0.1))
-    assert await warnings(desk, run_id) == [{"what": "cost_usd", "used": 0.8, "limit": 1.0}]
+        lease = await goes_on(driver, lease, used(cost=0.1))
+    assert await warnings(driver, run_id) == [{"what": "cost_usd", "used": 0.8, "limit": 1.0}]
     # Nine times 0.1 are 0.8999999999999999 to a float.
-    assert (await desk.get(run_id)).usage.cost_usd == 0.9
-    settled = await calls_inline(desk, lease, used(cost=0.1))
+    assert (await driver.get(run_id)).usage.cost_usd == 0.9
+    settled = await calls_inline(driver, lease, used(cost=0.1))
 
     assert settled.status == "incomplete"
-    run = await desk.get(run_id)
+    run = await driver.get(run_id)
     assert (run.stop_reason, run.usage.cost_usd) == (StopReason.BUDGET, 1.0)
 
 
-async def test_the_cheapest_call_counts(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
-    await goes_on(desk, lease, used(cost=0.000_000_001))
-    assert (await desk.get(run_id)).usage.cost_usd == 0.000_000_001
+async def test_the_cheapest_call_counts(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    await goes_on(driver, lease, used(cost=0.000_000_001))
+    assert (await driver.get(run_id)).usage.cost_usd == 0.000_000_001
 
 
-async def test_a_call_without_a_price_makes_the_cost_unknown(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
-    assert (await desk.get(run_id)).usage.cost_usd == 0.0
-    lease = await goes_on(desk, lease, used(cost=0.1))
-    lease = await goes_on(desk, lease, used(cost=None))
-    lease = await goes_on(desk, lease, used(cost=0.1))
-    await desk.finish(lease)
-    run = await desk.get(run_id)
+async def test_a_call_without_a_price_makes_the_cost_unknown(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    assert (await driver.get(run_id)).usage.cost_usd == 0.0
+    lease = await goes_on(driver, lease, used(cost=0.1))
+    lease = await goes_on(driver, lease, used(cost=None))
+    lease = await goes_on(driver, lease, used(cost=0.1))
+    await driver.finish(lease)
+    run = await driver.get(run_id)
     assert (run.status, run.usage.cost_usd) == (RunStatus.COMPLETED, None)
 
 
-async def test_a_budget_in_dollars_does_not_go_on_when_the_cost_is_unknown(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(cost_usd=5.0))
-    settled = await calls_inline(desk, lease, used(cost=None))
+async def test_a_budget_in_dollars_does_not_go_on_when_the_cost_is_unknown(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(cost_usd=5.0))
+    settled = await calls_inline(driver, lease, used(cost=None))
     assert settled.status == "incomplete"
-    assert (await desk.get(run_id)).stop_reason is StopReason.BUDGET
-    assert await warnings(desk, run_id) == [{"what": "cost_usd", "used": None, "limit": 5.0}]
+    assert (await driver.get(run_id)).stop_reason is StopReason.BUDGET
+    assert await warnings(driver, run_id) == [{"what": "cost_usd", "used": None, "limit": 5.0}]
 
 
-async def test_a_failed_attempt_counts_and_is_not_repeated_beyond_the_budget(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(cost_usd=1.0))
-    settled = await desk.store.steps.settle(lease, RetryAfter(1.0, RATE_LIMITED, usage=used(7, 0.5)))
+async def test_a_failed_attempt_counts_and_is_not_repeated_beyond_the_budget(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(cost_usd=1.0))
+    settled = await driver.store.steps.settle(lease, RetryAfter(1.0, RATE_LIMITED, usage=used(7, 0.5)))
     assert settled.status == "running"
-    (settled,) = await desk.hasten(run_id, "1")
-    lease = await desk.claim(settled.deliveries[0])
-    settled = await desk.store.steps.settle(lease, RetryAfter(1.0, RATE_LIMITED, usage=used(7, 0.5)))
+    (settled,) = await driver.hasten(run_id, "1")
+    lease = await driver.claim(settled.deliveries[0])
+    settled = await driver.store.steps.settle(lease, RetryAfter(1.0, RATE_LIMITED, usage=used(7, 0.5)))
 
     assert settled.status == "incomplete"
-    run = await desk.get(run_id)
+    run = await driver.get(run_id)
     assert (run.stop_reason, run.error, run.usage.input_tokens) == (StopReason.BUDGET, None, 14)
-    assert (await desk.kinds(run_id)).count("run.retrying") == 1
+    assert (await driver.kinds(run_id)).count("run.retrying") == 1
 
 
-async def test_a_cancelled_call_counts(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(cost_usd=1.0))
-    await desk.store.runs.cancel(run_id)
+async def test_a_cancelled_call_counts(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(cost_usd=1.0))
+    await driver.store.runs.cancel(run_id)
     verdict = Finish(None, StopReason.CANCELLED, used(9, 3.0))
-    settled = await desk.store.steps.settle(lease, verdict)
+    settled = await driver.store.steps.settle(lease, verdict)
     assert settled.status == "cancelled"
-    run = await desk.get(run_id)
+    run = await driver.get(run_id)
     assert (run.usage.input_tokens, run.usage.cost_usd) == (9, 3.0)
 
 
-async def test_the_last_answer_is_kept_however_much_it_took(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(tokens=1, cost_usd=0.1))
+async def test_the_last_answer_is_kept_however_much_it_took(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(tokens=1, cost_usd=0.1))
     verdict = Finish(Message(role="assistant", content="bye"), StopReason.END_TURN, used(500, 2.0))
-    assert (await desk.store.steps.settle(lease, verdict)).status == "completed"
-    assert (await desk.get(run_id)).output == "bye"
+    assert (await driver.store.steps.settle(lease, verdict)).status == "completed"
+    assert (await driver.get(run_id)).output == "bye"
 
 
-async def test_a_turn_takes_its_tool_calls_from_the_budget_before_any_begins(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(tool_calls=5))
+async def test_a_turn_takes_its_tool_calls_from_the_budget_before_any_begins(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(tool_calls=5))
     assert lease.calls_left == 5
-    deliveries = await desk.ask(lease, "c1", "c2", "c3")
+    deliveries = await driver.ask(lease, "c1", "c2", "c3")
     assert len(deliveries) == 3
     for delivery in deliveries:
-        settled = await desk.answer(await desk.claim(delivery))
-    lease = await desk.claim(settled.deliveries[0])
-    assert (lease.calls_left, await warnings(desk, run_id)) == (2, [])
+        settled = await driver.answer(await driver.claim(delivery))
+    lease = await driver.claim(settled.deliveries[0])
+    assert (lease.calls_left, await warnings(driver, run_id)) == (2, [])
 
-    assert await desk.ask(lease, "d1", "d2", "d3") == []
-    run = await desk.get(run_id)
+    assert await driver.ask(lease, "d1", "d2", "d3") == []
+    run = await driver.get(run_id)
     assert (run.status, run.stop_reason, run.usage.tool_calls) == ("incomplete", "budget", 3)
-    assert await warnings(desk, run_id) == [{"what": "tool_calls", "used": 6, "limit": 5}]
-    assert [text for _, text in await desk.results(run_id)][3:] == ["Not started: the run ended (budget)."] * 3
+    assert await warnings(driver, run_id) == [{"what": "tool_calls", "used": 6, "limit": 5}]
+    assert [text for _, text in await driver.results(run_id)][3:] == ["Not started: the run ended (budget)."] * 3
 
 
 @pytest.mark.parametrize("ends", ["retried", "lost", "interrupted", "given up"])
-async def test_a_tool_call_is_taken_from_the_budget_once_however_it_goes(desk: Desk, ends: str) -> None:
-    run_id, lease = await desk.begin(budget=Budget(tool_calls=2))
-    (delivery,) = await desk.ask(lease, "c1", idempotent=() if ends == "interrupted" else ("c1",))
-    tool = await desk.claim(delivery)
+async def test_a_tool_call_is_taken_from_the_budget_once_however_it_goes(driver: StoreDriver, ends: str) -> None:
+    run_id, lease = await driver.begin(budget=Budget(tool_calls=2))
+    (delivery,) = await driver.ask(lease, "c1", idempotent=() if ends == "interrupted" else ("c1",))
+    tool = await driver.claim(delivery)
     match ends:
         case "retried":
-            await desk.retry(tool)
-            (settled,) = await desk.hasten(run_id, "1/c1")
+            await driver.retry(tool)
+            (settled,) = await driver.hasten(run_id, "1/c1")
         case "lost":
-            (settled,) = await desk.lose(tool)
+            (settled,) = await driver.lose(tool)
         case "interrupted":
-            (settled,) = await desk.lose(tool)
+            (settled,) = await driver.lose(tool)
         case _:
-            settled = await desk.store.steps.settle(tool, GiveUp(Failure.of(ErrorClass.TOOL_ERROR), StopReason.ERROR))
+            settled = await driver.store.steps.settle(tool, GiveUp(Failure.of(ErrorClass.TOOL_ERROR), StopReason.ERROR))
     if ends in ("retried", "lost"):
-        settled = await desk.answer(await desk.claim(settled.deliveries[0]))
-    lease = await desk.claim(settled.deliveries[0])
+        settled = await driver.answer(await driver.claim(settled.deliveries[0]))
+    lease = await driver.claim(settled.deliveries[0])
     assert lease.calls_left == 1
-    assert len(await desk.ask(lease, "d1")) == 1
-    assert [each["used"] for each in await warnings(desk, run_id)] == [2]
+    assert len(await driver.ask(lease, "d1")) == 1
+    assert [each["used"] for each in await warnings(driver, run_id)] == [2]
 
 
-async def test_inline_calls_and_steps_share_the_budget(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(tool_calls=3))
-    lease = await goes_on(desk, lease, used())
+async def test_inline_calls_and_steps_share_the_budget(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(tool_calls=3))
+    lease = await goes_on(driver, lease, used())
     assert lease.calls_left == 2
     calls = tuple(ToolCall(id=call_id, name="calculator") for call_id in ("d1", "d2", "d3"))
     message = Message(role="assistant", tool_calls=calls)
     opened = tuple(OpenCall(call, False) for call in calls)
-    settled = await desk.store.steps.settle(lease, Continue(message, calls=opened))
+    settled = await driver.store.steps.settle(lease, Continue(message, calls=opened))
     assert (settled.status, settled.deliveries) == ("incomplete", ())
-    assert (await desk.get(run_id)).usage.tool_calls == 1
+    assert (await driver.get(run_id)).usage.tool_calls == 1
 
 
-async def test_steps_are_warned_of_once(desk: Desk) -> None:
+async def test_steps_are_warned_of_once(driver: StoreDriver) -> None:
     agent = AgentSpec(model="fake/echo", max_steps=5)
-    run_id, lease = await desk.begin(agent=agent)
+    run_id, lease = await driver.begin(agent=agent)
     for made in range(1, 5):
-        lease = await goes_on(desk, lease, used())
-        assert len(await warnings(desk, run_id)) == (made == 4)
-    settled = await calls_inline(desk, lease, used())
+        lease = await goes_on(driver, lease, used())
+        assert len(await warnings(driver, run_id)) == (made == 4)
+    settled = await calls_inline(driver, lease, used())
     assert settled.status == "incomplete"
-    assert (await desk.get(run_id)).stop_reason is StopReason.MAX_STEPS
-    assert await warnings(desk, run_id) == [{"what": "max_steps", "used": 4, "limit": 5}]
+    assert (await driver.get(run_id)).stop_reason is StopReason.MAX_STEPS
+    assert await warnings(driver, run_id) == [{"what": "max_steps", "used": 4, "limit": 5}]
 
 
-async def test_the_seconds_count_from_the_start_of_the_run(desk: Desk) -> None:
-    submitted = await desk.submit(budget=Budget(seconds=100.0))
-    before = await desk.redis.zscore(keys.due("00"), f"{submitted.run_id}/end")
-    lease = await desk.claim(submitted.deliveries[0])
-    after = await desk.redis.zscore(keys.due("00"), f"{submitted.run_id}/end")
+async def test_the_seconds_count_from_the_start_of_the_run(driver: StoreDriver) -> None:
+    submitted = await driver.submit(budget=Budget(seconds=100.0))
+    before = await driver.redis.zscore(keys.due("00"), f"{submitted.run_id}/end")
+    lease = await driver.claim(submitted.deliveries[0])
+    after = await driver.redis.zscore(keys.due("00"), f"{submitted.run_id}/end")
     assert after < before
     assert lease.time_left == 100.0
 
 
-async def test_the_seconds_are_warned_of_and_end_a_call_that_hangs(desk: Desk) -> None:
-    run_id, _ = await desk.begin(budget=Budget(seconds=100.0))
-    listener = desk.store.fleet.cancels("w1")
+async def test_the_seconds_are_warned_of_and_end_a_call_that_hangs(driver: StoreDriver) -> None:
+    run_id, _ = await driver.begin(budget=Budget(seconds=100.0))
+    listener = driver.store.fleet.cancels("w1")
     await listener.pending()
-    await started_before(desk, run_id, 85)
+    await started_before(driver, run_id, 85)
     for _ in range(3):
-        (settled,) = await desk.hasten(run_id, "end")
+        (settled,) = await driver.hasten(run_id, "end")
         assert settled.status == "running"
-    (warning,) = await warnings(desk, run_id)
+    (warning,) = await warnings(driver, run_id)
     assert (warning["what"], warning["limit"]) == ("seconds", 100)
     assert 85 <= warning["used"] < 90
 
-    await started_before(desk, run_id, 100)
-    (settled,) = await desk.hasten(run_id, "end")
+    await started_before(driver, run_id, 100)
+    (settled,) = await driver.hasten(run_id, "end")
     assert settled.status == "incomplete"
-    run = await desk.get(run_id)
+    run = await driver.get(run_id)
     assert (run.stop_reason, run.error) == (StopReason.BUDGET, None)
     assert await aeventually(listener.pending) == [Interruption(run_id, pausing=False)]
     await listener.close()
-    assert len(await warnings(desk, run_id)) == 1
+    assert len(await warnings(driver, run_id)) == 1
 
 
-async def test_nothing_begins_when_the_seconds_are_over(desk: Desk) -> None:
-    run_id, lease = await desk.begin(budget=Budget(seconds=10.0))
-    (delivery,) = await desk.ask(lease, "c1")
-    await started_before(desk, run_id, 11)
-    stray = await desk.try_claim(delivery)
+async def test_nothing_begins_when_the_seconds_are_over(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(budget=Budget(seconds=10.0))
+    (delivery,) = await driver.ask(lease, "c1")
+    await started_before(driver, run_id, 11)
+    stray = await driver.try_claim(delivery)
     assert not isinstance(stray, Lease)
-    await desk.hasten(run_id, "end")
-    assert await desk.results(run_id) == [("c1", "Not started: the run ended (budget).")]
+    await driver.hasten(run_id, "end")
+    assert await driver.results(run_id) == [("c1", "Not started: the run ended (budget).")]
 
 
-async def test_the_deadline_is_warned_of_once(desk: Desk) -> None:
-    run_id, lease = await desk.begin(deadline=datetime.now(UTC) + timedelta(seconds=20))
-    await started_before(desk, run_id, 100)
+async def test_the_deadline_is_warned_of_once(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(deadline=datetime.now(UTC) + timedelta(seconds=20))
+    await started_before(driver, run_id, 100)
     for _ in range(3):
-        (settled,) = await desk.hasten(run_id, "end")
+        (settled,) = await driver.hasten(run_id, "end")
         assert settled.status == "running"
-    (warning,) = await warnings(desk, run_id)
+    (warning,) = await warnings(driver, run_id)
     assert warning["what"] == "deadline"
     assert 115 < warning["limit"] < 121
-    await desk.finish(lease)
+    await driver.finish(lease)
 
 
 @pytest.mark.parametrize("limit", ["deadline", "seconds"])
 @pytest.mark.parametrize("brings", ["retry", "give up"])
-async def test_what_the_clock_cut_off_did_not_fail(desk: Desk, limit: str, brings: str) -> None:
+async def test_what_the_clock_cut_off_did_not_fail(driver: StoreDriver, limit: str, brings: str) -> None:
     """The worker's own timeout may come before the sweeper does."""
-    run_id, lease = await desk.begin(budget=Budget(seconds=10.0))
+    run_id, lease = await driver.begin(budget=Budget(seconds=10.0))
     if limit == "seconds":
-        await started_before(desk, run_id, 11)
+        await started_before(driver, run_id, 11)
     else:
-        await desk.redis.hset(keys.run(run_id), "deadline", 2)
-    settled = await (desk.retry(lease, failure=TIMED_OUT) if brings == "retry" else desk.give_up(lease, TIMED_OUT))
-    run = await desk.get(run_id)
+        await driver.redis.hset(keys.run(run_id), "deadline", 2)
+    settled = await (driver.retry(lease, failure=TIMED_OUT) if brings == "retry" else driver.give_up(lease, TIMED_OUT))
+    run = await driver.get(run_id)
     assert run.error is None
     assert settled.status == ("incomplete" if limit == "seconds" else "expired")
-    assert "run.retrying" not in await desk.kinds(run_id)
+    assert "run.retrying" not in await driver.kinds(run_id)
 
 
-async def test_a_run_that_is_being_cancelled_is_not_warned_and_ends_as_cancelled(desk: Desk) -> None:
-    run_id, _ = await desk.begin(budget=Budget(seconds=100.0))
-    await desk.store.runs.cancel(run_id)
-    await started_before(desk, run_id, 90)
-    (settled,) = await desk.hasten(run_id, "end")
-    assert (settled.status, await warnings(desk, run_id)) == ("cancelling", [])
-    await started_before(desk, run_id, 100)
-    (settled,) = await desk.hasten(run_id, "end")
+async def test_a_run_that_is_being_cancelled_is_not_warned_and_ends_as_cancelled(driver: StoreDriver) -> None:
+    run_id, _ = await driver.begin(budget=Budget(seconds=100.0))
+    await driver.store.runs.cancel(run_id)
+    await started_before(driver, run_id, 90)
+    (settled,) = await driver.hasten(run_id, "end")
+    assert (settled.status, await warnings(driver, run_id)) == ("cancelling", [])
+    await started_before(driver, run_id, 100)
+    (settled,) = await driver.hasten(run_id, "end")
     assert settled.status == "cancelled"
 
 
-async def test_the_run_shows_its_budget_and_what_is_used(desk: Desk) -> None:
+async def test_the_run_shows_its_budget_and_what_is_used(driver: StoreDriver) -> None:
     budget = Budget(tokens=100, cost_usd=0.5, tool_calls=3, seconds=60)
-    run_id, lease = await desk.begin(budget=budget)
+    run_id, lease = await driver.begin(budget=budget)
     usage = Usage(input_tokens=30, cached_tokens=20, output_tokens=4, model_calls=2, cost_usd=0.25)
-    await calls_inline(desk, lease, usage)
-    run = await desk.get(run_id)
+    await calls_inline(driver, lease, usage)
+    run = await driver.get(run_id)
     assert run.budget == budget
     assert run.usage == usage.model_copy(update={"tool_calls": 1})

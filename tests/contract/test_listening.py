@@ -14,21 +14,21 @@ from redis.exceptions import ConnectionError
 from palaver.deliveries import transport_options
 from palaver.store.connection import Listener
 from palaver.testing.redis_server import RedisServer
-from tests.chaos.way import Way
+from tests.chaos.faulty_proxy import FaultyProxy
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def way(server: RedisServer) -> AsyncIterator[Way]:
+async def proxy(server: RedisServer) -> AsyncIterator[FaultyProxy]:
     """A way to the server that can go silent."""
-    with Way(server.port).open() as way:
-        yield way
+    with FaultyProxy(server.port).open() as proxy:
+        yield proxy
 
 
 @pytest.mark.parametrize("health_check_interval", [0, 1])
-async def test_a_dead_connection_is_noticed(way: Way, health_check_interval: int) -> None:
-    redis = Redis.from_url(way.redis_url, health_check_interval=health_check_interval)
+async def test_a_dead_connection_is_noticed(proxy: FaultyProxy, health_check_interval: int) -> None:
+    redis = Redis.from_url(proxy.redis_url, health_check_interval=health_check_interval)
     async with redis, redis.pubsub(ignore_subscribe_messages=True) as pubsub:
         await pubsub.subscribe("news")
         listener = Listener(pubsub, silence=0.4)
@@ -39,7 +39,7 @@ async def test_a_dead_connection_is_noticed(way: Way, health_check_interval: int
             while (message := await listener.hear()) is None:
                 pass
         assert message["data"] == b"hear, hear"
-        way.blackhole = True
+        proxy.blackhole = True
         with pytest.raises(ConnectionError):
             await asyncio.wait_for(for_ever(listener), 5)
 

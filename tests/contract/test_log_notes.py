@@ -11,7 +11,7 @@ from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import Message, ToolCall, Usage
 from palaver.stuck import Nudge
 from palaver.verdicts import Condensed, Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
-from tests.contract.desk import INTERNAL, RATE_LIMITED, Desk
+from tests.contract.store_driver import INTERNAL, RATE_LIMITED, StoreDriver
 
 NOTES = (Condensed("so far", 2), Nudge("Try something else."))
 USED = Usage(input_tokens=700, output_tokens=40, model_calls=3)
@@ -25,32 +25,34 @@ VERDICTS: dict[str, Verdict] = {
 }
 
 
-async def kinds(desk: Desk, run_id: str) -> list[str]:
-    conversation = (await desk.get(run_id)).conversation_id
-    return [entry.type for entry in await desk.store.runs.entries(conversation, limit=100)]
+async def kinds(driver: StoreDriver, run_id: str) -> list[str]:
+    conversation = (await driver.get(run_id)).conversation_id
+    return [entry.type for entry in await driver.store.runs.entries(conversation, limit=100)]
 
 
 @pytest.mark.parametrize("verdict", VERDICTS.values(), ids=VERDICTS.keys())
-async def test_they_are_in_the_log_before_the_outcome_whatever_it_is(desk: Desk, verdict: Verdict) -> None:
-    run_id, lease = await desk.begin()
-    await desk.store.steps.settle(lease, verdict)
+async def test_they_are_in_the_log_before_the_outcome_whatever_it_is(driver: StoreDriver, verdict: Verdict) -> None:
+    run_id, lease = await driver.begin()
+    await driver.store.steps.settle(lease, verdict)
 
-    entries = await desk.store.runs.entries(lease.conversation_id, limit=100)
+    entries = await driver.store.runs.entries(lease.conversation_id, limit=100)
     added = [entry for entry in entries if entry.position > lease.position][:2]
     assert [entry.type for entry in added] == ["conversation.condensed", "message.created"]
     assert added[0].data == {"step": "1", "summary": "so far", "through": 2}
     assert added[1].data == {"message": {"role": "user", "content": "Try something else."}, "nudge": True}
-    assert (await desk.get(run_id)).usage == USED.model_copy(update={"tool_calls": int(isinstance(verdict, Continue))})
+    assert (await driver.get(run_id)).usage == USED.model_copy(
+        update={"tool_calls": int(isinstance(verdict, Continue))}
+    )
 
 
-async def test_the_next_worker_is_told_what_they_are(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
+async def test_the_next_worker_is_told_what_they_are(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
     verdict = Continue(
         Message(role="assistant", tool_calls=(CALL,)), (ANSWERED,), usage=USED, notes=NOTES, prompt_tokens=650
     )
-    (delivery,) = (await desk.store.steps.settle(lease, verdict)).deliveries
+    (delivery,) = (await driver.store.steps.settle(lease, verdict)).deliveries
 
-    entries = (await desk.claim(delivery, known=lease.position)).entries
+    entries = (await driver.claim(delivery, known=lease.position)).entries
     assert {entry.run_id for entry in entries} == {run_id}
     assert [(each.message.role, each.nudge, each.through, each.prompt_tokens) for each in entries] == [
         ("user", False, 2, 0), ("user", True, 0, 0), ("assistant", False, 0, 650), ("tool", False, 0, 0),
@@ -58,33 +60,33 @@ async def test_the_next_worker_is_told_what_they_are(desk: Desk) -> None:
     assert [each.message.content for each in entries[:2]] == ["so far", "Try something else."]
 
 
-async def test_a_settle_that_is_repeated_adds_them_once(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
+async def test_a_settle_that_is_repeated_adds_them_once(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
     for _ in range(2):
-        await desk.store.steps.settle(lease, VERDICTS["goes on"])
+        await driver.store.steps.settle(lease, VERDICTS["goes on"])
 
-    assert (await kinds(desk, run_id)).count("conversation.condensed") == 1
-    assert (await desk.get(run_id)).usage.model_calls == 3
+    assert (await kinds(driver, run_id)).count("conversation.condensed") == 1
+    assert (await driver.get(run_id)).usage.model_calls == 3
 
 
 @pytest.mark.parametrize("verdict", VERDICTS.values(), ids=VERDICTS.keys())
-async def test_a_stale_fence_adds_none(desk: Desk, verdict: Verdict) -> None:
-    run_id, stale = await desk.begin()
-    await desk.lose(stale)
-    before = await kinds(desk, run_id)
+async def test_a_stale_fence_adds_none(driver: StoreDriver, verdict: Verdict) -> None:
+    run_id, stale = await driver.begin()
+    await driver.lose(stale)
+    before = await kinds(driver, run_id)
     with pytest.raises(StaleLease):
-        await desk.store.steps.settle(stale, verdict)
-    assert await kinds(desk, run_id) == before
-    assert (await desk.get(run_id)).usage == Usage(cost_usd=0.0)
+        await driver.store.steps.settle(stale, verdict)
+    assert await kinds(driver, run_id) == before
+    assert (await driver.get(run_id)).usage == Usage(cost_usd=0.0)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS.values(), ids=VERDICTS.keys())
-async def test_a_cancel_keeps_what_was_said_to_the_model(desk: Desk, redis: Any, verdict: Verdict) -> None:
-    run_id, lease = await desk.begin()
-    await desk.store.runs.cancel(run_id)
-    await desk.store.steps.settle(lease, verdict)
+async def test_a_cancel_keeps_what_was_said_to_the_model(driver: StoreDriver, redis: Any, verdict: Verdict) -> None:
+    run_id, lease = await driver.begin()
+    await driver.store.runs.cancel(run_id)
+    await driver.store.steps.settle(lease, verdict)
 
-    run = await desk.get(run_id)
+    run = await driver.get(run_id)
     assert run.status is RunStatus.CANCELLED
     assert run.usage.model_calls == 3
-    assert (await kinds(desk, run_id)).count("conversation.condensed") == 1
+    assert (await kinds(driver, run_id)).count("conversation.condensed") == 1

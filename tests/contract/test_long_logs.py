@@ -15,15 +15,15 @@ from palaver.models import Message
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.contracts.declaration import Script
-from tests.contract.desk import Desk
+from tests.contract.store_driver import StoreDriver
 
 CAP = 100
 PAGE = most("script_page")
 
 
 @pytest.fixture
-def desk(redis: Any, settings: Settings) -> Desk:
-    return Desk(Store(redis, settings.model_copy(update={"feed_cap": CAP})), redis)
+def driver(redis: Any, settings: Settings) -> StoreDriver:
+    return StoreDriver(Store(redis, settings.model_copy(update={"feed_cap": CAP})), redis)
 
 
 def _many(word: str, count: int = PAGE) -> tuple[Message, ...]:
@@ -35,45 +35,47 @@ def _words(messages: tuple[Message, ...]) -> list[str]:
     return [message.text for message in messages]
 
 
-async def test_a_worker_that_knows_nothing_is_told_all_page_by_page(desk: Desk) -> None:
+async def test_a_worker_that_knows_nothing_is_told_all_page_by_page(driver: StoreDriver) -> None:
     messages = _many("word", 2 * PAGE + 7)
-    _, lease = await desk.begin(input=messages)
-    assert desk.said(lease) == _words(messages)
-    assert lease.position == (await desk.store.runs.conversation(lease.conversation_id)).entries
+    _, lease = await driver.begin(input=messages)
+    assert driver.said(lease) == _words(messages)
+    assert lease.position == (await driver.store.runs.conversation(lease.conversation_id)).entries
     assert lease.rebuilt
-    again = await desk.anew(lease)
-    assert (again.fence, desk.said(again)) == (lease.fence, desk.said(lease))
-    await desk.finish(lease)
+    again = await driver.anew(lease)
+    assert (again.fence, driver.said(again)) == (lease.fence, driver.said(lease))
+    await driver.finish(lease)
 
 
 @pytest.mark.parametrize("known", [0, 1])
-async def test_what_is_deleted_while_it_reads_on_is_not_told_in_part(desk: Desk, redis: Any, known: int) -> None:
-    first, lease = await desk.begin(input=_many("one"))
-    await desk.finish(lease)
+async def test_what_is_deleted_while_it_reads_on_is_not_told_in_part(
+    driver: StoreDriver, redis: Any, known: int
+) -> None:
+    first, lease = await driver.begin(input=_many("one"))
+    await driver.finish(lease)
     messages = _many("two")
-    (delivery,) = (await desk.submit(messages, conversation_id=lease.conversation_id)).deliveries
-    run = desk.store.scripts.run
+    (delivery,) = (await driver.submit(messages, conversation_id=lease.conversation_id)).deliveries
+    run = driver.store.scripts.run
 
     async def delete_then_read(script: Script[Any]) -> Any:
-        if script.name == "read":
-            desk.store.scripts.run = run  # type: ignore[method-assign]
-            await desk.store.control.delete_run(first)
+        if script.name == "read_log":
+            driver.store.scripts.run = run  # type: ignore[method-assign]
+            await driver.store.control.delete_run(first)
         return await run(script)
 
-    desk.store.scripts.run = delete_then_read  # type: ignore[method-assign]
-    lease = await desk.claim(delivery, known=known)
-    assert desk.said(lease) == _words(messages)
+    driver.store.scripts.run = delete_then_read  # type: ignore[method-assign]
+    lease = await driver.claim(delivery, known=known)
+    assert driver.said(lease) == _words(messages)
     assert lease.rebuilt
-    await desk.finish(lease)
+    await driver.finish(lease)
 
 
-async def test_the_events_of_a_run_are_found_where_they_are(desk: Desk, redis: Any) -> None:
+async def test_the_events_of_a_run_are_found_where_they_are(driver: StoreDriver, redis: Any) -> None:
     """Reading the events of a short run does not look through the long one before it."""
-    _, lease = await desk.begin(input=_many("word"))
-    await desk.finish(lease)
-    run_id, lease = await desk.begin(conversation_id=lease.conversation_id)
-    await desk.finish(lease)
-    shown = [event for event in await desk.events(run_id) if event.type != "step.started"]
+    _, lease = await driver.begin(input=_many("word"))
+    await driver.finish(lease)
+    run_id, lease = await driver.begin(conversation_id=lease.conversation_id)
+    await driver.finish(lease)
+    shown = [event for event in await driver.events(run_id) if event.type != "step.started"]
     await redis.delete(keys.feed(run_id))
     xrange, read = redis.xrange, 0
 
@@ -84,23 +86,23 @@ async def test_the_events_of_a_run_are_found_where_they_are(desk: Desk, redis: A
         return found
 
     redis.xrange = counted
-    assert await desk.events(run_id) == shown
+    assert await driver.events(run_id) == shown
     assert read == len(shown)
 
 
-async def test_a_run_with_very_many_deltas_keeps_few_and_says_what_is_gone(desk: Desk, redis: Any) -> None:
-    run_id, lease = await desk.begin()
+async def test_a_run_with_very_many_deltas_keeps_few_and_says_what_is_gone(driver: StoreDriver, redis: Any) -> None:
+    run_id, lease = await driver.begin()
     for _ in range(8):
-        await desk.store.steps.feed([Delta(lease, "word") for _ in range(100)])
+        await driver.store.steps.write_deltas([Delta(lease, "word") for _ in range(100)])
     kept = await redis.xlen(keys.feed(run_id))
     assert kept <= 2 * CAP
-    await desk.finish(lease)
-    last = (await desk.get(run_id)).last_event_id
+    await driver.finish(lease)
+    last = (await driver.get(run_id)).last_event_id
     assert last > 800
 
     covered: list[int] = []
     shown = 0
-    stream = frames(with_gaps(desk.store.feeds.follow(run_id), 0))
+    stream = frames(with_gaps(driver.store.feeds.follow(run_id), 0))
     for frame in b"".join([piece async for piece in stream]).split(b"\n\n"):
         fields = dict(line.split(b": ", 1) for line in frame.splitlines())
         data = orjson.loads(fields.get(b"data", b"{}"))

@@ -11,22 +11,22 @@ import pytest
 
 from palaver.leases import Delivery, Lease
 from palaver.store import keys
-from palaver.store.due import Attention
-from tests.contract.desk import Desk
+from palaver.store.due import DueItem
+from tests.contract.store_driver import StoreDriver
 
 MOST = 60
 """Losses that the search for one among dozens may take; seven on average."""
 
 
-async def crash(desk: Desk, redis: Any, worker: str, leases: Iterable[Lease]) -> list[Delivery]:
+async def crash(driver: StoreDriver, redis: Any, worker: str, leases: Iterable[Lease]) -> list[Delivery]:
     """The worker is gone: a sweeper sees its leases run out, in any order. What is sent again at once."""
-    lost = [Attention(lease.run_id, lease.step) for lease in leases]
+    lost = [DueItem(lease.run_id, lease.step) for lease in leases]
     random.shuffle(lost)
-    settled = await desk.store.due.attend(lost, worker=worker)
+    settled = await driver.store.due.sweep(lost, worker=worker)
     return [delivery for each in settled for delivery in each.deliveries]
 
 
-async def comes_back(desk: Desk, redis: Any, runs: Iterable[str]) -> list[tuple[float, str]]:
+async def comes_back(driver: StoreDriver, redis: Any, runs: Iterable[str]) -> list[tuple[float, str]]:
     """When those that were set apart come back, and their runs; the first one first."""
     found = []
     for run_id in runs:
@@ -38,64 +38,64 @@ async def comes_back(desk: Desk, redis: Any, runs: Iterable[str]) -> list[tuple[
 
 
 @pytest.mark.slow
-async def test_the_poison_among_many_long_steps_is_found(desk: Desk, redis: Any) -> None:
+async def test_the_poison_among_many_long_steps_is_found(driver: StoreDriver, redis: Any) -> None:
     """All on one worker, none of the others ever ends, and all that come back before the poison are lost with it."""
-    runs = [(await desk.submit()) for _ in range(30)]
+    runs = [(await driver.submit()) for _ in range(30)]
     poison = runs[17].run_id
-    held = {each.run_id: await desk.claim(each.deliveries[0], "w0") for each in runs}
+    held = {each.run_id: await driver.claim(each.deliveries[0], "w0") for each in runs}
     for crashes in range(1, MOST):
         worker = f"w{crashes}"
-        at_once = await crash(desk, redis, f"w{crashes - 1}", held.values())
-        held = {each.run_id: await desk.claim(each, worker) for each in at_once}
-        if (await desk.get(poison)).status == "failed":
+        at_once = await crash(driver, redis, f"w{crashes - 1}", held.values())
+        held = {each.run_id: await driver.claim(each, worker) for each in at_once}
+        if (await driver.get(poison)).status == "failed":
             break
-        for _, run_id in await comes_back(desk, redis, [each.run_id for each in runs]):
+        for _, run_id in await comes_back(driver, redis, [each.run_id for each in runs]):
             if poison in held:
                 break
-            (settled,) = await desk.hasten(run_id, "1")
+            (settled,) = await driver.hasten(run_id, "1")
             (delivery,) = settled.deliveries
             assert delivery.queue == "model.recovered"
-            held[run_id] = await desk.claim(delivery, worker)
-    failed = await desk.get(poison)
+            held[run_id] = await driver.claim(delivery, worker)
+    failed = await driver.get(poison)
     assert failed.error is not None
     assert failed.error["class"] == "worker_lost"
     assert crashes <= 30
     for each in runs:
-        assert each.run_id == poison or (await desk.get(each.run_id)).status == "running"
+        assert each.run_id == poison or (await driver.get(each.run_id)).status == "running"
 
 
-async def test_those_that_are_lost_together_are_not_blamed_however_often(desk: Desk, redis: Any) -> None:
-    runs = [await desk.submit() for _ in range(8)]
-    leases = [await desk.claim(each.deliveries[0], "w0") for each in runs]
+async def test_those_that_are_lost_together_are_not_blamed_however_often(driver: StoreDriver, redis: Any) -> None:
+    runs = [await driver.submit() for _ in range(8)]
+    leases = [await driver.claim(each.deliveries[0], "w0") for each in runs]
     for number in range(6):
-        again = await crash(desk, redis, f"w{number}", leases)
+        again = await crash(driver, redis, f"w{number}", leases)
         assert len(again) == (8 if number == 0 else 0), "the first loss costs no time, the next ones come apart"
-        for _, run_id in await comes_back(desk, redis, [each.run_id for each in runs]):
-            (settled,) = await desk.hasten(run_id, "1")
+        for _, run_id in await comes_back(driver, redis, [each.run_id for each in runs]):
+            (settled,) = await driver.hasten(run_id, "1")
             again += settled.deliveries
-        leases = [await desk.claim(each, f"w{number + 1}") for each in again]
+        leases = [await driver.claim(each, f"w{number + 1}") for each in again]
         assert len(leases) == 8
-    run = await desk.get(runs[0].run_id)
+    run = await driver.get(runs[0].run_id)
     assert run.attempt == 7
     for lease in leases:
-        await desk.finish(lease)
+        await driver.finish(lease)
 
 
-async def test_a_step_that_comes_back_later_says_so(desk: Desk, redis: Any) -> None:
-    runs = [await desk.submit() for _ in range(2)]
-    leases = [await desk.claim(each.deliveries[0], "w0") for each in runs]
-    again = await crash(desk, redis, "w0", leases)
-    await crash(desk, redis, "w1", [await desk.claim(each, "w1") for each in again])
-    run = await desk.get(runs[0].run_id)
+async def test_a_step_that_comes_back_later_says_so(driver: StoreDriver, redis: Any) -> None:
+    runs = [await driver.submit() for _ in range(2)]
+    leases = [await driver.claim(each.deliveries[0], "w0") for each in runs]
+    again = await crash(driver, redis, "w0", leases)
+    await crash(driver, redis, "w1", [await driver.claim(each, "w1") for each in again])
+    run = await driver.get(runs[0].run_id)
     assert run.waiting is not None
     assert (run.waiting.reason, run.waiting.error_class) == ("backoff", "worker_lost")
 
 
-async def test_steps_of_other_workers_are_not_company(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
-    await desk.claim((await desk.submit()).deliveries[0], "w2")
+async def test_steps_of_other_workers_are_not_company(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    await driver.claim((await driver.submit()).deliveries[0], "w2")
     for _ in range(2):
-        (lost,) = await desk.lose(lease)
-        lease = await desk.claim(lost.deliveries[0])
-    await desk.lose(lease)
-    assert (await desk.get(run_id)).status == "failed"
+        (lost,) = await driver.lose(lease)
+        lease = await driver.claim(lost.deliveries[0])
+    await driver.lose(lease)
+    assert (await driver.get(run_id)).status == "failed"

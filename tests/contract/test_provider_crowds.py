@@ -121,7 +121,7 @@ class Crowd:
             self.clock.now = max(self.clock.now, START + at)
             now = self.clock.now - START
             if what == "cool":
-                await store.providers.cool("p", float(name))
+                await store.providers.cool_down("p", float(name))
                 self._close(now + float(name))
                 continue
             caller, woken = self.callers[int(name)], list[str]()
@@ -132,7 +132,7 @@ class Crowd:
                 if refusals[name]:
                     self.rounds += now >= self._closed_until
                     seconds = refusals[name].pop(0)
-                    self._wait(name, now, await store.providers.cool("p", seconds, name))
+                    self._wait(name, now, await store.providers.cool_down("p", seconds, name))
                     self._close(now + seconds)
             elif self._asks.get(name) == at:
                 del self._asks[name]

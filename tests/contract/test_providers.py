@@ -33,7 +33,7 @@ async def test_a_provider_without_limits_lets_everybody_through(store: Store) ->
 
 async def test_nobody_begins_while_a_provider_cools_down(store: Store) -> None:
     began = time.monotonic()
-    assert await store.providers.cool("a", 5) == 5
+    assert await store.providers.cool_down("a", 5) == 5
     told = await _waits(store, "a", range(200))
     assert min(told) >= 4.9 - (time.monotonic() - began)
     assert await _waits(store, "b", range(3)) == [0.0] * 3
@@ -50,7 +50,7 @@ async def _turns(store: Store, redis: Any, calls: Iterable[object], limits: Limi
 
 
 async def test_after_a_cool_down_each_has_its_own_turn_in_the_order_of_asking(store: Store, redis: Any) -> None:
-    await store.providers.cool("a", 2)
+    await store.providers.cool_down("a", 2)
     told = list((await _turns(store, redis, range(151))).values())
     turns = [at - told[0] for at in told]
     gaps = [after - before for before, after in pairwise(turns)]
@@ -61,10 +61,10 @@ async def test_after_a_cool_down_each_has_its_own_turn_in_the_order_of_asking(st
 
 
 async def test_the_end_of_a_cool_down_is_the_latest_that_was_asked_for(store: Store, redis: Any) -> None:
-    assert await store.providers.cool("a", 30) == 30
-    assert 20 < await store.providers.cool("a", 1) <= 30
+    assert await store.providers.cool_down("a", 30) == 30
+    assert 20 < await store.providers.cool_down("a", 1) <= 30
     before = await _turns(store, redis, range(3))
-    await store.providers.cool("a", 60)
+    await store.providers.cool_down("a", 60)
     later = await _turns(store, redis, [2, 0, 1])
     assert later["0"] - before["0"] > 29
     # The same turns as before: who comes back too early neither loses its place nor takes another's.
@@ -73,19 +73,19 @@ async def test_the_end_of_a_cool_down_is_the_latest_that_was_asked_for(store: St
 
 
 async def test_a_call_that_is_made_again_has_its_turn_right_away(store: Store) -> None:
-    turns = [await store.providers.cool("a", 3, f"c{i}") for i in range(20)]
+    turns = [await store.providers.cool_down("a", 3, f"c{i}") for i in range(20)]
     assert min(turns) == turns[0] == 3
     assert len(set(turns)) == 20
     assert await _waits(store, "a", ["c0", "c19"]) == [
         pytest.approx(turns[0], abs=0.2),
         pytest.approx(turns[19], abs=0.2),
     ]
-    again = await store.providers.cool("a", 3, "c7")
+    again = await store.providers.cool_down("a", 3, "c7")
     assert again == pytest.approx(turns[7], abs=0.3)
 
 
 async def test_a_waiter_keeps_its_place_through_the_next_cool_downs(store: Store, redis: Any) -> None:
-    await store.providers.cool("a", 0.05)
+    await store.providers.cool_down("a", 0.05)
     await _waits(store, "a", ["first", "second", "third"])
 
     async def begins() -> bool:
@@ -93,31 +93,31 @@ async def test_a_waiter_keeps_its_place_through_the_next_cool_downs(store: Store
 
     await aeventually(begins, within=1)
     # Who was refused goes behind those who wait, and before those who come later.
-    await store.providers.cool("a", 5, "first")
-    await store.providers.cool("a", 6)
+    await store.providers.cool_down("a", 5, "first")
+    await store.providers.cool_down("a", 6)
     turns = await _turns(store, redis, ["new", "first", "third", "second"])
     assert sorted(turns, key=turns.__getitem__) == ["second", "third", "first", "new"]
-    await store.providers.cool("a", 7, "first")
+    await store.providers.cool_down("a", 7, "first")
     turns = await _turns(store, redis, ["new", "first", "third", "second"])
     assert sorted(turns, key=turns.__getitem__) == ["second", "third", "first", "new"]
 
 
 async def test_a_waiter_that_went_through_is_not_waited_for(store: Store, redis: Any) -> None:
-    await store.providers.cool("a", 0.05)
+    await store.providers.cool_down("a", 0.05)
     await _waits(store, "a", range(20))
 
     async def first_begins() -> bool:
         return await _waits(store, "a", ["0"]) == [0.0]
 
     await aeventually(first_begins, within=1)
-    await store.providers.cool("a", 5)
+    await store.providers.cool_down("a", 5)
     turns = list((await _turns(store, redis, range(1, 20))).values())
     assert turns[0] == float(await redis.hget(keys.of_provider("a")[0], "until")) / 1000
     assert turns[10] - turns[0] == pytest.approx(1.0, abs=0.1)
 
 
 async def test_who_comes_at_its_turn_begins(store: Store) -> None:
-    await store.providers.cool("a", 0.15)
+    await store.providers.cool_down("a", 0.15)
     first, second = await _waits(store, "a", ["x", "y"])
     assert first < second
 
@@ -129,13 +129,13 @@ async def test_who_comes_at_its_turn_begins(store: Store) -> None:
 
 
 async def test_a_new_refusal_closes_the_gate_again(store: Store) -> None:
-    await store.providers.cool("a", 0.05)
+    await store.providers.cool_down("a", 0.05)
 
     async def open_again() -> bool:
         return (await _waits(store, "a", ["probe"])) == [0.0]
 
     await aeventually(open_again, within=1)
-    await store.providers.cool("a", 5)
+    await store.providers.cool_down("a", 5)
     assert min(await _waits(store, "a", range(5))) > 4.5
 
 
@@ -165,7 +165,7 @@ async def test_the_end_of_a_call_wakes_the_first_in_line(store: Store) -> None:
 async def test_who_finds_a_place_that_came_free_is_not_woken_for_it(store: Store) -> None:
     limits = Limits(max_in_flight=1)
     await _waits(store, "a", ["now", "first", "second"], limits)
-    await store.providers.cool("a", 0.5)
+    await store.providers.cool_down("a", 0.5)
     assert await store.providers.release("a", "now", limits, tokens=100, used=100) == ()
 
     async def begins() -> Admitted | None:
@@ -181,7 +181,7 @@ async def test_who_is_told_to_wait_for_a_cool_down_waits_for_no_place(store: Sto
     limits = Limits(max_in_flight=1)
     await _waits(store, "a", ["now", "first", "second"], limits)
     assert await store.providers.release("a", "now", limits, tokens=100, used=100) == ("first",)
-    await store.providers.cool("a", 0.2)
+    await store.providers.cool_down("a", 0.2)
     assert min(await _waits(store, "a", ["first", "second"], limits)) > 0
     (state,) = await store.providers.state(["a"])
     assert (state.in_flight, state.waiting) == (0, 2)
@@ -200,7 +200,7 @@ async def test_a_dead_workers_places_come_free(redis: Any, settings: Settings) -
     assert await _waits(brief, "a", ["kept", "lost"], limits) == [0.0, 0.0]
 
     async def a_place_is_free() -> Admitted | None:
-        await brief.providers.hold("a", ["kept"])
+        await brief.providers.renew_places("a", ["kept"])
         answer = await brief.providers.admit("a", "next", limits, 0)
         return answer if isinstance(answer, Admitted) else None
 
@@ -211,7 +211,7 @@ async def test_a_dead_workers_places_come_free(redis: Any, settings: Settings) -
 
 async def test_a_place_that_ran_out_is_not_held_on_to(store: Store) -> None:
     limits = Limits(max_in_flight=1)
-    await store.providers.hold("a", ["gone"])
+    await store.providers.renew_places("a", ["gone"])
     assert await _waits(store, "a", ["next"], limits) == [0.0]
 
 
@@ -239,7 +239,7 @@ async def test_a_rate_keeps_the_turn_of_who_waits(store: Store) -> None:
 async def test_a_rate_keeps_the_order_through_a_cool_down(store: Store, redis: Any) -> None:
     limits = Limits(requests_per_minute=60)
     await _waits(store, "a", range(8), limits)
-    await store.providers.cool("a", 10)
+    await store.providers.cool_down("a", 10)
     turns = await _turns(store, redis, ["new", 7, 6, 5], limits)
     assert sorted(turns, key=turns.__getitem__) == ["5", "6", "7", "new"]
     assert turns["7"] - turns["5"] < 0.5, "what the rate had room for meanwhile is not lost"
@@ -301,7 +301,7 @@ async def test_a_call_larger_than_the_limit_begins_all_the_same(store: Store) ->
 async def test_all_keys_of_a_provider_go_in_time(store: Store, redis: Any) -> None:
     limits = Limits(max_in_flight=1, requests_per_minute=60)
     await _waits(store, "a", range(10), limits)
-    await store.providers.cool("a", 3000)
+    await store.providers.cool_down("a", 3000)
     ttls = [await redis.ttl(name) for name in keys.of_provider("a") if await redis.exists(name)]
     assert len(ttls) == 7
     assert min(ttls) > 3000
@@ -309,16 +309,16 @@ async def test_all_keys_of_a_provider_go_in_time(store: Store, redis: Any) -> No
 
 
 async def test_every_worker_hears_of_a_cool_down(store: Store) -> None:
-    await store.providers.cool("before", 5)
+    await store.providers.cool_down("before", 5)
     news = store.providers.news(["before", "a"])
     cooling = await anext(news)
     assert isinstance(cooling, Cooling)
     assert (cooling.provider, round(cooling.seconds)) == ("before", 15)
     assert await anext(news) is None
     for _ in range(50):
-        await store.providers.cool("a", 3)
+        await store.providers.cool_down("a", 3)
     heard = [await anext(news)]
-    await store.providers.cool("a", 30)
+    await store.providers.cool_down("a", 30)
     heard.append(await anext(news))
     while isinstance(heard[-1], Cooling) and heard[-1].seconds < 30:
         heard.append(await anext(news))

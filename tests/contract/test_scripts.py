@@ -10,48 +10,48 @@ from redis.exceptions import ResponseError
 from palaver.lifecycle import RunStatus
 from palaver.store import keys
 from palaver.store.contracts.logs import ENTRY_FIELDS
-from palaver.store.due import Attention
-from tests.contract.desk import Desk
+from palaver.store.due import DueItem
+from tests.contract.store_driver import StoreDriver
 
 
-async def test_a_server_that_forgot_the_scripts(desk: Desk, redis: Any) -> None:
-    begun = [await desk.begin() for _ in range(3)]
+async def test_a_server_that_forgot_the_scripts(driver: StoreDriver, redis: Any) -> None:
+    begun = [await driver.begin() for _ in range(3)]
     await redis.script_flush()
-    assert [int(answer) for answer in await desk.store.steps.renew([lease for _, lease in begun])] == [1, 1, 1]
+    assert [int(answer) for answer in await driver.store.steps.renew([lease for _, lease in begun])] == [1, 1, 1]
 
     await redis.script_flush()
-    things = [Attention(run_id, "1") for run_id, _ in begun]
-    settled = await desk.store.due.attend(things, worker="w1")
+    things = [DueItem(run_id, "1") for run_id, _ in begun]
+    settled = await driver.store.due.sweep(things, worker="w1")
     assert [len(each.deliveries) for each in settled] == [1, 1, 1]
 
     for run_id, lease in begun:
         await redis.script_flush()
-        lease = await desk.claim(
-            (await desk.store.due.attend([Attention(run_id, "1")], unclaimed_after=0))[0].deliveries[0]
+        lease = await driver.claim(
+            (await driver.store.due.sweep([DueItem(run_id, "1")], unclaimed_after=0))[0].deliveries[0]
         )
         await redis.script_flush()
-        await desk.finish(lease)
-        assert (await desk.get(run_id)).status is RunStatus.COMPLETED
+        await driver.finish(lease)
+        assert (await driver.get(run_id)).status is RunStatus.COMPLETED
 
 
-async def test_one_broken_script_of_many_is_told_and_the_others_have_run(desk: Desk, redis: Any) -> None:
-    good, _ = await desk.begin()
-    bad, _ = await desk.begin()
+async def test_one_broken_script_of_many_is_told_and_the_others_have_run(driver: StoreDriver, redis: Any) -> None:
+    good, _ = await driver.begin()
+    bad, _ = await driver.begin()
     was = await redis.dump(keys.steps(bad))
     await redis.delete(keys.steps(bad))
     await redis.set(keys.steps(bad), "no hash")
 
     with pytest.raises(ResponseError, match="WRONGTYPE"):
-        await desk.store.due.attend([Attention(bad, "1"), Attention(good, "1")], worker="w1")
-    assert "step.lost" in await desk.kinds(good)
+        await driver.store.due.sweep([DueItem(bad, "1"), DueItem(good, "1")], worker="w1")
+    assert "step.lost" in await driver.kinds(good)
     await redis.restore(keys.steps(bad), 0, was, replace=True)
 
 
-async def test_entries_have_their_fields_where_lua_looks_for_them(desk: Desk, redis: Any) -> None:
+async def test_entries_have_their_fields_where_lua_looks_for_them(driver: StoreDriver, redis: Any) -> None:
     """Lua reads them by their places, which come from ``ENTRY_FIELDS``."""
-    run_id, lease = await desk.begin()
-    await desk.finish(lease)
-    entries = await redis.xrange(keys.log((await desk.get(run_id)).conversation_id))
+    run_id, lease = await driver.begin()
+    await driver.finish(lease)
+    entries = await redis.xrange(keys.log((await driver.get(run_id)).conversation_id))
     assert len(entries) >= 3
     for _, fields in entries:
         assert tuple(map(bytes.decode, fields)) in (ENTRY_FIELDS, ENTRY_FIELDS[:-1])

@@ -12,63 +12,65 @@ from palaver.ids import new_id
 from palaver.lifecycle import RunStatus, WaitReason
 from palaver.models import Message
 from palaver.store import keys
-from tests.contract.desk import AGENT, Desk
+from tests.contract.store_driver import AGENT, StoreDriver
 
 
-async def test_a_run_is_durable_and_due_before_submit_answers(desk: Desk) -> None:
-    submitted = await desk.submit()
+async def test_a_run_is_durable_and_due_before_submit_answers(driver: StoreDriver) -> None:
+    submitted = await driver.submit()
 
     (delivery,) = submitted.deliveries
     assert (delivery.queue, delivery.step, delivery.number) == ("model", "1", 1)
     assert delivery.task_id == f"{submitted.run_id}:1:1"
-    run = await desk.get(submitted.run_id)
+    run = await driver.get(submitted.run_id)
     assert (run.status, run.step, run.attempt, run.agent) == (RunStatus.QUEUED, 1, 1, AGENT)
-    assert await desk.kinds(submitted.run_id) == ["run.created", "message.created"]
+    assert await driver.kinds(submitted.run_id) == ["run.created", "message.created"]
 
 
-async def test_the_default_deadline_counts_from_the_start(desk: Desk) -> None:
+async def test_the_default_deadline_counts_from_the_start(driver: StoreDriver) -> None:
     later = datetime.now(UTC) + timedelta(days=10)
-    run = await desk.get((await desk.submit(start_after=later)).run_id)
+    run = await driver.get((await driver.submit(start_after=later)).run_id)
 
     assert run.times.start_after is not None
     assert run.times.deadline == run.times.start_after + timedelta(days=1)
 
 
-async def test_the_same_key_and_body_is_the_same_run(desk: Desk) -> None:
-    first = await desk.submit(idempotency_key="k")
-    again = await desk.submit(idempotency_key="k")
+async def test_the_same_key_and_body_is_the_same_run(driver: StoreDriver) -> None:
+    first = await driver.submit(idempotency_key="k")
+    again = await driver.submit(idempotency_key="k")
 
     assert (again.run_id, again.replayed, again.deliveries) == (first.run_id, True, ())
     assert not first.replayed
 
 
-async def test_the_same_key_with_another_body_is_refused(desk: Desk) -> None:
-    await desk.submit(idempotency_key="k")
+async def test_the_same_key_with_another_body_is_refused(driver: StoreDriver) -> None:
+    await driver.submit(idempotency_key="k")
 
     with pytest.raises(IdempotencyMismatch):
-        await desk.submit("something else", idempotency_key="k")
+        await driver.submit("something else", idempotency_key="k")
 
 
 @pytest.mark.parametrize("name", ["start_by", "deadline"])
-async def test_a_time_that_has_passed_by_the_stores_clock_is_refused(desk: Desk, redis: Any, name: str) -> None:
-    now = await desk.store.runs.now()
+async def test_a_time_that_has_passed_by_the_stores_clock_is_refused(
+    driver: StoreDriver, redis: Any, name: str
+) -> None:
+    now = await driver.store.runs.now()
     times: dict[str, Any] = {name: now}
     with pytest.raises(TimePassed) as refused:
-        await desk.submit(**times)
+        await driver.submit(**times)
     assert refused.value.name == name
     assert not await redis.keys("*")
 
 
-async def test_a_time_that_has_passed_since_does_not_hide_the_run_of_a_key(desk: Desk) -> None:
+async def test_a_time_that_has_passed_since_does_not_hide_the_run_of_a_key(driver: StoreDriver) -> None:
     """Whoever lost the answer asks again for as long as it takes, with the same body."""
-    soon = await desk.store.runs.now() + timedelta(seconds=0.5)
-    first = await desk.submit(deadline=soon, idempotency_key="k")
-    await desk.behind(soon)
-    again = await desk.submit(deadline=soon, idempotency_key="k")
+    soon = await driver.store.runs.now() + timedelta(seconds=0.5)
+    first = await driver.submit(deadline=soon, idempotency_key="k")
+    await driver.behind(soon)
+    again = await driver.submit(deadline=soon, idempotency_key="k")
     assert (again.run_id, again.replayed) == (first.run_id, True)
 
 
-async def test_a_submit_whose_answer_was_lost_is_told_again(desk: Desk, redis: Any) -> None:
+async def test_a_submit_whose_answer_was_lost_is_told_again(driver: StoreDriver, redis: Any) -> None:
     said: list[tuple[Any, ...]] = []
     evalsha = redis.evalsha
 
@@ -78,121 +80,123 @@ async def test_a_submit_whose_answer_was_lost_is_told_again(desk: Desk, redis: A
         return await evalsha(*args)
 
     redis.evalsha = lose_the_answer
-    submitted = await desk.submit(idempotency_key="k")
+    submitted = await driver.submit(idempotency_key="k")
     redis.evalsha = evalsha
 
     assert len(said) == 1
     assert not submitted.replayed
     assert [each.step for each in submitted.deliveries] == ["1"]
-    assert await desk.kinds(submitted.run_id) == ["run.created", "message.created"]
+    assert await driver.kinds(submitted.run_id) == ["run.created", "message.created"]
 
 
-async def test_messages_enter_the_log_in_order(desk: Desk) -> None:
+async def test_messages_enter_the_log_in_order(driver: StoreDriver) -> None:
     messages = (Message(role="user", content="a"), Message(role="assistant", content="b"))
-    _, lease = await desk.begin(input=(*messages, Message(role="user", content="c")))
+    _, lease = await driver.begin(input=(*messages, Message(role="user", content="c")))
 
     assert [entry.message.content for entry in lease.entries] == ["a", "b", "c"]
 
 
-async def test_a_conversation_goes_on_with_its_own_agent(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
-    await desk.finish(lease)
+async def test_a_conversation_goes_on_with_its_own_agent(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    await driver.finish(lease)
 
-    second = await desk.submit("and?", conversation_id=lease.conversation_id, agent=None)
+    second = await driver.submit("and?", conversation_id=lease.conversation_id, agent=None)
 
-    assert (await desk.get(second.run_id)).agent == AGENT
-    lease = await desk.claim(second.deliveries[0])
+    assert (await driver.get(second.run_id)).agent == AGENT
+    lease = await driver.claim(second.deliveries[0])
     assert [entry.message.content for entry in lease.entries] == ["hello", "bye", "and?"]
-    conversation = await desk.store.runs.conversation(lease.conversation_id)
+    conversation = await driver.store.runs.conversation(lease.conversation_id)
     assert conversation.active_run == second.run_id
     assert conversation.last_outcome is not None
     assert conversation.last_outcome.run_id == run_id
 
 
-async def test_refusals_leave_nothing_behind(desk: Desk, redis: Any) -> None:
+async def test_refusals_leave_nothing_behind(driver: StoreDriver, redis: Any) -> None:
     with pytest.raises(UnknownConversation):
-        await desk.submit(conversation_id=new_id("conv", "00"))
+        await driver.submit(conversation_id=new_id("conv", "00"))
     with pytest.raises(UnknownConversation):
-        await desk.submit(conversation_id="../etc/passwd")
+        await driver.submit(conversation_id="../etc/passwd")
     with pytest.raises(StateConflict) as refused:
-        await desk.submit(agent=None)
+        await driver.submit(agent=None)
 
     assert refused.value.code == "no_agent"
     assert await redis.keys("*") == []
 
 
-async def test_a_busy_conversation_may_refuse(desk: Desk) -> None:
-    run_id, lease = await desk.begin()
+async def test_a_busy_conversation_may_refuse(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
 
     with pytest.raises(StateConflict) as refused:
-        await desk.submit(conversation_id=lease.conversation_id, on_conflict="reject")
+        await driver.submit(conversation_id=lease.conversation_id, on_conflict="reject")
 
     assert (refused.value.code, refused.value.run_id) == ("conversation_busy", run_id)
 
 
-async def test_an_empty_conversation_waits_for_its_first_run(desk: Desk, redis: Any) -> None:
-    conversation = await desk.store.runs.create_conversation(AGENT)
+async def test_an_empty_conversation_waits_for_its_first_run(driver: StoreDriver, redis: Any) -> None:
+    conversation = await driver.store.runs.create_conversation(AGENT)
     assert await redis.ttl(keys.conversation(conversation.id)) > 0
 
-    submitted = await desk.submit(conversation_id=conversation.id, agent=None)
+    submitted = await driver.submit(conversation_id=conversation.id, agent=None)
 
-    assert (await desk.get(submitted.run_id)).agent == AGENT
+    assert (await driver.get(submitted.run_id)).agent == AGENT
     assert await redis.ttl(keys.conversation(conversation.id)) == -1
 
 
-async def test_keys_live_as_long_as_their_run_and_then_the_retention(desk: Desk, redis: Any) -> None:
-    run_id, lease = await desk.begin()
+async def test_keys_live_as_long_as_their_run_and_then_the_retention(driver: StoreDriver, redis: Any) -> None:
+    run_id, lease = await driver.begin()
     names = [keys.run(run_id), keys.conversation(lease.conversation_id), keys.log(lease.conversation_id)]
     assert [await redis.ttl(name) for name in names] == [-1, -1, -1]
 
-    await desk.finish(lease)
+    await driver.finish(lease)
     for name in names:
         assert 7 * 86400 - 5 < await redis.ttl(name) <= 7 * 86400
     assert 3595 < await redis.ttl(keys.feed(run_id)) <= 3600
     assert not await redis.exists(keys.steps(run_id))
 
-    await desk.submit(conversation_id=lease.conversation_id)
+    await driver.submit(conversation_id=lease.conversation_id)
     assert [await redis.ttl(name) for name in names[1:]] == [-1, -1]
     assert await redis.ttl(names[0]) > 0
 
 
-async def test_a_scheduled_run_starts_at_its_time(desk: Desk) -> None:
-    submitted = await desk.submit(start_after=datetime.now(UTC) + timedelta(hours=1))
-    run = await desk.get(submitted.run_id)
+async def test_a_scheduled_run_starts_at_its_time(driver: StoreDriver) -> None:
+    submitted = await driver.submit(start_after=datetime.now(UTC) + timedelta(hours=1))
+    run = await driver.get(submitted.run_id)
     assert submitted.deliveries == ()
     assert run.waiting is not None
     assert (run.waiting.reason, run.waiting.until) == (WaitReason.SCHEDULED, run.times.start_after)
 
-    (early,) = await desk.attend(submitted.run_id, "start")
+    (early,) = await driver.sweep(submitted.run_id, "start")
     assert early.deliveries == ()
 
-    (started,) = await desk.hasten(submitted.run_id, "start")
+    (started,) = await driver.hasten(submitted.run_id, "start")
     assert [each.step for each in started.deliveries] == ["1"]
-    assert (await desk.get(submitted.run_id)).waiting is None
-    (again,) = await desk.attend(submitted.run_id, "start")
+    assert (await driver.get(submitted.run_id)).waiting is None
+    (again,) = await driver.sweep(submitted.run_id, "start")
     assert again.deliveries == ()
 
 
-async def test_a_scheduled_run_keeps_its_conversation(desk: Desk, redis: Any) -> None:
-    _, lease = await desk.begin()
-    later = await desk.submit(conversation_id=lease.conversation_id, start_after=datetime.now(UTC) + timedelta(days=30))
-    await desk.finish(lease)
+async def test_a_scheduled_run_keeps_its_conversation(driver: StoreDriver, redis: Any) -> None:
+    _, lease = await driver.begin()
+    later = await driver.submit(
+        conversation_id=lease.conversation_id, start_after=datetime.now(UTC) + timedelta(days=30)
+    )
+    await driver.finish(lease)
     assert await redis.ttl(keys.conversation(lease.conversation_id)) == -1
 
-    await desk.store.runs.cancel(later.run_id)
+    await driver.store.runs.cancel(later.run_id)
     assert await redis.ttl(keys.conversation(lease.conversation_id)) > 0
 
 
-async def test_a_scheduled_run_queues_if_its_conversation_is_busy(desk: Desk) -> None:
-    first, lease = await desk.begin()
-    second = await desk.submit(
+async def test_a_scheduled_run_queues_if_its_conversation_is_busy(driver: StoreDriver) -> None:
+    first, lease = await driver.begin()
+    second = await driver.submit(
         conversation_id=lease.conversation_id, start_after=datetime.now(UTC) + timedelta(hours=1)
     )
 
-    (started,) = await desk.hasten(second.run_id, "start")
+    (started,) = await driver.hasten(second.run_id, "start")
     assert started.deliveries == ()
-    waiting = (await desk.get(second.run_id)).waiting
+    waiting = (await driver.get(second.run_id)).waiting
     assert waiting is not None
     assert (waiting.reason, waiting.run_id) == (WaitReason.CONVERSATION_BUSY, first)
 
-    assert (await desk.finish(lease)).next_run == second.run_id
+    assert (await driver.finish(lease)).next_run == second.run_id

@@ -8,58 +8,58 @@ from palaver.limits import most
 from palaver.store import keys
 from palaver.store.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet
-from tests.contract.desk import Desk
+from tests.contract.store_driver import StoreDriver
 
 
 def tools(*names: str, description: str = "It is one.") -> ToolSet:
     return ToolSet.of(ToolDeclaration(name=name, description=description, timeout=5) for name in names)
 
 
-async def names(desk: Desk) -> list[list[str]]:
+async def names(driver: StoreDriver) -> list[list[str]]:
     """The tools of each set."""
-    return [[each.name for each in found] for found in (await desk.store.tools.declared()).values()]
+    return [[each.name for each in found] for found in (await driver.store.tools.declared()).values()]
 
 
-async def test_workers_with_the_same_code_have_one_set(desk: Desk, redis: Any) -> None:
+async def test_workers_with_the_same_code_have_one_set(driver: StoreDriver, redis: Any) -> None:
     for _ in range(3):
-        await desk.store.tools.publish(tools("b", "a"))
-        await desk.store.tools.publish(tools("a", "b"))
-    assert await names(desk) == [["a", "b"]]
+        await driver.store.tools.publish(tools("b", "a"))
+        await driver.store.tools.publish(tools("a", "b"))
+    assert await names(driver) == [["a", "b"]]
     assert 0 < await redis.ttl(keys.tool_set(tools("a", "b").digest)) <= 3600
 
 
-async def test_two_versions_are_known_and_the_one_seen_last_comes_first(desk: Desk, redis: Any) -> None:
+async def test_two_versions_are_known_and_the_one_seen_last_comes_first(driver: StoreDriver, redis: Any) -> None:
     old, new = tools("a"), tools("a", description="It is another one.")
-    await desk.store.tools.publish(new)
-    await desk.store.tools.publish(old)
+    await driver.store.tools.publish(new)
+    await driver.store.tools.publish(old)
     await redis.zadd(keys.TOOL_SETS, {old.digest: 1})
-    found = await desk.store.tools.declared()
+    found = await driver.store.tools.declared()
     assert list(found) == [new.digest, old.digest]
     assert [each[0].description for each in found.values()] == ["It is another one.", "It is one."]
 
 
-async def test_what_no_worker_has_had_for_an_hour_is_forgotten(desk: Desk, redis: Any) -> None:
-    await desk.store.tools.publish(tools("gone"))
+async def test_what_no_worker_has_had_for_an_hour_is_forgotten(driver: StoreDriver, redis: Any) -> None:
+    await driver.store.tools.publish(tools("gone"))
     await redis.zadd(keys.TOOL_SETS, {tools("gone").digest: 1})
-    await desk.store.tools.publish(tools("here"))
-    assert await names(desk) == [["here"]]
+    await driver.store.tools.publish(tools("here"))
+    assert await names(driver) == [["here"]]
 
 
-async def test_a_set_whose_text_is_lost_comes_with_the_next_heartbeat(desk: Desk, redis: Any) -> None:
-    await desk.store.tools.publish(tools("a"))
+async def test_a_set_whose_text_is_lost_comes_with_the_next_heartbeat(driver: StoreDriver, redis: Any) -> None:
+    await driver.store.tools.publish(tools("a"))
     await redis.delete(keys.tool_set(tools("a").digest))
-    assert await names(desk) == []
-    await desk.store.tools.publish(tools("a"))
-    assert await names(desk) == [["a"]]
+    assert await names(driver) == []
+    await driver.store.tools.publish(tools("a"))
+    assert await names(driver) == [["a"]]
 
 
-async def test_there_is_a_most_of_versions(desk: Desk) -> None:
+async def test_there_is_a_most_of_versions(driver: StoreDriver) -> None:
     for version in range(most("tool_sets") + 2):
-        await desk.store.tools.publish(tools("a", description=str(version)))
-    assert len(await names(desk)) == most("tool_sets")
+        await driver.store.tools.publish(tools("a", description=str(version)))
+    assert len(await names(driver)) == most("tool_sets")
 
 
-async def test_a_worker_says_which_set_is_its_own(desk: Desk) -> None:
+async def test_a_worker_says_which_set_is_its_own(driver: StoreDriver) -> None:
     report = WorkerReport("w1", "tools", in_flight=0, capacity=1, draining=False, tools=tools("a").digest)
-    await desk.store.fleet.report(report)
-    assert await desk.store.fleet.workers() == [report]
+    await driver.store.fleet.report(report)
+    assert await driver.store.fleet.workers() == [report]

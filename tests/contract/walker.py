@@ -12,8 +12,8 @@ from palaver.models import Message, ToolCall
 from palaver.store import keys
 from palaver.verdicts import Condensed, Continue, Finish, OpenCall, ToolOutcome
 from tests.contract.clients import Choose, Clients
-from tests.contract.desk import INTERNAL, TOOL_ERROR
 from tests.contract.invariants import MESSAGES, check_whole
+from tests.contract.store_driver import INTERNAL, TOOL_ERROR
 
 T = TypeVar("T")
 WORKERS = ("w1", "w2", "w3")
@@ -57,7 +57,7 @@ class Walker(Clients):
         delivery = choose([*fresh, *fresh, self.deliveries[-1], self.deliveries[0]])
         worker = choose(WORKERS)
         known = self.known.setdefault((worker, delivery.conversation_id), [0])
-        lease = await self.desk.try_claim(delivery, worker, nonce=choose([None, "n"]), known=known[-1])
+        lease = await self.driver.try_claim(delivery, worker, nonce=choose([None, "n"]), known=known[-1])
         self.taken.add(delivery.task_id)
         if not isinstance(lease, Lease):
             return
@@ -91,7 +91,7 @@ class Walker(Clients):
         if lease.rebuilt:
             known.clear()
         known += [entry.position for entry in lease.entries if entry.position > read]
-        log = await self.desk.log(lease.run_id)
+        log = await self.driver.log(lease.run_id)
         told = [entry.position for entry in log if entry.type in MESSAGES and not entry.withdrawn]
         assert known == told, f"{lease.run_id}/{lease.step}: a worker knows {known} of {told}"
         known.append(max(read, lease.position))
@@ -115,7 +115,7 @@ class Walker(Clients):
             verdict = choose([verdict, "hand back"])
         newest = self.current.get(step) == lease.fence
         known = await self.redis.hget(keys.run(lease.run_id), "settled") == str(lease.fence).encode()
-        ended = lease.run_id not in self.runs or (await self.desk.get(lease.run_id)).status.terminal
+        ended = lease.run_id not in self.runs or (await self.driver.get(lease.run_id)).status.terminal
         # A tool that asks for another try, or was handed back unbegun, may be started again.
         if newest and (verdict == "retry" or (verdict == "hand back" and not flag)):
             self.started.discard(f"{lease.run_id}/{lease.step}")
@@ -128,10 +128,10 @@ class Walker(Clients):
         self.current.pop(step, None) if newest else None
 
     def _bring(self, lease: Lease, verdict: str, ids: Sequence[str], flag: bool) -> Awaitable[Settled]:
-        steps, tool = self.desk.store.steps, lease.call is not None
+        steps, tool = self.driver.store.steps, lease.call is not None
         match verdict:
             case "go on" if tool:
-                return self.desk.answer(lease)
+                return self.driver.answer(lease)
             case "go on":
                 asked = tuple(ToolCall(id=call_id, name="t") for call_id in ids)
                 answers = tuple(Message(role="tool", call_id=call_id) for call_id in ids if call_id[0] == "a")
@@ -144,24 +144,24 @@ class Walker(Clients):
                 notes = (Condensed("so far", max(1, lease.position - 2)),) if flag and ids == ("a1",) else ()
                 return steps.settle(lease, Continue(message, tuple(map(ToolOutcome, answers)), opened, notes=notes))
             case "finish" if flag and not tool:
-                return self.desk.finish(lease)
+                return self.driver.finish(lease)
             case "finish":
                 cut = (ToolCall(id="cut", name="t"),) if ids else ()
                 message = Message(role="assistant", content="bye", tool_calls=cut)
                 return steps.settle(lease, Finish(None if tool else message, StopReason.MAX_TOKENS))
             case "give up":
-                return self.desk.give_up(lease, TOOL_ERROR if flag and tool else INTERNAL)
+                return self.driver.give_up(lease, TOOL_ERROR if flag and tool else INTERNAL)
             case "retry":
-                return self.desk.retry(lease)
+                return self.driver.retry(lease)
             case "postpone":
-                return self.desk.postpone(lease)
+                return self.driver.postpone(lease)
             case _:
-                return self.desk.hand_back(lease, begun=flag)
+                return self.driver.hand_back(lease, begun=flag)
 
     async def renew(self, choose: Choose) -> None:
         """A worker renews what it holds, or held."""
         held = self.leases[-3:]
-        for lease, answer in zip(held, await self.desk.store.steps.renew(held), strict=True):
+        for lease, answer in zip(held, await self.driver.store.steps.renew(held), strict=True):
             assert answer is not Renewal.PROLONGED or self.cancelled.get(lease.run_id, "graceful") == "graceful"
 
     async def time_passes(self, choose: Choose) -> None:
@@ -178,23 +178,25 @@ class Walker(Clients):
         if not self.runs:
             return
         run_id = choose(self.runs)
-        if not (await self.desk.get(run_id)).status.terminal:
+        if not (await self.driver.get(run_id)).status.terminal:
             await self.redis.hset(keys.run(run_id), "deadline", 2)
             await self._comes_due(f"{run_id}/end")
-            assert (await self.desk.get(run_id)).status.terminal
+            assert (await self.driver.get(run_id)).status.terminal
 
     async def look_early(self, choose: Choose) -> None:
         """A sweeper looks at what may not be due: delivering the unclaimed again is all that it may do."""
         if not self.runs:
             return
         run_id, what = choose(self.runs), choose(["start", "end", "1", "2", "1/c1", "1/p1", "nonsense"])
-        before = (await self.desk.get(run_id)).status
+        before = (await self.driver.get(run_id)).status
         if choose([True, False, False]):
             # As a gate does that has room again.
-            recalled = await self.desk.store.steps.recall(run_id, (await self.desk.get(run_id)).conversation_id, what)
-            self.note(*([recalled] if recalled else []))
-        self.note(*await self.desk.attend(run_id, what, unclaimed_after=0))
-        assert (await self.desk.get(run_id)).status is before
+            promoted = await self.driver.store.steps.promote(
+                run_id, (await self.driver.get(run_id)).conversation_id, what
+            )
+            self.note(*([promoted] if promoted else []))
+        self.note(*await self.driver.sweep(run_id, what, unclaimed_after=0))
+        assert (await self.driver.get(run_id)).status is before
 
     def _age(self, member: str) -> tuple[int, str]:
         run_id, _, what = member.partition("/")
@@ -202,18 +204,18 @@ class Walker(Clients):
 
     async def _comes_due(self, member: str) -> None:
         run_id, _, what = member.partition("/")
-        self.note(*await self.desk.hasten(run_id, what))
+        self.note(*await self.driver.hasten(run_id, what))
         self.current.pop((run_id, what), None)
 
     async def check(self) -> None:
         """What holds after every step."""
         await check_whole(self.redis)
         for run_id in self.cancelled:
-            status = (await self.desk.get(run_id)).status
+            status = (await self.driver.get(run_id)).status
             assert status in (RunStatus.CANCELLING, RunStatus.CANCELLED), f"{run_id} was cancelled: {status}"
 
     async def drive_to_the_end(self) -> None:
         """Every run ends, and nothing was lost."""
-        await self.desk.drive_to_the_end(self.runs)
+        await self.driver.drive_to_the_end(self.runs)
         await check_whole(self.redis)
         await self.check_said()

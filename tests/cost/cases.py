@@ -11,7 +11,7 @@ from palaver.models import Message, Retry, ToolCall
 from palaver.providers import Limits
 from palaver.store import keys
 from palaver.verdicts import Continue, ToolOutcome
-from tests.contract.desk import PAUSE, RESUME, Desk, approve, calls, deny, output, say
+from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
 
 Act = Callable[[], Awaitable[object]]
 WORDS: Final = "word " * 40
@@ -23,7 +23,7 @@ class Case:
 
     script: str
     what: str
-    prepare: Callable[[Desk, int], Awaitable[Act]]
+    prepare: Callable[[StoreDriver, int], Awaitable[Act]]
     most: int = 128
     """The largest size that gets in."""
 
@@ -32,325 +32,325 @@ def _ids(n: int) -> list[str]:
     return [f"c{i}" for i in range(n)]
 
 
-async def _settle_unknown_tools(desk: Desk, n: int) -> Act:
-    _, lease = await desk.begin()
+async def _settle_unknown_tools(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
     asked = tuple(ToolCall(id=call_id, name="nothing", arguments="{}") for call_id in _ids(n))
     outcomes = tuple(
         ToolOutcome(Message(role="tool", call_id=each.id, name=each.name, content=WORDS)) for each in asked
     )
-    return lambda: desk.store.steps.settle(
+    return lambda: driver.store.steps.settle(
         lease, Continue(Message(role="assistant", content="hm", tool_calls=asked), outcomes)
     )
 
 
-def _settle(**how: bool) -> Callable[[Desk, int], Awaitable[Act]]:
-    async def prepare(desk: Desk, n: int) -> Act:
-        _, lease = await desk.begin()
+def _settle(**how: bool) -> Callable[[StoreDriver, int], Awaitable[Act]]:
+    async def prepare(driver: StoreDriver, n: int) -> Act:
+        _, lease = await driver.begin()
         ids = _ids(n)
-        return lambda: desk.store.steps.settle(lease, calls(*ids, **dict.fromkeys(how, ids)))  # type: ignore[arg-type]
+        return lambda: driver.store.steps.settle(lease, calls(*ids, **dict.fromkeys(how, ids)))  # type: ignore[arg-type]
 
     return prepare
 
 
-async def _settle_large(desk: Desk, n: int) -> Act:
-    _, lease = await desk.begin()
-    return lambda: desk.finish(lease, text="x" * (n * 8192))
+async def _settle_large(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
+    return lambda: driver.finish(lease, text="x" * (n * 8192))
 
 
-def _settle_arguments(**how: bool) -> Callable[[Desk, int], Awaitable[Act]]:
-    async def prepare(desk: Desk, n: int) -> Act:
-        _, lease = await desk.begin()
+def _settle_arguments(**how: bool) -> Callable[[StoreDriver, int], Awaitable[Act]]:
+    async def prepare(driver: StoreDriver, n: int) -> Act:
+        _, lease = await driver.begin()
         verdict = calls(*_ids(8), **dict.fromkeys(how, _ids(8)))  # type: ignore[arg-type]
         large = [
             replace(each, call=each.call.model_copy(update={"arguments": "x" * (1024 * n)})) for each in verdict.calls
         ]
         assert verdict.message is not None
         message = verdict.message.model_copy(update={"tool_calls": tuple(each.call for each in large)})
-        return lambda: desk.store.steps.settle(lease, replace(verdict, message=message, calls=tuple(large)))
+        return lambda: driver.store.steps.settle(lease, replace(verdict, message=message, calls=tuple(large)))
 
     return prepare
 
 
-async def _settle_results(desk: Desk, n: int) -> Act:
-    _, lease = await desk.begin()
+async def _settle_results(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
     asked = tuple(ToolCall(id=call_id, name="inline", arguments="{}") for call_id in _ids(8))
     results = [Message(role="tool", call_id=each.id, name=each.name, content="x" * (1024 * n)) for each in asked]
     message = Message(role="assistant", content="hm", tool_calls=asked)
-    return lambda: desk.store.steps.settle(lease, Continue(message, tuple(map(ToolOutcome, results))))
+    return lambda: driver.store.steps.settle(lease, Continue(message, tuple(map(ToolOutcome, results))))
 
 
-async def _settle_answer(desk: Desk, n: int) -> Act:
-    _, deliveries = await desk.turn(*_ids(n))
-    lease = await desk.claim(deliveries[0])
-    return lambda: desk.answer(lease, WORDS)
+async def _settle_answer(driver: StoreDriver, n: int) -> Act:
+    _, deliveries = await driver.turn(*_ids(n))
+    lease = await driver.claim(deliveries[0])
+    return lambda: driver.answer(lease, WORDS)
 
 
-async def _settle_seal(desk: Desk, n: int) -> Act:
-    _, deliveries = await desk.turn(*_ids(n))
-    lease = await desk.claim(deliveries[0])
-    return lambda: desk.give_up(lease)
+async def _settle_seal(driver: StoreDriver, n: int) -> Act:
+    _, deliveries = await driver.turn(*_ids(n))
+    lease = await driver.claim(deliveries[0])
+    return lambda: driver.give_up(lease)
 
 
 def _decide(
-    make: Callable[[Desk, str, int], Awaitable[list[Any]]], **how: bool
-) -> Callable[[Desk, int], Awaitable[Act]]:
-    async def prepare(desk: Desk, n: int) -> Act:
+    make: Callable[[StoreDriver, str, int], Awaitable[list[Any]]], **how: bool
+) -> Callable[[StoreDriver, int], Awaitable[Act]]:
+    async def prepare(driver: StoreDriver, n: int) -> Act:
         ids = _ids(n)
-        run_id, _ = await desk.turn(*ids, **dict.fromkeys(how, ids))
-        items = await make(desk, run_id, n)
-        return lambda: desk.act(run_id, *items)
+        run_id, _ = await driver.turn(*ids, **dict.fromkeys(how, ids))
+        items = await make(driver, run_id, n)
+        return lambda: driver.act(run_id, *items)
 
     return prepare
 
 
-async def _approve_all(desk: Desk, run_id: str, n: int) -> list[Any]:
+async def _approve_all(driver: StoreDriver, run_id: str, n: int) -> list[Any]:
     return [approve()]
 
 
-async def _deny_each(desk: Desk, run_id: str, n: int) -> list[Any]:
-    return [deny(action.id, "no") for action in (await desk.get(run_id)).pending_actions]
+async def _deny_each(driver: StoreDriver, run_id: str, n: int) -> list[Any]:
+    return [deny(action.id, "no") for action in (await driver.get(run_id)).pending_actions]
 
 
-async def _outputs(desk: Desk, run_id: str, n: int) -> list[Any]:
+async def _outputs(driver: StoreDriver, run_id: str, n: int) -> list[Any]:
     return [output(call_id, WORDS) for call_id in _ids(n)]
 
 
-async def _large_outputs(desk: Desk, n: int) -> Act:
-    run_id, _ = await desk.turn(*_ids(8), client=_ids(8))
-    return lambda: desk.act(run_id, *(output(call_id, "x" * (1000 * n)) for call_id in _ids(8)))
+async def _large_outputs(driver: StoreDriver, n: int) -> Act:
+    run_id, _ = await driver.turn(*_ids(8), client=_ids(8))
+    return lambda: driver.act(run_id, *(output(call_id, "x" * (1000 * n)) for call_id in _ids(8)))
 
 
-async def _words(desk: Desk, n: int) -> Act:
-    run_id, _ = await desk.begin()
-    return lambda: desk.act(run_id, *(say(WORDS) for _ in range(n)))
+async def _words(driver: StoreDriver, n: int) -> Act:
+    run_id, _ = await driver.begin()
+    return lambda: driver.act(run_id, *(say(WORDS) for _ in range(n)))
 
 
-async def _more_words(desk: Desk, n: int) -> Act:
-    run_id, _ = await desk.begin()
+async def _more_words(driver: StoreDriver, n: int) -> Act:
+    run_id, _ = await driver.begin()
     for _ in range(n):
-        await desk.act(run_id, say(WORDS))
-    return lambda: desk.act(run_id, say(WORDS))
+        await driver.act(run_id, say(WORDS))
+    return lambda: driver.act(run_id, say(WORDS))
 
 
-async def _resume(desk: Desk, n: int) -> Act:
-    run_id, _ = await desk.turn(*_ids(n))
-    await desk.act(run_id, PAUSE)
-    return lambda: desk.act(run_id, RESUME)
+async def _resume(driver: StoreDriver, n: int) -> Act:
+    run_id, _ = await driver.turn(*_ids(n))
+    await driver.act(run_id, PAUSE)
+    return lambda: driver.act(run_id, RESUME)
 
 
-def _cancel(**how: bool) -> Callable[[Desk, int], Awaitable[Act]]:
-    async def prepare(desk: Desk, n: int) -> Act:
+def _cancel(**how: bool) -> Callable[[StoreDriver, int], Awaitable[Act]]:
+    async def prepare(driver: StoreDriver, n: int) -> Act:
         ids = _ids(n)
-        run_id, _ = await desk.turn(*ids, **dict.fromkeys(how, ids))
-        return lambda: desk.store.runs.cancel(run_id)
+        run_id, _ = await driver.turn(*ids, **dict.fromkeys(how, ids))
+        return lambda: driver.store.runs.cancel(run_id)
 
     return prepare
 
 
-async def _rollback(desk: Desk, n: int) -> Act:
+async def _rollback(driver: StoreDriver, n: int) -> Act:
     """The n-th of a conversation's runs that is rolled back."""
     conversation = None
     for _ in range(n):
-        run_id, lease = await desk.begin(conversation_id=conversation)
-        await desk.store.runs.cancel(run_id, mode="rollback")
-        await desk.finish(lease)
+        run_id, lease = await driver.begin(conversation_id=conversation)
+        await driver.store.runs.cancel(run_id, mode="rollback")
+        await driver.finish(lease)
         conversation = lease.conversation_id
-    submitted = await desk.submit(conversation_id=conversation)
-    return lambda: desk.store.runs.cancel(submitted.run_id, mode="rollback")
+    submitted = await driver.submit(conversation_id=conversation)
+    return lambda: driver.store.runs.cancel(submitted.run_id, mode="rollback")
 
 
-async def _submit_messages(desk: Desk, n: int) -> Act:
+async def _submit_messages(driver: StoreDriver, n: int) -> Act:
     messages = tuple(Message(role="user", content=WORDS) for _ in range(8 * n))
-    return lambda: desk.submit(messages)
+    return lambda: driver.submit(messages)
 
 
-async def _submit_large(desk: Desk, n: int) -> Act:
+async def _submit_large(driver: StoreDriver, n: int) -> Act:
     messages = tuple(Message(role="user", content="x" * (1024 * n)) for _ in range(4))
-    return lambda: desk.submit(messages)
+    return lambda: driver.submit(messages)
 
 
-async def _interrupt(desk: Desk, n: int) -> Act:
-    _, lease = await desk.begin()
+async def _interrupt(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
     for _ in range(n):
-        await desk.submit(conversation_id=lease.conversation_id)
-    return lambda: desk.submit(conversation_id=lease.conversation_id, on_conflict="interrupt")
+        await driver.submit(conversation_id=lease.conversation_id)
+    return lambda: driver.submit(conversation_id=lease.conversation_id, on_conflict="interrupt")
 
 
-async def _queue(desk: Desk, n: int) -> Act:
-    _, lease = await desk.begin()
+async def _queue(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
     for _ in range(n):
-        await desk.submit(conversation_id=lease.conversation_id)
-    return lambda: desk.submit(conversation_id=lease.conversation_id)
+        await driver.submit(conversation_id=lease.conversation_id)
+    return lambda: driver.submit(conversation_id=lease.conversation_id)
 
 
-async def _steer(desk: Desk, n: int) -> Act:
-    _, lease = await desk.begin()
+async def _steer(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
     messages = tuple(Message(role="user", content=WORDS) for _ in range(8 * n))
-    return lambda: desk.submit(messages, conversation_id=lease.conversation_id, on_conflict="steer")
+    return lambda: driver.submit(messages, conversation_id=lease.conversation_id, on_conflict="steer")
 
 
-async def _long(desk: Desk, n: int) -> tuple[str, Lease]:
+async def _long(driver: StoreDriver, n: int) -> tuple[str, Lease]:
     """A run that has ended, with about 8 n entries in its log: its id, and its last lease."""
     messages = tuple(Message(role="user", content=WORDS) for _ in range(8 * n))
-    run_id, lease = await desk.begin(input=messages)
-    await desk.finish(lease)
+    run_id, lease = await driver.begin(input=messages)
+    await driver.finish(lease)
     return run_id, lease
 
 
-async def _claim(desk: Desk, n: int) -> Act:
+async def _claim(driver: StoreDriver, n: int) -> Act:
     messages = tuple(Message(role="user", content=WORDS) for _ in range(8 * n))
-    submitted = await desk.submit(messages)
-    return lambda: desk.claim(submitted.deliveries[0])
+    submitted = await driver.submit(messages)
+    return lambda: driver.claim(submitted.deliveries[0])
 
 
-async def _heavy(desk: Desk, n: int) -> Lease:
+async def _heavy(driver: StoreDriver, n: int) -> Lease:
     """A run that has ended, in a log of n messages of 400 KB: its last lease."""
     conversation, lease = None, None
     for _ in range(n // 2):
         messages = tuple(Message(role="user", content="x" * 400_000) for _ in range(2))
-        _, lease = await desk.begin(input=messages, conversation_id=conversation)
-        await desk.finish(lease)
+        _, lease = await driver.begin(input=messages, conversation_id=conversation)
+        await driver.finish(lease)
         conversation = lease.conversation_id
     assert lease is not None
     return lease
 
 
-async def _claim_heavy(desk: Desk, n: int) -> Act:
-    submitted = await desk.submit(conversation_id=(await _heavy(desk, n)).conversation_id)
-    return lambda: desk.claim(submitted.deliveries[0])
+async def _claim_heavy(driver: StoreDriver, n: int) -> Act:
+    submitted = await driver.submit(conversation_id=(await _heavy(driver, n)).conversation_id)
+    return lambda: driver.claim(submitted.deliveries[0])
 
 
-async def _read_heavy(desk: Desk, n: int) -> Act:
-    conversation = (await _heavy(desk, n)).conversation_id
-    return lambda: desk.store.runs.entries(conversation, limit=10_000)
+async def _read_heavy(driver: StoreDriver, n: int) -> Act:
+    conversation = (await _heavy(driver, n)).conversation_id
+    return lambda: driver.store.runs.entries(conversation, limit=10_000)
 
 
-async def _fork_heavy(desk: Desk, n: int) -> Act:
-    run_id = (await _heavy(desk, n)).run_id
-    return lambda: desk.store.control.retry(run_id, Retry(from_step=1, input="again"))
+async def _fork_heavy(driver: StoreDriver, n: int) -> Act:
+    run_id = (await _heavy(driver, n)).run_id
+    return lambda: driver.store.control.retry(run_id, Retry(from_step=1, input="again"))
 
 
-async def _delete_heavy(desk: Desk, n: int) -> Act:
-    conversation = (await _heavy(desk, n)).conversation_id
-    return lambda: desk.store.control.delete_conversation(conversation)
+async def _delete_heavy(driver: StoreDriver, n: int) -> Act:
+    conversation = (await _heavy(driver, n)).conversation_id
+    return lambda: driver.store.control.delete_conversation(conversation)
 
 
-async def _claim_with_calls(desk: Desk, n: int) -> Act:
-    _, deliveries = await desk.turn(*_ids(n))
-    return lambda: desk.claim(deliveries[0])
+async def _claim_with_calls(driver: StoreDriver, n: int) -> Act:
+    _, deliveries = await driver.turn(*_ids(n))
+    return lambda: driver.claim(deliveries[0])
 
 
-async def _read(desk: Desk, n: int) -> Act:
-    _, lease = await _long(desk, n)
-    return lambda: desk.store.runs.entries(lease.conversation_id, limit=10_000)
+async def _read(driver: StoreDriver, n: int) -> Act:
+    _, lease = await _long(driver, n)
+    return lambda: driver.store.runs.entries(lease.conversation_id, limit=10_000)
 
 
-async def _fork(desk: Desk, n: int) -> Act:
-    run_id, _ = await _long(desk, n)
-    return lambda: desk.store.control.retry(run_id, Retry(from_step=1, input="again"))
+async def _fork(driver: StoreDriver, n: int) -> Act:
+    run_id, _ = await _long(driver, n)
+    return lambda: driver.store.control.retry(run_id, Retry(from_step=1, input="again"))
 
 
-async def _delete_run(desk: Desk, n: int) -> Act:
-    run_id, _ = await _long(desk, n)
-    return lambda: desk.store.control.delete_run(run_id)
+async def _delete_run(driver: StoreDriver, n: int) -> Act:
+    run_id, _ = await _long(driver, n)
+    return lambda: driver.store.control.delete_run(run_id)
 
 
-async def _delete_conversation(desk: Desk, n: int) -> Act:
-    _, lease = await _long(desk, n)
-    return lambda: desk.store.control.delete_conversation(lease.conversation_id)
+async def _delete_conversation(driver: StoreDriver, n: int) -> Act:
+    _, lease = await _long(driver, n)
+    return lambda: driver.store.control.delete_conversation(lease.conversation_id)
 
 
-async def _lost(desk: Desk, n: int) -> Act:
-    _, deliveries = await desk.turn(*_ids(n))
-    leases = [await desk.claim(delivery) for delivery in deliveries]
-    return lambda: desk.lose(leases[0])
+async def _lost(driver: StoreDriver, n: int) -> Act:
+    _, deliveries = await driver.turn(*_ids(n))
+    leases = [await driver.claim(delivery) for delivery in deliveries]
+    return lambda: driver.lose(leases[0])
 
 
-async def _expired(desk: Desk, n: int) -> Act:
+async def _expired(driver: StoreDriver, n: int) -> Act:
     ids = _ids(n)
-    run_id, _ = await desk.turn(*ids, approval=ids)
-    return lambda: desk.hasten(run_id, "1/c0")
+    run_id, _ = await driver.turn(*ids, approval=ids)
+    return lambda: driver.hasten(run_id, "1/c0")
 
 
-async def _late(desk: Desk, n: int) -> Act:
-    run_id, _ = await desk.turn(*_ids(n))
-    await desk.redis.hset(keys.run(run_id), "deadline", 1)
-    return lambda: desk.hasten(run_id, "end")
+async def _late(driver: StoreDriver, n: int) -> Act:
+    run_id, _ = await driver.turn(*_ids(n))
+    await driver.redis.hset(keys.run(run_id), "deadline", 1)
+    return lambda: driver.hasten(run_id, "end")
 
 
-async def _hand_back(desk: Desk, n: int) -> Act:
-    _, deliveries = await desk.turn(*_ids(n))
-    lease = await desk.claim(deliveries[0])
-    return lambda: desk.hand_back(lease)
+async def _hand_back(driver: StoreDriver, n: int) -> Act:
+    _, deliveries = await driver.turn(*_ids(n))
+    lease = await driver.claim(deliveries[0])
+    return lambda: driver.hand_back(lease)
 
 
-async def _postponed(desk: Desk) -> Lease:
-    _, lease = await desk.begin()
-    await desk.postpone(lease)
+async def _postponed(driver: StoreDriver) -> Lease:
+    _, lease = await driver.begin()
+    await driver.postpone(lease)
     return lease
 
 
-async def _postpone(desk: Desk, n: int) -> Act:
-    return lambda: _postponed(desk)
+async def _postpone(driver: StoreDriver, n: int) -> Act:
+    return lambda: _postponed(driver)
 
 
-async def _recall(desk: Desk, n: int) -> Act:
-    lease = await _postponed(desk)
-    return lambda: desk.store.steps.recall(lease.run_id, lease.conversation_id, lease.step)
+async def _promote(driver: StoreDriver, n: int) -> Act:
+    lease = await _postponed(driver)
+    return lambda: driver.store.steps.promote(lease.run_id, lease.conversation_id, lease.step)
 
 
-async def _renew(desk: Desk, n: int) -> Act:
-    leases = [(await desk.begin())[1] for _ in range(n)]
-    return lambda: desk.store.steps.renew(leases)
+async def _renew(driver: StoreDriver, n: int) -> Act:
+    leases = [(await driver.begin())[1] for _ in range(n)]
+    return lambda: driver.store.steps.renew(leases)
 
 
-async def _feed(desk: Desk, n: int) -> Act:
-    _, lease = await desk.begin()
-    return lambda: desk.store.steps.feed([Delta(lease, WORDS)] * n)
+async def _feed(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
+    return lambda: driver.store.steps.write_deltas([Delta(lease, WORDS)] * n)
 
 
 LIMITS: Final = Limits(max_in_flight=1, requests_per_minute=60, tokens_per_minute=100_000)
 
 
-async def _crowd(desk: Desk, n: int) -> None:
+async def _crowd(driver: StoreDriver, n: int) -> None:
     """A provider that 8 n calls wait for, behind one in flight."""
     for i in range(8 * n):
-        await desk.store.providers.admit("fake", f"call{i}", LIMITS, 1000)
+        await driver.store.providers.admit("fake", f"call{i}", LIMITS, 1000)
 
 
-async def _admit(desk: Desk, n: int) -> Act:
-    await _crowd(desk, n)
-    return lambda: desk.store.providers.admit("fake", "another", LIMITS, 1000)
+async def _admit(driver: StoreDriver, n: int) -> Act:
+    await _crowd(driver, n)
+    return lambda: driver.store.providers.admit("fake", "another", LIMITS, 1000)
 
 
-async def _admit_late(desk: Desk, n: int) -> Act:
+async def _admit_late(driver: StoreDriver, n: int) -> Act:
     """They were to come long ago."""
-    await _crowd(desk, n)
+    await _crowd(driver, n)
     waiting = keys.of_provider("fake")[2]
-    names = await desk.redis.zrange(waiting, 0, -1)
-    now = (await desk.redis.time())[0] * 1000
-    await desk.redis.zadd(waiting, {name: now - 10_000 + i for i, name in enumerate(names)})
-    return lambda: desk.store.providers.admit("fake", "another", LIMITS, 1000)
+    names = await driver.redis.zrange(waiting, 0, -1)
+    now = (await driver.redis.time())[0] * 1000
+    await driver.redis.zadd(waiting, {name: now - 10_000 + i for i, name in enumerate(names)})
+    return lambda: driver.store.providers.admit("fake", "another", LIMITS, 1000)
 
 
-async def _release(desk: Desk, n: int) -> Act:
+async def _release(driver: StoreDriver, n: int) -> Act:
     """All the places come free at once."""
     narrow, wide = Limits(max_in_flight=1), Limits(max_in_flight=8 * n)
     for i in range(8 * n):
-        await desk.store.providers.admit("fake", f"call{i}", narrow, 0)
-    return lambda: desk.store.providers.release("fake", "call0", wide, tokens=0, used=0)
+        await driver.store.providers.admit("fake", f"call{i}", narrow, 0)
+    return lambda: driver.store.providers.release("fake", "call0", wide, tokens=0, used=0)
 
 
-async def _cool(desk: Desk, n: int) -> Act:
-    await _crowd(desk, n)
-    return lambda: desk.store.providers.cool("fake", 60, "call1")
+async def _cool(driver: StoreDriver, n: int) -> Act:
+    await _crowd(driver, n)
+    return lambda: driver.store.providers.cool_down("fake", 60, "call1")
 
 
-async def _hold(desk: Desk, n: int) -> Act:
+async def _hold(driver: StoreDriver, n: int) -> Act:
     names = [f"call{i}" for i in range(4 * n)]
     for name in names:
-        await desk.store.providers.admit("fake", name, replace(LIMITS, max_in_flight=1000), 1)
-    return lambda: desk.store.providers.hold("fake", names)
+        await driver.store.providers.admit("fake", name, replace(LIMITS, max_in_flight=1000), 1)
+    return lambda: driver.store.providers.renew_places("fake", names)
 
 
 CASES: Final = (
@@ -382,25 +382,25 @@ CASES: Final = (
     Case("claim", "8 entries of the log", _claim, most=120),
     Case("claim", "entries of 400 KB", _claim_heavy, most=32),
     Case("claim", "open calls", _claim_with_calls),
-    Case("read", "8 entries of the log", _read, most=120),
-    Case("read", "entries of 400 KB", _read_heavy, most=32),
+    Case("read_log", "8 entries of the log", _read, most=120),
+    Case("read_log", "entries of 400 KB", _read_heavy, most=32),
     Case("copy_log", "8 entries of the log", _fork, most=120),
     Case("copy_log", "entries of 400 KB", _fork_heavy, most=32),
     Case("delete_run", "8 entries of the log", _delete_run, most=120),
     Case("delete_conversation", "8 entries of the log", _delete_conversation, most=120),
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),
-    Case("attend", "a lost call beside others", _lost),
-    Case("attend", "an approval that expires beside others", _expired),
-    Case("attend", "calls of a run that is late", _late),
+    Case("sweep", "a lost call beside others", _lost),
+    Case("sweep", "an approval that expires beside others", _expired),
+    Case("sweep", "calls of a run that is late", _late),
     Case("hand_back", "open calls", _hand_back),
     Case("postpone", "nothing that grows", _postpone),
-    Case("recall", "nothing that grows", _recall),
+    Case("promote", "nothing that grows", _promote),
     Case("renew", "leases", _renew),
-    Case("feed", "deltas", _feed, most=100),
+    Case("write_deltas", "deltas", _feed, most=100),
     Case("admit", "8 calls that wait", _admit),
     Case("admit", "8 calls that are late", _admit_late),
     Case("release", "8 calls that wait", _release),
-    Case("cool", "8 calls that wait", _cool),
-    Case("hold", "4 calls in flight", _hold),
+    Case("cool_down", "8 calls that wait", _cool),
+    Case("renew_places", "4 calls in flight", _hold),
 )
 """The worst that is known, script by script."""

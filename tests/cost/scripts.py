@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
-from tests.contract.desk import Desk
+from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case
 from tests.cost.meters import Stopwatch, watch
 
@@ -24,7 +24,7 @@ async def measure(case: Case, size: int, redis: Redis) -> float:
     for _ in range(_TIMES):
         await redis.flushall()
         store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
-        act = await case.prepare(Desk(store, redis), size)
+        act = await case.prepare(StoreDriver(store, redis), size)
         costs = watch(store, Stopwatch(redis))
         await act()
         found.append(costs.of[case.script])

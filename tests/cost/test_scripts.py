@@ -7,7 +7,7 @@ import pytest
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.contracts import SCRIPTS
-from tests.contract.desk import Desk
+from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case
 from tests.cost.meters import fake, watch
 
@@ -20,7 +20,7 @@ SLACK = 0.02
 async def _cost(case: Case, size: int) -> float:
     redis, meter = await fake()
     store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
-    act = await case.prepare(Desk(store, redis), size)
+    act = await case.prepare(StoreDriver(store, redis), size)
     costs = watch(store, meter())
     await act()
     await redis.aclose()

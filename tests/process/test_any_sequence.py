@@ -1,6 +1,6 @@
 """Whatever happens in a conversation, in any order: no provider would refuse its history, and its next run completes.
 
-Hypothesis draws the sequences (happenings.py): results, exceptions, retries, timeouts and crashes of tools, calls that
+Hypothesis draws the sequences (scenarios.py): results, exceptions, retries, timeouts and crashes of tools, calls that
 do not fit or are denied, cancels and inputs at all moments, conversations that are too long, limits, failures of the
 provider, a model worker that is killed, and user messages that come while a run is going.
 
@@ -26,7 +26,7 @@ from palaver.models import Run
 from tests.chaos.seeds import first_seed, scaled
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
-from tests.process.happenings import TOLD, Happening, Sequences, sequences
+from tests.process.scenarios import TOLD, Scenario, Sequences, sequences
 
 pytestmark = pytest.mark.process
 
@@ -100,7 +100,7 @@ class Talk:
 
     cluster: Cluster
     client: AsyncPalaver
-    sequence: Sequence[Happening]
+    sequence: Sequence[Scenario]
     conversation_id: str | None = None
     runs: list[str] = field(default_factory=list)
     going: set[asyncio.Task[None]] = field(default_factory=set)
@@ -113,13 +113,13 @@ class Talk:
     async def go_through(self) -> None:
         """Let everything happen; afterwards a plain run completes."""
         async with asyncio.TaskGroup() as group:
-            for happening in (*self.sequence, Happening("echo", text="go on")):
-                if happening.window is not None:
-                    happening = await self._outgrowing(happening)
-                run_id = await self._submit(happening)
-                self.going.add(watch := group.create_task(self._see_through(run_id, happening)))
+            for scenario in (*self.sequence, Scenario("echo", text="go on")):
+                if scenario.window is not None:
+                    scenario = await self._outgrowing(scenario)
+                run_id = await self._submit(scenario)
+                self.going.add(watch := group.create_task(self._see_through(run_id, scenario)))
                 watch.add_done_callback(self.going.remove)
-                if happening.waited_for:
+                if scenario.waited_for:
                     await asyncio.wait(self.going)
                 if self.wrong:
                     break
@@ -128,38 +128,38 @@ class Talk:
                 with suppress(Conflict):
                     await self.client.cancel(run_id)
 
-    async def _outgrowing(self, happening: Happening) -> Happening:
+    async def _outgrowing(self, scenario: Scenario) -> Scenario:
         """Make the conversation long, and give the model the window that it is to outgrow."""
-        filler = Happening("say-3", text=FILLER)
+        filler = Scenario("say-3", text=FILLER)
         run_id = await self._submit(filler)
         await self._see_through(run_id, filler)
         usage = (await self.client.get(run_id)).usage
-        assert happening.window is not None
-        window = round(usage.input_tokens / max(usage.model_calls, 1) * happening.window)
-        return replace(happening, model=f"{happening.model}+window-{window}")
+        assert scenario.window is not None
+        window = round(usage.input_tokens / max(usage.model_calls, 1) * scenario.window)
+        return replace(scenario, model=f"{scenario.model}+window-{window}")
 
-    async def _submit(self, happening: Happening) -> str:
+    async def _submit(self, scenario: Scenario) -> str:
         def after(seconds: float | None) -> datetime | None:
             return None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
 
         try:
             run = await self.client.submit(
-                happening.text,
-                agent={"model": f"fake/{happening.model}", "tools": list(happening.tools), **(happening.agent or {})},
+                scenario.text,
+                agent={"model": f"fake/{scenario.model}", "tools": list(scenario.tools), **(scenario.agent or {})},
                 conversation_id=self.conversation_id,
-                budget=happening.budget,
-                start_after=after(happening.start_after),
-                deadline=after(happening.deadline),
+                budget=scenario.budget,
+                start_after=after(scenario.start_after),
+                deadline=after(scenario.deadline),
             )
         except Conflict:
             # The conversation waits for somebody's decision, and takes no further run until then.
             await asyncio.wait(self.going)
-            return await self._submit(happening)
+            return await self._submit(scenario)
         self.conversation_id = run.conversation_id
         self.runs.append(run.id)
         return run.id
 
-    async def _see_through(self, run_id: str, happening: Happening) -> None:
+    async def _see_through(self, run_id: str, scenario: Scenario) -> None:
         """Watch the run to its end, do to it what is to be done, and judge what came of it."""
         seen: list[Event] = []
         cancelled = False
@@ -167,18 +167,18 @@ class Talk:
             async with asyncio.timeout(PATIENCE), aclosing(self.client.events(run_id)) as events:
                 async for event in events:
                     seen.append(event)
-                    for moment, item in happening.puts:
+                    for moment, item in scenario.puts:
                         if moment.reached(seen):
                             answer = await asyncio.to_thread(self.cluster.put, run_id, dict(item))
                             assert answer.status_code in (200, 202, 409), answer.text
-                    if happening.cancel is not None and happening.cancel.reached(seen):
+                    if scenario.cancel is not None and scenario.cancel.reached(seen):
                         cancelled = await self._cancel(run_id)
-                    if happening.kill is not None and happening.kill.reached(seen):
+                    if scenario.kill is not None and scenario.kill.reached(seen):
                         await asyncio.to_thread(self._end_model_worker, seen)
-            judge(await self.client.get(run_id), happening, seen, cancelled=cancelled)
+            judge(await self.client.get(run_id), scenario, seen, cancelled=cancelled)
         except (AssertionError, TimeoutError) as error:
             told = (f"  {each.seq} {each.at:%S.%f} {each.type} {each.model_dump_json()[:240]}" for each in seen)
-            self.wrong += [f"{run_id}, {happening}: {error!r}", *told]
+            self.wrong += [f"{run_id}, {scenario}: {error!r}", *told]
 
     async def _cancel(self, run_id: str) -> bool:
         """Whether the cancel was acknowledged."""
@@ -196,13 +196,13 @@ class Talk:
         self.cluster.start("worker")
 
 
-def judge(run: Run, happening: Happening, seen: Sequence[Event], *, cancelled: bool) -> None:
+def judge(run: Run, scenario: Scenario, seen: Sequence[Event], *, cancelled: bool) -> None:
     """The run ended as it may, and its calls were answered with what became of them."""
     end = f"error:{run.error['class']}" if run.error and run.stop_reason == "error" else str(run.stop_reason)
-    assert end in (("cancelled",) if cancelled else happening.ends), f"ended as {end}: {run.error}"
+    assert end in (("cancelled",) if cancelled else scenario.ends), f"ended as {end}: {run.error}"
     if not cancelled:
-        assert happening.shows in {event.type for event in seen}, f"no {happening.shows}"
-    told = {**TOLD, **(happening.told or {})}
+        assert scenario.shows in {event.type for event in seen}, f"no {scenario.shows}"
+    told = {**TOLD, **(scenario.told or {})}
     # Whatever ends a run may end its calls.
     sealed = set() if end == "end_turn" else {"tool_interrupted", "tool_denied"}
     for event in seen:

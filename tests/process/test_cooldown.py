@@ -13,7 +13,7 @@ import pytest
 from palaver.models import Run, Waiting
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
-from tests.process.turnstile import Turnstile
+from tests.process.refusing_provider import RefusingProvider
 from tests.process.watching import celery_events
 
 pytestmark = pytest.mark.process
@@ -27,7 +27,7 @@ ON_THE_WIRE = 0.25
 def test_a_crowd_that_was_refused_waits_and_comes_back_one_by_one(cluster: Cluster) -> None:
     cluster.start("worker")
     cluster.start("worker")
-    provider = Turnstile(cluster.stack.model_url, CROWD, RETRY_AFTER)
+    provider = RefusingProvider(cluster.stack.model_url, CROWD, RETRY_AFTER)
     with provider.listening(cluster.busy_port), celery_events(cluster.broker.url, workers=4) as seen:
         at_once = (datetime.now(UTC) + timedelta(seconds=4)).isoformat()
         crowd = [cluster.submit("busy/echo", start_after=at_once) for _ in range(CROWD)]

@@ -113,7 +113,7 @@ async def a_long_run(redis_url: str) -> tuple[str, int]:
         lease = await store.steps.claim(run_id, run.conversation_id, "1", queue="model", worker="w", nonce="n", known=0)
         assert isinstance(lease, Lease)
         for _ in range(500):
-            await store.steps.feed([Delta(lease, text)])
+            await store.steps.write_deltas([Delta(lease, text)])
         await store.steps.settle(lease, Finish(Message(role="assistant", content="done"), StopReason.END_TURN))
     return run_id, 500 * len(text)
 

@@ -11,7 +11,7 @@ import pytest
 
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry
-from tests.chaos.way import Way
+from tests.chaos.faulty_proxy import FaultyProxy
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more
 
@@ -19,39 +19,39 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-def way(cluster: Cluster) -> Iterator[Way]:
+def proxy(cluster: Cluster) -> Iterator[FaultyProxy]:
     """One worker's way to Redis."""
     cluster.expect_traceback("ConnectionError", "TimeoutError", "OperationalError")
-    with Way(cluster.stack.ports.redis).open() as way:
-        yield way
+    with FaultyProxy(cluster.stack.ports.redis).open() as proxy:
+        yield proxy
 
 
-def test_a_worker_that_is_cut_off_ends_its_model_call_with_its_lease(cluster: Cluster, way: Way) -> None:
+def test_a_worker_that_is_cut_off_ends_its_model_call_with_its_lease(cluster: Cluster, proxy: FaultyProxy) -> None:
     """It cannot know whether it is the only one, so this is for who asked for it: PALAVER_OUTAGE=0."""
     cluster.kill("worker")
-    with one_more(cluster, "worker", PALAVER_REDIS_URL=way.redis_url, PALAVER_OUTAGE="0") as cut_off:
+    with one_more(cluster, "worker", PALAVER_REDIS_URL=proxy.redis_url, PALAVER_OUTAGE="0") as cut_off:
         run_id = cluster.submit("say-160+rate-20")
         cluster.saw(run_id, "message.delta")
         cluster.start("worker")
-        way.blackhole = True
+        proxy.blackhole = True
         began = time.time()
         first = eventually(lambda: ended_calls(cluster, run_id), within=LEASE + 3)[0]
         assert first.outcome == "disconnected"
         assert first.ended_at is not None
         assert first.ended_at - began < LEASE + 0.7, "it went on when its lease was over"
         cluster.saw(run_id, "message.delta", attempt=2)
-        way.heal()
+        proxy.heal()
         assert cluster.ended(run_id).status == "completed"
         assert len(cluster.model_calls(run_id)) == 2
         assert "stopping" in cut_off.output
 
 
-def test_a_worker_that_is_cut_off_ends_its_tool_with_its_lease(cluster: Cluster, way: Way) -> None:
+def test_a_worker_that_is_cut_off_ends_its_tool_with_its_lease(cluster: Cluster, proxy: FaultyProxy) -> None:
     cluster.kill("tools")
-    with one_more(cluster, "tools", PALAVER_REDIS_URL=way.redis_url, PALAVER_OUTAGE="0"):
+    with one_more(cluster, "tools", PALAVER_REDIS_URL=proxy.redis_url, PALAVER_OUTAGE="0"):
         run_id = cluster.submit("tool-1", '[[args {"seconds": 4}]]', tools=["record_idempotent"])
         (start,) = eventually(lambda: cluster.tool_starts(run_id))
-        way.blackhole = True
+        proxy.blackhole = True
         cluster.start("tools")
         run = cluster.ended(run_id)
         assert run.status == "completed"
@@ -63,16 +63,16 @@ def test_a_worker_that_is_cut_off_ends_its_tool_with_its_lease(cluster: Cluster,
 
 
 @pytest.mark.chaos
-def test_what_a_cut_off_worker_brings_when_it_is_back_is_refused(cluster: Cluster, way: Way) -> None:
+def test_what_a_cut_off_worker_brings_when_it_is_back_is_refused(cluster: Cluster, proxy: FaultyProxy) -> None:
     """By default a worker goes on: it takes its being cut off for an outage. Then it costs a model call, no more."""
     cluster.kill("worker")
-    with one_more(cluster, "worker", PALAVER_REDIS_URL=way.redis_url) as cut_off:
+    with one_more(cluster, "worker", PALAVER_REDIS_URL=proxy.redis_url) as cut_off:
         run_id = cluster.submit("say-120+rate-20")
         cluster.saw(run_id, "message.delta")
         cluster.start("worker")
-        way.blackhole = True
+        proxy.blackhole = True
         eventually(lambda: [call for call in ended_calls(cluster, run_id) if call.outcome == "answered"], within=10)
-        way.heal()
+        proxy.heal()
         assert cluster.ended(run_id).status == "completed"
         assert cluster.outcomes(run_id) == ["answered", "answered"]
         eventually(lambda: "stale: somebody else goes on" in cut_off.output, within=15)

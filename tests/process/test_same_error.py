@@ -12,7 +12,7 @@ import pytest
 from palaver.client import AsyncPalaver, Palaver, RunFailed
 from palaver.errors.failure import ErrorObject, ProviderObject
 from palaver.events import Event, RunFinished
-from tests.command_line import Said
+from tests.command_line import CommandResult
 from tests.process.cluster import Cluster, stream
 
 pytestmark = pytest.mark.process
@@ -76,10 +76,10 @@ def told(cluster: Cluster, run_id: str) -> Iterator[tuple[str, Any]]:
         yield "SDK events", error_in(list(client.events(run_id))[-1])
     yield from asyncio.run(_told_on_a_loop(url, run_id))
     for command in (("show", run_id), ("list", "--limit", "200")):
-        [document] = Said(url, *command, "--json").documents
+        [document] = CommandResult(url, *command, "--json").documents
         found = document if isinstance(document, dict) else next(run for run in document if run["id"] == run_id)
         yield f"CLI {command[0]}", found["error"]
-    yield "CLI watch", finished(Said(url, "watch", run_id, "--json").documents)
+    yield "CLI watch", finished(CommandResult(url, "watch", run_id, "--json").documents)
 
 
 def error_in(event: Event) -> ErrorObject | None:
@@ -140,11 +140,11 @@ def _carries(failed: RunFailed, error: Any, error_class: str) -> None:
 def test_the_command_line_says_it_too(cluster: Cluster, failing: tuple[str, dict[str, Any]]) -> None:
     error_class, what = failing
     asked = ("run", what["input"], "--agent", json.dumps(what["agent"]))
-    [document] = Said(cluster.stack.url, *asked, "--no-stream", "--json").documents
+    [document] = CommandResult(cluster.stack.url, *asked, "--no-stream", "--json").documents
     assert document["error"] == own(cluster, document["id"])
-    events = Said(cluster.stack.url, *asked, "--json").documents
+    events = CommandResult(cluster.stack.url, *asked, "--json").documents
     assert finished(events) == own(cluster, events[0]["run_id"])
-    said = Said(cluster.stack.url, *asked)
+    said = CommandResult(cluster.stack.url, *asked)
     run_id = said.out.split()[1]
     error = own(cluster, run_id)
     assert said.code == 1

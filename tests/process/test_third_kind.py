@@ -13,19 +13,19 @@ pytestmark = pytest.mark.process
 
 GUEST = (
     Change(
-        "palaver/kinds.py",
+        "palaver/step_kinds.py",
         "KINDS: Final = (MODEL, TOOL)\n",
-        'LOOKUP: Final = Kind("lookup", queue="lookups")\nKINDS: Final = (MODEL, TOOL, LOOKUP)\n',
+        'LOOKUP: Final = StepKind("lookup", queue="lookups")\nKINDS: Final = (MODEL, TOOL, LOOKUP)\n',
     ),
     Change(
-        "workers/kinds.py",
-        "    StepKind(TOOL, TOOL_CALL, call_tool),\n",
-        "    StepKind(TOOL, TOOL_CALL, call_tool),\n    StepKind(LOOKUP, TOOL_CALL, look_up),\n",
+        "workers/step_handlers.py",
+        "    StepHandler(TOOL, TOOL_CALL, call_tool),\n",
+        "    StepHandler(TOOL, TOOL_CALL, call_tool),\n    StepHandler(LOOKUP, TOOL_CALL, look_up),\n",
     ),
-    Change("workers/kinds.py", "import MODEL, TOOL\n", "import LOOKUP, MODEL, TOOL\n"),
-    Change("workers/kinds.py", "import call_model, call_tool\n", "import call_model, call_tool, look_up\n"),
+    Change("workers/step_handlers.py", "import MODEL, TOOL\n", "import LOOKUP, MODEL, TOOL\n"),
+    Change("workers/step_handlers.py", "import call_model, call_tool\n", "import call_model, call_tool, look_up\n"),
     Change(
-        "workers/steps.py",
+        "workers/step_functions.py",
         "async def call_tool(",
         "async def look_up(work: Work) -> Verdict:\n"
         '    """Look something up."""\n'
@@ -33,8 +33,12 @@ GUEST = (
         '    return Continue(outcomes=(answer(work.lease.call, "looked up"),))\n\n\n'
         "async def call_tool(",
     ),
-    Change("workers/steps.py", "OpenCall(call, tool.idempotent))", "OpenCall(call, tool.idempotent, kind=LOOKUP))"),
-    Change("workers/steps.py", "from palaver.models", "from palaver.kinds import LOOKUP\nfrom palaver.models"),
+    Change(
+        "workers/step_functions.py", "OpenCall(call, tool.idempotent))", "OpenCall(call, tool.idempotent, kind=LOOKUP))"
+    ),
+    Change(
+        "workers/step_functions.py", "from palaver.models", "from palaver.step_kinds import LOOKUP\nfrom palaver.models"
+    ),
 )
 
 

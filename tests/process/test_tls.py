@@ -18,7 +18,7 @@ from deploy.stack import Stack
 from palaver.deliveries import Publisher
 from palaver.leases import Delivery
 from palaver.testing.redis_server import RedisServer
-from tests.chaos.way import Way
+from tests.chaos.faulty_proxy import FaultyProxy
 from tests.process.cluster import Cluster
 from workers.transport import broker_settings
 
@@ -52,8 +52,8 @@ def port(server: RedisServer, certificate: Path) -> Iterator[int]:
     """Where the server speaks TLS, and nothing else."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, certificate.with_name("key.pem"))
-    with Way(server.port, tls=tls).open() as way:
-        yield way.port
+    with FaultyProxy(server.port, tls=tls).open() as proxy:
+        yield proxy.port
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from palaver.client import BulkResult, Conflict, NotFound, Palaver
 from palaver.models import Run
 from palaver.testing import eventually
 from tests.both_clients import Blocking, OnALoop
-from tests.command_line import Said
+from tests.command_line import CommandResult
 from tests.process.cluster import Cluster
 from tests.terminal import Terminal
 
@@ -31,7 +31,7 @@ class Shell:
     """Types what the method of the SDK would do; the answer is the same."""
 
     def __call__(self, url: str, method: str, *arguments: Any, **options: Any) -> Any:
-        said = Said(url, *self._command(method, arguments, options), "--json")
+        said = CommandResult(url, *self._command(method, arguments, options), "--json")
         if said.code:
             found = re.search(r"\((\w+), request", said.err)
             raise NotFound(404, "", said.err) if found is None else Conflict(409, found[1], said.err)
@@ -291,7 +291,7 @@ def test_an_export_has_what_the_api_says(cluster: Cluster, tmp_path: Path) -> No
     run = cluster.ended(cluster.submit("tool-2", tools=["calculator"], tags=["kept"]))
     cluster.ended(cluster.submit("401", tags=["kept"], conversation_id=run.conversation_id))
     path = tmp_path / "kept.jsonl"
-    assert Said(cluster.stack.url, "export", "--tag", "kept", "--since", "1h", "--to", str(path)).code == 0
+    assert CommandResult(cluster.stack.url, "export", "--tag", "kept", "--since", "1h", "--to", str(path)).code == 0
     found = [json.loads(line) for line in path.read_text().splitlines()]
     said = cluster.http.get(f"/v1/conversations/{run.conversation_id}/messages").json()["data"]
     assert [each["message"] for each in found if each["kind"] == "message"] == said
@@ -302,5 +302,5 @@ def test_an_export_has_what_the_api_says(cluster: Cluster, tmp_path: Path) -> No
         assert [event for event in events if event["run_id"] == each["id"]] == shown
     assert sorted(each["run"]["status"] for each in found if each["kind"] == "run") == ["completed", "failed"]
     before = path.read_bytes()
-    assert Said(cluster.stack.url, "export", "--tag", "kept", "--to", str(path)).code == 0
+    assert CommandResult(cluster.stack.url, "export", "--tag", "kept", "--to", str(path)).code == 0
     assert path.read_bytes() == before

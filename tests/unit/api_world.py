@@ -90,7 +90,7 @@ class World:
     async def say(self, lease: Lease, *texts: str) -> None:
         """Show deltas to watchers."""
         for text in texts:
-            await self.store.steps.feed([Delta(lease, text)])
+            await self.store.steps.write_deltas([Delta(lease, text)])
 
     async def finish(self, run: dict[str, Any], text: str = "done", *, lease: Lease | None = None) -> None:
         """Let the model end its turn."""

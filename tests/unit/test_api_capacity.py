@@ -93,7 +93,7 @@ async def test_no_run_is_taken_on_when_redis_is_nearly_full(monkeypatch: pytest.
     keyed = {"Idempotency-Key": "mine"}
     async with world() as api:
         run = (await api.client.post("/v1/runs", json=BODY, headers=keyed)).json()
-        api.store.room._looked_at = None
+        api.store.capacity._looked_at = None
         memory(api, monkeypatch, 86 * MIB, 100 * MIB)
         answer = await api.client.post("/v1/runs", json=BODY)
         assert_problem(answer, 503, "store_nearly_full")
@@ -110,7 +110,7 @@ async def test_nothing_that_grows_is_taken_in_when_redis_is_nearly_full(monkeypa
         await api.claim(run)
         await api.fail(failed)
         acting = await api.ask(waiting, call("c1", "client_tool"), call("c2", "approval"))
-        api.store.room._looked_at = None
+        api.store.capacity._looked_at = None
         memory(api, monkeypatch, 86 * MIB, 100 * MIB)
         before = exceeded["memory"]
         inputs = f"/v1/runs/{run['id']}/input"
@@ -202,7 +202,7 @@ async def test_there_is_room(monkeypatch: pytest.MonkeyPatch, used: int, limit: 
 async def test_redis_is_asked_for_its_memory_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as api:
         now = 100.0
-        monkeypatch.setattr(api.store.room, "_clock", lambda: now)
+        monkeypatch.setattr(api.store.capacity, "_clock", lambda: now)
         asked = memory(api, monkeypatch, 1, 0)
         for _ in range(20):
             await api.submit()

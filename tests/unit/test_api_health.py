@@ -68,7 +68,7 @@ async def test_providers_show_what_holds_their_runs_up() -> None:
         "limited": Provider(base_url="http://127.0.0.1:1/v1", max_in_flight=1, tokens_per_minute=1000),
     }
     async with world(providers=providers) as api:
-        await api.store.providers.cool("free", 30)
+        await api.store.providers.cool_down("free", 30)
         for call in ("1", "2"):
             await api.store.providers.admit("limited", call, providers["limited"].limits, 50)
         free, limited = (await api.client.get("/v1/queues?queue=model")).json()["providers"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import EVENTS, FINISHED, RESULT, RUN, RUNS, TURN, Said
+from tests.command_line import EVENTS, FINISHED, RESULT, RUN, RUNS, TURN, CommandResult
 from tests.scripted_api import (
     COMPLETED,
     CONVERSATION_ID,
@@ -34,7 +34,9 @@ def api() -> Iterator[ScriptedAPI]:
 
 class TestRun:
     def test_streams_what_happens_and_says_how_it_ended(self, api: ScriptedAPI) -> None:
-        said = Said(api, "run", "What is 2+2?", "--model", "fake/tool-20", "--tool", "calculator", "-i", "Be brief.")
+        said = CommandResult(
+            api, "run", "What is 2+2?", "--model", "fake/tool-20", "--tool", "calculator", "-i", "Be brief."
+        )
         assert said.code == 0
         assert said.out.splitlines() == [
             f"run {RUN_ID} in conversation {CONVERSATION_ID}",
@@ -56,24 +58,24 @@ class TestRun:
         }
 
     def test_json_lines_are_the_events(self, api: ScriptedAPI) -> None:
-        said = Said(api, "run", "hi", "-m", "fake/echo", "--json")
+        said = CommandResult(api, "run", "hi", "-m", "fake/echo", "--json")
         assert said.code == 0
         assert [event["seq"] for event in said.documents] == list(range(1, 18))
         assert said.documents[-1]["type"] == "run.finished"
         assert said.documents[-1].items() >= FINISHED.items()
 
     def test_without_streaming_only_the_answer_is_on_stdout(self, api: ScriptedAPI) -> None:
-        said = Said(api, "run", "hi", "-m", "fake/echo", "--no-stream")
+        said = CommandResult(api, "run", "hi", "-m", "fake/echo", "--no-stream")
         assert (said.code, said.out) == (0, "four\n")
         assert said.err.startswith("completed (end_turn)")
-        [document] = Said(api, "run", "hi", "-m", "fake/echo", "--no-stream", "--json").documents
+        [document] = CommandResult(api, "run", "hi", "-m", "fake/echo", "--no-stream", "--json").documents
         assert document["output"] == "four"
 
     def test_detached(self, api: ScriptedAPI) -> None:
-        said = Said(api, "run", "-", "--conversation", CONVERSATION_ID, "--detach", input="from a pipe")
+        said = CommandResult(api, "run", "-", "--conversation", CONVERSATION_ID, "--detach", input="from a pipe")
         assert (said.code, said.out) == (0, f"{RUN_ID}\n")
         assert api.seen[0].body == {"input": "from a pipe", "conversation_id": CONVERSATION_ID}
-        [document] = Said(api, "run", "hi", "-m", "a/b", "--detach", "--json").documents
+        [document] = CommandResult(api, "run", "hi", "-m", "a/b", "--detach", "--json").documents
         assert document["status"] == "queued"
 
     @pytest.mark.parametrize("mode", [[], ["--json"], ["--no-stream"]])
@@ -81,12 +83,12 @@ class TestRun:
     def test_any_other_end_is_exit_code_1(self, api: ScriptedAPI, status: str, mode: list[str]) -> None:
         api.on("GET", RUN, answer(run_object(status)))
         api.on("GET", EVENTS, stream(frame(1, "run.finished", status=status)))
-        assert Said(api, "run", "hi", "-m", "fake/echo", *mode).code == 1
+        assert CommandResult(api, "run", "hi", "-m", "fake/echo", *mode).code == 1
 
     def test_a_failure_says_what_to_do(self, api: ScriptedAPI) -> None:
         api.on("GET", RUN, answer(FAILED))
         api.on("GET", EVENTS, stream(frame(1, "run.finished", status="failed")))
-        said = Said(api, "run", "hi", "-m", "fake/echo")
+        said = CommandResult(api, "run", "hi", "-m", "fake/echo")
         assert said.out.splitlines()[1:3] == [
             "authentication: The key is not accepted.",
             "what to do: check the key of provider fake, the variable that its api_key_env names (settings)",
@@ -110,7 +112,7 @@ class TestRun:
                 frame(10, "run.finished"),
             ),
         )
-        said = Said(api, "run", "hi", "-m", "fake/echo")
+        said = CommandResult(api, "run", "hi", "-m", "fake/echo")
         assert "limit tokens: 81 of 100 used" in said.out
         assert "limit cost_usd: nobody knows how much of 0.5 used" in said.out
         assert "(the model was told: Try other ways.)" in said.out
@@ -123,11 +125,11 @@ class TestRun:
 class TestWatch:
     def test_shows_the_input_and_resumes_behind_after(self, api: ScriptedAPI) -> None:
         api.on("GET", EVENTS, stream(*TURN[2:]))
-        said = Said(api, "watch", RUN_ID, "--after", "2")
+        said = CommandResult(api, "watch", RUN_ID, "--after", "2")
         assert said.code == 0
         assert said.out.startswith("> What is 2+2?\n")
         assert api.asked("GET", EVENTS)[0].headers["last-event-id"] == "2"
-        assert [event["seq"] for event in Said(api, "watch", RUN_ID, "--json").documents] == list(range(3, 18))
+        assert [event["seq"] for event in CommandResult(api, "watch", RUN_ID, "--json").documents] == list(range(3, 18))
 
     def test_who_comes_in_the_middle_or_missed_a_part_is_told_the_whole(self, api: ScriptedAPI) -> None:
         whole = {"role": "assistant", "content": "one two three"}
@@ -142,12 +144,12 @@ class TestWatch:
                 frame(10, "run.finished"),
             ),
         )
-        lines = Said(api, "watch", RUN_ID).out.splitlines()
+        lines = CommandResult(api, "watch", RUN_ID).out.splitlines()
         assert lines[:4] == ["one ", "(events 3 to 7 are no longer kept)", "three", "one two three"]
 
     def test_a_run_that_failed_is_exit_code_1(self, api: ScriptedAPI) -> None:
         api.on("GET", RUN, answer(FAILED))
-        assert Said(api, "watch", RUN_ID).code == 1
+        assert CommandResult(api, "watch", RUN_ID).code == 1
 
 
 class TestOthers:
@@ -155,42 +157,42 @@ class TestOthers:
         waiting = run_object("queued", waiting={"reason": "conversation_busy", "run_id": "run_00other"})
         page = {"data": [COMPLETED, FAILED, waiting], "next_cursor": None, "has_more": False}
         api.on("GET", RUNS, answer(page))
-        said = Said(api, "list", "--status", "failed", "--status", "queued", "--limit", "3")
+        said = CommandResult(api, "list", "--status", "failed", "--status", "queued", "--limit", "3")
         assert said.code == 0
         assert said.out.count(RUN_ID) == 3
         assert "authentication: The key" in said.out
         assert "behind run_00other" in said.out
         assert api.seen[0].query == {"status": "failed,queued", "limit": "3"}
-        [document] = Said(api, "list", "--json").documents
+        [document] = CommandResult(api, "list", "--json").documents
         assert [run["status"] for run in document] == ["completed", "failed", "queued"]
 
     def test_an_empty_list(self, api: ScriptedAPI) -> None:
         api.on("GET", RUNS, answer({"data": [], "next_cursor": None}))
-        said = Said(api, "list")
+        said = CommandResult(api, "list")
         assert (said.code, said.out, said.err) == (0, "", "No runs.\n")
-        assert Said(api, "list", "--json").documents == [[]]
+        assert CommandResult(api, "list", "--json").documents == [[]]
 
     def test_show(self, api: ScriptedAPI) -> None:
-        said = Said(api, "show", RUN_ID)
+        said = CommandResult(api, "show", RUN_ID)
         assert said.code == 0
         assert re.search(r"^status +completed \(end_turn\)$", said.out, re.MULTILINE)
         assert said.out.endswith("\nfour\n")
-        assert Said(api, "show", RUN_ID, "--json").documents[0]["id"] == RUN_ID
+        assert CommandResult(api, "show", RUN_ID, "--json").documents[0]["id"] == RUN_ID
 
     def test_cancel(self, api: ScriptedAPI) -> None:
         api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
-        said = Said(api, "cancel", RUN_ID, "--reason", "enough")
+        said = CommandResult(api, "cancel", RUN_ID, "--reason", "enough")
         assert (said.code, said.out) == (0, f"{RUN_ID} is cancelling\n")
         assert api.seen[0].body == {"mode": "now", "reason": "enough"}
-        assert Said(api, "cancel", RUN_ID, "--json").documents[0]["status"] == "cancelling"
+        assert CommandResult(api, "cancel", RUN_ID, "--json").documents[0]["status"] == "cancelling"
 
     def test_queues(self, api: ScriptedAPI) -> None:
         body: dict[str, Any] = {"data": [{"name": "model", "ready": 3, "workers": [{"id": "w1"}]}], "draining": False}
         body["room"] = {"runs": 7, "max_runs": 10, "memory_bytes": 4096, "max_memory_bytes": None}
         api.on("GET", "/v1/queues", answer(body))
-        said = Said(api, "queues")
+        said = CommandResult(api, "queues")
         assert said.code == 0
         assert re.search(r"NAME +READY +WORKERS", said.out)
         assert "draining: false" in said.out
         assert "room: runs 7, max runs 10, memory bytes 4096\n" in said.out
-        assert Said(api, "queues", "--json").documents == [body]
+        assert CommandResult(api, "queues", "--json").documents == [body]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from palaver.testing.ports import free_port
-from tests.command_line import RUN, Said
+from tests.command_line import RUN, CommandResult
 from tests.scripted_api import RUN_ID, Reply, ScriptedAPI, problem
 
 
@@ -33,14 +33,14 @@ class TestErrors:
     def test_one_sentence_and_what_to_do(self, api: ScriptedAPI, reply: Reply, code: int, sentence: str) -> None:
         api.on("GET", RUN, reply)
         for options in ([], ["--json"]):
-            said = Said(api, "show", RUN_ID, *options)
+            said = CommandResult(api, "show", RUN_ID, *options)
             assert (said.code, said.out) == (code, "")
             assert said.err.startswith("palaver: ")
             assert said.err.count("\n") == 1
             assert sentence in said.err
 
     def test_nobody_there(self) -> None:
-        said = Said(f"http://127.0.0.1:{free_port()}", "queues", "--json")
+        said = CommandResult(f"http://127.0.0.1:{free_port()}", "queues", "--json")
         assert (said.code, said.out) == (3, "")
         assert "Start the API (make up), or name another with --url" in said.err
 
@@ -55,12 +55,12 @@ class TestErrors:
         ],
     )
     def test_usage_is_exit_code_2(self, api: ScriptedAPI, arguments: list[str]) -> None:
-        said = Said(api, *arguments)
+        said = CommandResult(api, *arguments)
         assert (said.code, said.out) == (2, "")
         assert said.err
         assert not api.seen
 
     def test_a_url_that_is_none(self) -> None:
-        said = Said("localhost", "queues")
+        said = CommandResult("localhost", "queues")
         assert said.code == 2
         assert "is no URL of an API" in said.err

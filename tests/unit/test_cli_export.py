@@ -12,7 +12,7 @@ import pytest
 
 from palaver.client import Exported, NotFound
 from tests.both_clients import EVENTS, RUN, RUNS, Call, both_clients
-from tests.command_line import Said
+from tests.command_line import CommandResult
 from tests.scripted_api import AT, CONVERSATION_ID, RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
 
 CONVERSATION = f"/v1/conversations/{CONVERSATION_ID}"
@@ -128,17 +128,19 @@ class TestExport:
 
 class TestCommand:
     def test_lines_on_standard_output(self, api: ScriptedAPI) -> None:
-        said = Said(api, "export", RUN_ID)
+        said = CommandResult(api, "export", RUN_ID)
         assert (said.code, [record["kind"] for record in said.documents]) == (0, WHOLE)
         assert "exported 1 run\n" in said.err
 
     def test_a_filter(self, api: ScriptedAPI) -> None:
-        assert Said(api, "export", "-s", "failed", "--tag", "a", "--since", "2h", "--older-than", "1h").code == 0
+        assert (
+            CommandResult(api, "export", "-s", "failed", "--tag", "a", "--since", "2h", "--older-than", "1h").code == 0
+        )
         [seen] = api.asked("GET", RUNS)
         assert (seen.query["status"], seen.query["tag"]) == ("failed", "a")
         after, before = (datetime.fromisoformat(seen.query[name]) for name in ("created_after", "created_before"))
         assert timedelta(minutes=59) < before - after < timedelta(minutes=61)
-        assert Said(api, "export", "--since", "2026-01-31T12:00:00Z").code == 0
+        assert CommandResult(api, "export", "--since", "2026-01-31T12:00:00Z").code == 0
         given = datetime.fromisoformat(api.asked("GET", RUNS)[-1].query["created_after"])
         assert given == datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -154,17 +156,17 @@ class TestCommand:
         ],
     )
     def test_what_cannot_be(self, api: ScriptedAPI, arguments: list[str]) -> None:
-        assert Said(api, "export", *arguments).code == 2
+        assert CommandResult(api, "export", *arguments).code == 2
         assert api.seen == []
 
     def test_a_file_gets_what_it_does_not_have(self, api: ScriptedAPI, tmp_path: Path) -> None:
         path = tmp_path / "runs.jsonl"
-        assert Said(api, "export", "--all", "--to", str(path)).code == 0
+        assert CommandResult(api, "export", "--all", "--to", str(path)).code == 0
         assert kinds(path) == WHOLE
         events(api, OTHER_ID)
         api.on("GET", RUNS, runs(OTHER_ID, RUN_ID))
         api.on("GET", MESSAGES, page(after=6))
-        said = Said(api, "export", "--all", "--to", str(path))
+        said = CommandResult(api, "export", "--all", "--to", str(path))
         assert (said.code, said.out) == (0, "")
         assert f"exported 1 run to {path}" in said.err
         assert kinds(path) == [*WHOLE, *WHOLE[2:]]
@@ -173,14 +175,14 @@ class TestCommand:
     def test_it_goes_on_after_any_byte(self, api: ScriptedAPI, tmp_path: Path) -> None:
         """Whatever an export that was killed had written, the next one completes it to the same file."""
         path = tmp_path / "runs.jsonl"
-        Said(api, "export", "--all", "--to", str(path))
+        CommandResult(api, "export", "--all", "--to", str(path))
         whole = path.read_bytes()
         for cut in range(0, len(whole), 233):
             path.write_bytes(whole[:cut])
             pages = page(message(2), after=2, more=True), page(message(5), after=6), page(after=6)
             api.on("GET", MESSAGES, *pages[2 if whole[:cut].count(b"\n") >= 3 else 0 :])
             events(api, RUN_ID)
-            assert Said(api, "export", "--all", "--to", str(path)).code == 0
+            assert CommandResult(api, "export", "--all", "--to", str(path)).code == 0
             lines = [json.dumps(json.loads(line)) for line in path.read_text().splitlines()]
             assert set(lines) == {line.decode() for line in whole.splitlines()}, cut
             assert kinds(path)[-1] == "run"
@@ -190,17 +192,17 @@ class TestCommand:
     def test_an_api_that_goes_away_leaves_what_is_whole(self, api: ScriptedAPI, tmp_path: Path) -> None:
         path = tmp_path / "runs.jsonl"
         api.on("GET", RUNS, runs(RUN_ID, cursor="more"), problem(400, "invalid_cursor"))
-        assert Said(api, "export", "--all", "--to", str(path)).code == 2
+        assert CommandResult(api, "export", "--all", "--to", str(path)).code == 2
         assert kinds(path) == WHOLE
 
     @pytest.mark.parametrize("text", ["hello", "hello\n", '{"a": 1}\n', '{"schema": 2, "kind": "run"}\n', "[]\n"])
     def test_no_other_file_is_touched(self, api: ScriptedAPI, tmp_path: Path, text: str) -> None:
         path = tmp_path / "notes.txt"
         path.write_text(text)
-        said = Said(api, "export", "--all", "--to", str(path))
+        said = CommandResult(api, "export", "--all", "--to", str(path))
         assert (said.code, path.read_text()) == (2, text)
         assert "something else in it" in said.err
-        assert Said(api, "export", "--all", "--to", str(tmp_path)).code == 2
+        assert CommandResult(api, "export", "--all", "--to", str(tmp_path)).code == 2
 
     def test_following_looks_back_to_the_oldest_run_that_had_not_ended(
         self, api: ScriptedAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -218,7 +220,7 @@ class TestCommand:
         monkeypatch.setattr("palaver.cli.exporting.time.sleep", sleep)
         api.on("GET", RUNS, runs(RUN_ID), unfinished, runs(RUN_ID))
         path = tmp_path / "runs.jsonl"
-        said = Said(api, "export", "--all", "--to", str(path), "--follow", "--every", "5s")
+        said = CommandResult(api, "export", "--all", "--to", str(path), "--follow", "--every", "5s")
         assert (said.code, kinds(path)) == (0, WHOLE)
         assert looks == [5.0, 5.0]
         first, second = api.asked("GET", RUNS)[:3], api.asked("GET", RUNS)[3:6]

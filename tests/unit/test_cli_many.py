@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import RUN, RUNS, Said
+from tests.command_line import RUN, RUNS, CommandResult
 from tests.scripted_api import CONVERSATION_ID, RUN_ID, Reply, ScriptedAPI, answer, run_object
 from tests.terminal import Terminal
 
@@ -44,13 +44,13 @@ STATUSES = {
 class TestWhich:
     @pytest.mark.parametrize("verb", STATUSES)
     def test_all_are_those_that_it_can_be_done_to(self, api: ScriptedAPI, verb: str) -> None:
-        assert Said(api, verb, "--all").code == 0
+        assert CommandResult(api, verb, "--all").code == 0
         [body] = asked(api)
         assert (body["action"], body["filter"]) == (verb, {"status": STATUSES[verb]})
         assert "all" not in body
 
     def test_a_filter(self, api: ScriptedAPI) -> None:
-        Said(
+        CommandResult(
             api, "retry", "-s", "failed", "--tag", "a", "-c", CONVERSATION_ID, "--agent-name", "b",
             "--error-class", "rate_limited", "--older-than", "1.5h",
         )  # fmt: skip
@@ -67,11 +67,11 @@ class TestWhich:
         ("text", "seconds"), [("90", 90.0), ("90s", 90.0), ("15m", 900.0), ("12h", 43200.0), ("3d", 259200.0)]
     )
     def test_times(self, api: ScriptedAPI, text: str, seconds: float) -> None:
-        Said(api, "delete", "--older-than", text)
+        CommandResult(api, "delete", "--older-than", text)
         assert asked(api)[0]["filter"]["older_than"] == seconds
 
     def test_how_to_cancel(self, api: ScriptedAPI) -> None:
-        Said(api, "cancel", "--tag", "a", "--mode", "graceful", "-r", "enough")
+        CommandResult(api, "cancel", "--tag", "a", "--mode", "graceful", "-r", "enough")
         assert (asked(api)[0]["mode"], asked(api)[0]["reason"]) == ("graceful", "enough")
 
     @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ class TestWhich:
         ],
     )
     def test_what_is_not_clear_is_not_done(self, api: ScriptedAPI, arguments: list[str]) -> None:
-        said = Said(api, *arguments)
+        said = CommandResult(api, *arguments)
         assert (said.code, said.out) == (2, "")
         assert not api.seen
 
@@ -98,17 +98,17 @@ class TestWhich:
 class TestTold:
     @pytest.mark.parametrize(("verb", "done"), [("cancel", "cancelled"), ("retry", "retried"), ("delete", "deleted")])
     def test_how_many(self, api: ScriptedAPI, verb: str, done: str) -> None:
-        assert Said(api, verb, "--tag", "a").out == f"{done} 2 runs; not: 3 run_ended\n"
+        assert CommandResult(api, verb, "--tag", "a").out == f"{done} 2 runs; not: 3 run_ended\n"
         api.on("POST", ACTIONS, result("run_1"))
-        assert Said(api, verb, "--tag", "a").out == f"{done} 1 run\n"
+        assert CommandResult(api, verb, "--tag", "a").out == f"{done} 1 run\n"
 
     def test_a_dry_run_says_which(self, api: ScriptedAPI) -> None:
         api.on("POST", ACTIONS, result("run_1", "run_2", done=0, dry_run=True))
-        assert Said(api, "cancel", "--all", "--dry-run").out == "2 runs would be cancelled\nrun_1\nrun_2\n"
+        assert CommandResult(api, "cancel", "--all", "--dry-run").out == "2 runs would be cancelled\nrun_1\nrun_2\n"
         assert [body["dry_run"] for body in asked(api)] == [True]
 
     def test_json(self, api: ScriptedAPI) -> None:
-        assert Said(api, "cancel", "--all", "--json").documents == [
+        assert CommandResult(api, "cancel", "--all", "--json").documents == [
             {"matched": 2, "done": 2, "skipped": {"run_ended": 3}, "dry_run": False, "run_ids": ["run_1", "run_2"]}
         ]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from palaver.cli.text import one_line, plain, visible
-from tests.command_line import EVENTS, RUN, RUNS, Said
+from tests.command_line import EVENTS, RUN, RUNS, CommandResult
 from tests.scripted_api import (
     RUN_ID,
     ScriptedAPI,
@@ -88,10 +88,10 @@ def test_no_command_shows_one(api: ScriptedAPI) -> None:
     ended = run | {"status": "failed", "stop_reason": "error", "pending_actions": []}
     for status, command in ((run, ["show", RUN_ID]), (run, ["list"]), (ended, ["watch", RUN_ID])):
         api.on("GET", RUN, answer(status))
-        said = Said(api, *command)
+        said = CommandResult(api, *command)
         assert len(said.out) > 100, said.err
         assert harmless(said.out + said.err), command
     api.on("GET", RUN, problem(404, "run_not_found", EVIL))
-    said = Said(api, "show", RUN_ID)
+    said = CommandResult(api, "show", RUN_ID)
     assert said.err
     assert harmless(said.err)

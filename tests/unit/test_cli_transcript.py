@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import ErrorClass, Failure
-from tests.command_line import EVENTS, RUN, RUNS, Said
+from tests.command_line import EVENTS, RUN, RUNS, CommandResult
 from tests.scripted_api import (
     AT,
     CONVERSATION_ID,
@@ -40,7 +40,7 @@ def api() -> Iterator[ScriptedAPI]:
 def told(api: ScriptedAPI, *events: bytes) -> list[str]:
     """The transcript between its first line and its last."""
     api.on("GET", EVENTS, stream(*events, FINISHED))
-    return Said(api, "run", "hi", "-m", "fake/echo").out.splitlines()[1:-1]
+    return CommandResult(api, "run", "hi", "-m", "fake/echo").out.splitlines()[1:-1]
 
 
 def waiting(seq: int, code: str, delay: float = 3, step: str = "1") -> bytes:
@@ -167,7 +167,7 @@ class TestEnds:
         assert second.startswith("what to do: ")
         assert second.endswith(what_to_do)
         assert CONVERSATION_ID in second or "-c" not in second
-        shown = Said(api, "show", RUN_ID).out
+        shown = CommandResult(api, "show", RUN_ID).out
         assert f"\nwhy           {first}\n" in shown
         assert f"\n{second.replace('what to do: ', 'what to do    ')}\n" in shown
 
@@ -180,7 +180,7 @@ class TestEnds:
         api.on("GET", EVENTS, stream(FINISHED))
         for cost, shown in ((0.012345, "0 tool calls, $0.01235 ·"), (0.0, "0 tool calls ·"), (None, "0 tool calls ·")):
             api.on("GET", RUN, answer(run_object("completed", usage={**used, "cost_usd": cost})))
-            assert shown in Said(api, "watch", RUN_ID).out
+            assert shown in CommandResult(api, "watch", RUN_ID).out
 
 
 class TestOptions:
@@ -188,7 +188,7 @@ class TestOptions:
         spec = tmp_path / "agent.json"
         spec.write_text('{"model": "a/b", "condense": false}')
         for agent in (spec.read_text(), f"@{spec}"):
-            Said(api, "run", "hi", "-a", agent, "-b", "tokens=500", "--budget", "cost_usd=0.25", "--detach")
+            CommandResult(api, "run", "hi", "-a", agent, "-b", "tokens=500", "--budget", "cost_usd=0.25", "--detach")
             assert api.seen[-1].body == {
                 "agent": {"model": "a/b", "condense": False},
                 "input": "hi",
@@ -210,7 +210,7 @@ class TestOptions:
     def test_what_cannot_be_is_said_before_anything_is_sent(
         self, api: ScriptedAPI, arguments: list[str], complaint: str
     ) -> None:
-        said = Said(api, "run", "hi", *arguments)
+        said = CommandResult(api, "run", "hi", *arguments)
         assert (said.code, said.out) == (2, "")
         assert complaint in " ".join(said.err.split())
         assert not api.seen

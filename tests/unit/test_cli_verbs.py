@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import EVENTS, RUN, RUNS, TURN, Said
+from tests.command_line import EVENTS, RUN, RUNS, TURN, CommandResult
 from tests.scripted_api import (
     COMPLETED,
     CONVERSATION_ID,
@@ -54,31 +54,31 @@ def decision(action: dict[str, Any], decided: str, **more: Any) -> dict[str, Any
 
 class TestDeciding:
     def test_approving_what_is_named(self, api: ScriptedAPI) -> None:
-        said = Said(api, "approve", RUN_ID, "act_1")
+        said = CommandResult(api, "approve", RUN_ID, "act_1")
         assert (said.code, said.out, said.err) == (0, f'approved send {{"to": "bob"}}; {RUN_ID} is running\n', "")
         assert sent(api) == [decision(SEND, "approve")]
 
     def test_approving_all_that_is_pending_decides_on_exactly_that(self, api: ScriptedAPI) -> None:
-        said = Said(api, "approve", RUN_ID)
+        said = CommandResult(api, "approve", RUN_ID)
         assert said.out == f'approved send {{"to": "bob"}}, shout {{}}; {RUN_ID} is running\n'
         assert sent(api) == [decision(SEND, "approve"), decision(SHOUT, "approve")]
 
     def test_approving_with_other_arguments(self, api: ScriptedAPI, tmp_path: Path) -> None:
         arguments = tmp_path / "arguments.json"
         arguments.write_text('{"to": "eve"}')
-        said = Said(api, "approve", RUN_ID, "act_1", "--arguments", f"@{arguments}")
+        said = CommandResult(api, "approve", RUN_ID, "act_1", "--arguments", f"@{arguments}")
         assert said.out == (
             f'approved send {{"to": "bob"}}, with {{"to": "eve"}} in place of its arguments; {RUN_ID} is running\n'
         )
         assert sent(api) == [decision(SEND, "edit", arguments={"to": "eve"})]
 
     def test_a_call_may_be_named_by_its_own_id(self, api: ScriptedAPI) -> None:
-        Said(api, "deny", RUN_ID, "call_2", "--reason", "too loud")
+        CommandResult(api, "deny", RUN_ID, "call_2", "--reason", "too loud")
         assert sent(api) == [decision(SHOUT, "deny", reason="too loud")]
 
     def test_denying(self, api: ScriptedAPI) -> None:
         api.on("POST", INPUT, answer(run_object("requires_action", pending_actions=[OPEN]), 202))
-        said = Said(api, "deny", RUN_ID)
+        said = CommandResult(api, "deny", RUN_ID)
         assert said.out == f'denied send {{"to": "bob"}}, shout {{}}; {RUN_ID} is requires_action; 1 call still waits\n'
         assert sent(api) == [decision(SEND, "deny"), decision(SHOUT, "deny")]
 
@@ -91,14 +91,14 @@ class TestDeciding:
         ],
     )
     def test_answering(self, api: ScriptedAPI, arguments: list[str], item: dict[str, Any]) -> None:
-        said = Said(api, "answer", RUN_ID, *arguments, input="from a pipe")
+        said = CommandResult(api, "answer", RUN_ID, *arguments, input="from a pipe")
         assert said.out == f'answered open_file {{"path": "a"}}; {RUN_ID} is running\n'
         assert sent(api) == [{"type": "tool_output", **item}]
 
     @pytest.mark.parametrize("command", [["approve"], ["deny"], ["answer", "act_3", "x"]])
     def test_json_is_the_run(self, api: ScriptedAPI, command: list[str]) -> None:
         verb, *rest = command
-        [document] = Said(api, verb, RUN_ID, *rest, "--json").documents
+        [document] = CommandResult(api, verb, RUN_ID, *rest, "--json").documents
         assert document["status"] == "running"
 
     def test_an_unknown_action_lists_what_is_pending_and_how_to_decide(self, api: ScriptedAPI) -> None:
@@ -107,7 +107,7 @@ class TestDeciding:
             problem(409, "unknown_action", "The run has no such pending action.", run_id=RUN_ID,
                     pending_actions=[SEND, OPEN]),
         )  # fmt: skip
-        said = Said(api, "approve", RUN_ID, "act_9")
+        said = CommandResult(api, "approve", RUN_ID, "act_9")
         assert (said.code, said.out) == (2, "")
         first, *rest = said.err.splitlines()
         assert first == "palaver: The run has no such pending action (unknown_action, request req_1)."
@@ -125,7 +125,7 @@ class TestDeciding:
         api.on("GET", RUN, answer(run_object("running")))
         refusal = "No call of the run awaits an approval."
         api.on("POST", INPUT, problem(409, "no_pending_action", refusal, run_id=RUN_ID, pending_actions=[]))
-        said = Said(api, verb, RUN_ID)
+        said = CommandResult(api, verb, RUN_ID)
         assert (said.code, said.out) == (2, "")
         assert said.err == "palaver: No call of the run awaits an approval (no_pending_action, request req_1).\n"
 
@@ -138,17 +138,17 @@ class TestDeciding:
         ],
     )
     def test_arguments_that_cannot_be(self, api: ScriptedAPI, arguments: list[str], complaint: str) -> None:
-        said = Said(api, "approve", RUN_ID, *arguments)
+        said = CommandResult(api, "approve", RUN_ID, *arguments)
         assert (said.code, said.out) == (2, "")
         assert complaint in " ".join(said.err.split())
         assert not api.asked("POST", INPUT)
 
     def test_arguments_are_for_the_one_call_that_waits(self, api: ScriptedAPI) -> None:
         api.on("GET", RUN, answer(run_object("requires_action", pending_actions=[OPEN, SEND])))
-        Said(api, "approve", RUN_ID, "--arguments", '{"to": "eve"}')
+        CommandResult(api, "approve", RUN_ID, "--arguments", '{"to": "eve"}')
         assert sent(api) == [decision(SEND, "edit", arguments={"to": "eve"})]
         api.on("GET", RUN, answer(run_object("running")))
-        said = Said(api, "approve", RUN_ID, "--arguments", '{"to": "eve"}')
+        said = CommandResult(api, "approve", RUN_ID, "--arguments", '{"to": "eve"}')
         assert said.code == 2
         assert "nothing waits for an approval" in " ".join(said.err.split())
 
@@ -165,53 +165,53 @@ class TestGoingOn:
         ],
     )
     def test_says_where_the_run_is_then(self, api: ScriptedAPI, command: list[str], item: dict[str, Any]) -> None:
-        said = Said(api, *command, input="from a pipe")
+        said = CommandResult(api, *command, input="from a pipe")
         assert (said.code, said.out) == (0, f"{RUN_ID} is running\n")
         assert sent(api) == [item]
-        assert Said(api, *command, "--json", input="from a pipe").documents[0]["status"] == "running"
+        assert CommandResult(api, *command, "--json", input="from a pipe").documents[0]["status"] == "running"
 
     def test_a_pause_that_does_not_hold_yet(self, api: ScriptedAPI) -> None:
         api.on("POST", INPUT, answer(run_object("running", pausing=True), 202))
-        said = Said(api, "pause", RUN_ID)
+        said = CommandResult(api, "pause", RUN_ID)
         assert said.out == f"{RUN_ID} is running and pauses once nothing is under way any more\n"
 
     def test_what_is_not_paused(self, api: ScriptedAPI) -> None:
         api.on("POST", INPUT, problem(409, "not_paused", "The run is not paused."))
-        said = Said(api, "resume", RUN_ID)
+        said = CommandResult(api, "resume", RUN_ID)
         assert (said.code, said.out) == (2, "")
         assert said.err == "palaver: The run is not paused (not_paused, request req_1).\n"
 
     def test_retry(self, api: ScriptedAPI) -> None:
         made = run_object("queued", id="run_00new", retried_from=RUN_ID)
         api.on("POST", f"{RUN}/retry", answer(made, 202))
-        assert Said(api, "retry", RUN_ID).out == f"run_00new goes on with {RUN_ID}\n"
+        assert CommandResult(api, "retry", RUN_ID).out == f"run_00new goes on with {RUN_ID}\n"
         fork = ["--from-step", "2", "--input", "-", "-a", '{"model": "a/b"}', "-b", "tokens=9"]
-        said = Said(api, "retry", RUN_ID, *fork, input="by train")
+        said = CommandResult(api, "retry", RUN_ID, *fork, input="by train")
         assert said.out == f"run_00new forks {RUN_ID} before step 2, in conversation {CONVERSATION_ID}\n"
         assert [seen.body for seen in api.seen] == [
             {},
             {"from_step": 2, "input": "by train", "agent": {"model": "a/b"}, "budget": {"tokens": 9}},
         ]
-        assert Said(api, "retry", RUN_ID, "--json").documents[0]["retried_from"] == RUN_ID
+        assert CommandResult(api, "retry", RUN_ID, "--json").documents[0]["retried_from"] == RUN_ID
 
     @pytest.mark.parametrize(("id", "path"), [(RUN_ID, RUN), (CONVERSATION_ID, f"/v1/conversations/{CONVERSATION_ID}")])
     def test_delete(self, api: ScriptedAPI, id: str, path: str) -> None:
         api.on("DELETE", path, Reply(204))
-        assert Said(api, "delete", id).out == f"deleted {id}\n"
-        assert Said(api, "delete", id, "--json").documents == [{"deleted": id}]
+        assert CommandResult(api, "delete", id).out == f"deleted {id}\n"
+        assert CommandResult(api, "delete", id, "--json").documents == [{"deleted": id}]
         assert {(seen.method, seen.path) for seen in api.seen} == {("DELETE", path)}
 
     @pytest.mark.parametrize("mode", ["graceful", "now", "rollback"])
     def test_cancel_has_modes(self, api: ScriptedAPI, mode: str) -> None:
         api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
-        assert Said(api, "cancel", RUN_ID, "--mode", mode).out == f"{RUN_ID} is cancelling\n"
+        assert CommandResult(api, "cancel", RUN_ID, "--mode", mode).out == f"{RUN_ID} is cancelling\n"
         assert api.seen[0].body == {"mode": mode}
-        assert Said(api, "cancel", RUN_ID, "--mode", "hard").code == 2
+        assert CommandResult(api, "cancel", RUN_ID, "--mode", "hard").code == 2
 
 
 class TestShowing:
     def test_pending_actions_with_the_commands_to_type(self, api: ScriptedAPI) -> None:
-        said = Said(api, "show", RUN_ID)
+        said = CommandResult(api, "show", RUN_ID)
         block = said.out[said.out.index("send ") :].splitlines()
         assert [re.sub("until .*", "until …", line) for line in block] == [
             'send {"to": "bob"} waits for an approval until …',
@@ -230,7 +230,7 @@ class TestShowing:
         arguments = json.dumps(hidden, ensure_ascii=False) + "\x08\n"
         action = {**SEND, "arguments": arguments}
         api.on("GET", RUN, answer(run_object("requires_action", pending_actions=[action])))
-        line = next(line for line in Said(api, "show", RUN_ID).out.splitlines() if line.startswith("send "))
+        line = next(line for line in CommandResult(api, "show", RUN_ID).out.splitlines() if line.startswith("send "))
         assert "x" * 1000 in line
         assert line.isprintable()
         assert r"\u001b[2K\u202eevil" in line
@@ -238,15 +238,15 @@ class TestShowing:
 
     def test_a_paused_run_and_a_cancelled_one(self, api: ScriptedAPI) -> None:
         api.on("GET", RUN, answer(run_object("paused", retried_from="run_00old")))
-        out = Said(api, "show", RUN_ID).out
+        out = CommandResult(api, "show", RUN_ID).out
         assert f"what to do    palaver resume {RUN_ID}\n" in out
         assert "retry of      run_00old\n" in out
         api.on("GET", RUN, answer(run_object("running", pausing=True)))
-        assert "status        running, pausing\n" in Said(api, "show", RUN_ID).out
+        assert "status        running, pausing\n" in CommandResult(api, "show", RUN_ID).out
         cancel = {"requested_at": "2026-01-01T00:00:00Z", "mode": "rollback", "by": "alice", "reason": "enough"}
         ended = run_object("cancelled", stop_reason="cancelled", withdrawn=True, cancel=cancel)
         api.on("GET", RUN, answer(ended))
-        out = Said(api, "show", RUN_ID).out
+        out = CommandResult(api, "show", RUN_ID).out
         assert "status        cancelled (cancelled, withdrawn)\n" in out
         assert re.search(r"^cancel +\S+ \S+ rollback by alice enough$", out, re.MULTILINE)
 
@@ -254,7 +254,7 @@ class TestShowing:
         wait = {"reason": "approval", "until": "2026-01-02T00:00:00Z"}
         waiting = run_object("requires_action", waiting=wait, pending_actions=[SEND, SHOUT])
         api.on("GET", RUNS, answer({"data": [waiting], "next_cursor": None}))
-        said = Said(api, "list", "-s", "requires_action", "--agent-name", "demo", "--error-class", "timeout")
+        said = CommandResult(api, "list", "-s", "requires_action", "--agent-name", "demo", "--error-class", "timeout")
         assert re.search(r"approval, until \S+ \S+: send, shout$", said.out, re.MULTILINE)
         assert api.seen[0].query == {
             "status": "requires_action", "agent": "demo", "error_class": "timeout", "limit": "20",
@@ -279,15 +279,15 @@ class TestRun:
     )
     def test_which_calls_wait(self, api: ScriptedAPI, asked: list[str], require: Any) -> None:
         options = [option for each in asked for option in ("--ask", each)]
-        Said(api, "run", "hi", "-m", "a/b", "--detach", *options)
+        CommandResult(api, "run", "hi", "-m", "a/b", "--detach", *options)
         assert api.seen[0].body["agent"]["approvals"] == {"require": require}
 
     def test_a_busy_conversation(self, api: ScriptedAPI) -> None:
-        Said(api, "run", "hi", "-c", CONVERSATION_ID, "--detach", "--on-conflict", "steer")
+        CommandResult(api, "run", "hi", "-c", CONVERSATION_ID, "--detach", "--on-conflict", "steer")
         assert api.seen[0].body["on_conflict"] == "steer"
         refusal = "The conversation waits for somebody's answer."
         api.on("POST", RUNS, problem(409, "pending_action", refusal, run_id=RUN_ID, pending_actions=[SEND]))
-        said = Said(api, "run", "hi", "-c", CONVERSATION_ID)
+        said = CommandResult(api, "run", "hi", "-c", CONVERSATION_ID)
         assert said.code == 2
         assert f"\n  palaver approve {RUN_ID} act_1\n" in said.err
 
@@ -296,7 +296,7 @@ class TestRun:
     )
     def test_what_cannot_be_is_not_sent(self, api: ScriptedAPI, options: list[str]) -> None:
         model = [] if "-a" in options else ["-m", "a/b"]
-        assert Said(api, "run", "hi", *model, *options).code == 2
+        assert CommandResult(api, "run", "hi", *model, *options).code == 2
         assert not api.seen
 
     WAITING = answer(run_object("requires_action", pending_actions=[SEND]))
@@ -313,7 +313,7 @@ class TestRun:
     def test_without_a_terminal_it_says_what_to_type_and_goes_on_waiting(self, api: ScriptedAPI) -> None:
         api.on("GET", EVENTS, stream(*self.EVENTS_OF_A_WAIT))
         api.on("GET", RUN, self.WAITING, answer(run_object("paused")), answer(COMPLETED))
-        said = Said(api, "run", "hi", "-m", "a/b")
+        said = CommandResult(api, "run", "hi", "-m", "a/b")
         assert said.code == 0
         assert said.out.splitlines()[1:-1] == [
             'send {"to": "bob"} waits for an approval (action act_1)',
@@ -334,20 +334,20 @@ class TestRun:
     def test_who_does_not_read_the_events_is_told_which_call_it_is(self, api: ScriptedAPI, mode: str) -> None:
         api.on("GET", EVENTS, stream(*self.EVENTS_OF_A_WAIT))
         api.on("GET", RUN, self.WAITING, answer(COMPLETED))
-        said = Said(api, "run", "hi", "-m", "a/b", mode)
+        said = CommandResult(api, "run", "hi", "-m", "a/b", mode)
         assert said.code == 0
         assert said.err.startswith('send {"to": "bob"} waits for an approval until ')
         assert f"\n  palaver approve {RUN_ID} act_1\n" in said.err
 
     def test_who_watches_later_is_not_told_what_is_over(self, api: ScriptedAPI) -> None:
         api.on("GET", EVENTS, stream(*self.EVENTS_OF_A_WAIT))
-        said = Said(api, "watch", RUN_ID)
+        said = CommandResult(api, "watch", RUN_ID)
         assert (said.code, said.err) == (0, "")
         assert "waits for an approval (action act_1)" in said.out
 
     def test_an_api_that_is_away_does_not_say_that_it_is_over(self, api: ScriptedAPI) -> None:
         api.on("GET", EVENTS, stream(*self.EVENTS_OF_A_WAIT))
         api.on("GET", RUN, *[problem(503, "unavailable", Retry_After="0")] * 4, answer(COMPLETED))
-        said = Said(api, "run", "hi", "-m", "a/b")
+        said = CommandResult(api, "run", "hi", "-m", "a/b")
         assert said.code == 0
         assert f"  palaver approve {RUN_ID} act_1\n" in said.err

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from palaver.testing.ports import free_port
-from tests.command_line import EVENTS, RUN, RUNS, TURN, Said
+from tests.command_line import EVENTS, RUN, RUNS, TURN, CommandResult
 from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, problem, run_object, stream
 
 MODES = pytest.mark.parametrize("mode", [[], ["--json"], ["--no-stream"]], ids=["stream", "json", "no stream"])
@@ -25,8 +25,8 @@ def api() -> Iterator[ScriptedAPI]:
         yield server
 
 
-def run(api: ScriptedAPI, mode: list[str]) -> Said:
-    return Said(api, "run", "hi", "-m", "fake/echo", *mode)
+def run(api: ScriptedAPI, mode: list[str]) -> CommandResult:
+    return CommandResult(api, "run", "hi", "-m", "fake/echo", *mode)
 
 
 def test_what_a_submit_waits_for_is_said(api: ScriptedAPI) -> None:
@@ -70,17 +70,17 @@ class TestWatch:
     @pytest.mark.parametrize("mode", [[], ["--json"]])
     def test_a_run_that_is_not_there(self, api: ScriptedAPI, mode: list[str]) -> None:
         api.on("GET", RUN, problem(404, "run_not_found", "It was never there."))
-        said = Said(api, "watch", RUN_ID, *mode)
+        said = CommandResult(api, "watch", RUN_ID, *mode)
         assert (said.code, said.out) == (2, "")
         assert "run not found: It was never there." in said.err
         assert len(api.seen) == 1
 
     def test_nobody_there(self) -> None:
-        said = Said(f"http://127.0.0.1:{free_port()}", "watch", RUN_ID)
+        said = CommandResult(f"http://127.0.0.1:{free_port()}", "watch", RUN_ID)
         assert (said.code, said.out) == (3, "")
         assert "Start the API" in said.err
 
     @pytest.mark.parametrize("mode", [[], ["--json"]])
     def test_an_api_that_goes_away_is_waited_for(self, api: ScriptedAPI, mode: list[str]) -> None:
         api.on("GET", EVENTS, *[LATER] * MANY, stream(frame(1, "run.finished")))
-        assert Said(api, "watch", RUN_ID, *mode).code == 0
+        assert CommandResult(api, "watch", RUN_ID, *mode).code == 0

@@ -23,7 +23,7 @@ from palaver.errors import (
 )
 from palaver.limits import exceeded, most
 from palaver.models import ToolCall, Usage
-from workers.protocols import Reply
+from workers.protocols import ModelReply
 from workers.protocols.chat_completions.answer import Completion
 
 
@@ -42,7 +42,7 @@ CALLS = (
 )
 
 
-def read(*pieces: bytes) -> tuple[Reply, str]:
+def read(*pieces: bytes) -> tuple[ModelReply, str]:
     completion = Completion()
     shown = "".join(completion.feed(piece) for piece in pieces)
     return completion.reply(), shown

@@ -13,8 +13,8 @@ from palaver.leases import LogMessage
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.verdicts import Condensed
 from workers.condensing import ask_within_window
-from workers.conversations import Conversation, OlderPart
-from workers.protocols import CHAT_COMPLETIONS, Reply
+from workers.conversations import CachedConversation, OlderPart
+from workers.protocols import CHAT_COMPLETIONS, ModelReply
 
 PROVIDER_SAYS_TOO_LONG = b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'
 
@@ -43,13 +43,13 @@ def summary(position: int, text: str, through: int) -> LogMessage:
     return LogMessage(position, user(text), through=through)
 
 
-def of(*log: LogMessage) -> Conversation:
-    conversation = Conversation(CHAT_COMPLETIONS)
+def of(*log: LogMessage) -> CachedConversation:
+    conversation = CachedConversation(CHAT_COMPLETIONS)
     conversation.extend(log, log[-1].position)
     return conversation
 
 
-def told(conversation: Conversation) -> list[str]:
+def told(conversation: CachedConversation) -> list[str]:
     """Each message as its role and the end of what it says."""
     messages = [json.loads(text) for text in conversation.messages()]
     return [f"{message['role']}: {(message['content'] or 'calls').splitlines()[-1]}" for message in messages]
@@ -131,7 +131,7 @@ def test_the_tokens_of_the_last_call_are_known_until_it_is_condensed() -> None:
 class Model:
     """A stand-in for one attempt of a step, whose model refuses what is longer than its window (bytes)."""
 
-    def __init__(self, conversation: Conversation, window: int, *, answer: str = "done", **agent: Any) -> None:
+    def __init__(self, conversation: CachedConversation, window: int, *, answer: str = "done", **agent: Any) -> None:
         spec = AgentSpec(model="fake/x", **agent)
         self.lease = SimpleNamespace(agent=spec, run_id="run_1", step="3")
         self.partial: Message | None = None
@@ -152,21 +152,21 @@ class Model:
     def condense(self, condensed: Condensed) -> None:
         self.conversation = self.conversation.having(condensed)
 
-    async def ask(self, agent: AgentSpec, messages: list[bytes], *, purpose: str = "") -> Reply:
+    async def ask(self, agent: AgentSpec, messages: list[bytes], *, purpose: str = "") -> ModelReply:
         self.calls += 1
         if sum(map(len, messages)) > self._window:
             raise ProviderHTTPError(400, PROVIDER_SAYS_TOO_LONG)
         if purpose:
             assert not agent.tools
             self.questions.append(json.loads(messages[0])["content"])
-        return Reply(self._answer, (), "stop", Usage())
+        return ModelReply(self._answer, (), "stop", Usage())
 
-    async def answer(self) -> Reply:
+    async def answer(self) -> ModelReply:
         spec: AgentSpec = self.lease.agent
         return await ask_within_window(self, lambda: self.ask(spec, self.conversation.messages()))  # type: ignore[arg-type]
 
 
-def long(turns: int, text: str = "x" * 500) -> Conversation:
+def long(turns: int, text: str = "x" * 500) -> CachedConversation:
     return of(*entries(*(message for i in range(turns) for message in (user(f"q{i} {text}"), says(f"a{i}")))))
 
 

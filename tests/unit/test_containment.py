@@ -21,7 +21,7 @@ from palaver.limits import exceeded, most
 from palaver.models import ToolCall
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
 from workers.sources.containment import Interrupted, contained, failed, failing, failure_of, told
-from workers.steps import answer
+from workers.step_functions import answer
 
 CALL = ToolCall(id="call_1", name="look_up", arguments='{"city": "Ulm"}')
 

@@ -10,7 +10,7 @@ import pytest
 from deploy.lua_check import faults, globals_of
 from palaver.settings import Settings
 from palaver.store.assembly import assemble, lua_files
-from palaver.store.contracts import SCRIPTS, Recall
+from palaver.store.contracts import SCRIPTS, Promote
 from palaver.store.contracts.declaration import Script
 from palaver.store.keys import Key
 from palaver.store.scripts import VERSION
@@ -120,12 +120,12 @@ def test_the_globals_of_functions_within_functions_are_seen() -> None:
 
 
 def test_a_script_has_each_part_once_behind_what_it_needs() -> None:
-    lines = [line.file for line in assemble(Recall, NAMES, lua_files()).lines]
+    lines = [line.file for line in assemble(Promote, NAMES, lua_files()).lines]
     order = list(dict.fromkeys(lines))
-    assert len(lines) == assemble(Recall, NAMES, lua_files()).text.count("\n")
-    assert order[0] == "contract of recall"
-    assert order[-1] == "recall.lua"
-    assert order.index("_clock.lua") < order.index("_run.lua") < order.index("_emit.lua") < order.index("_deliver.lua")
+    assert len(lines) == assemble(Promote, NAMES, lua_files()).text.count("\n")
+    assert order[0] == "contract of promote"
+    assert order[-1] == "promote.lua"
+    assert order.index("_now.lua") < order.index("_run.lua") < order.index("_emit.lua") < order.index("_deliver.lua")
     assert [lines.count(file) for file in order] == [len(list(g)) for g in _runs(lines)]
 
 

@@ -15,7 +15,7 @@ from palaver.errors import ResponseTooLarge, classify
 from palaver.limits import exceeded, most
 from palaver.models import Message, ToolCall
 from palaver.secrets import REDACTED, know
-from workers.protocols import CHAT_COMPLETIONS, Reply
+from workers.protocols import CHAT_COMPLETIONS, ModelReply
 
 SIGNED = '{"google":{"thought_signature":"c2ln","weight":1.50,"age":100000000000000000001,"a":1e2}}'
 HIDDEN = '{"type":"reasoning.encrypted","data":"ZW5j","z":0.10,"index":1,"a":1.0}'
@@ -30,14 +30,14 @@ def ending(finish: str = "stop") -> bytes:
     return event("{}", f'"{finish}"') + b"data: [DONE]\n\n"
 
 
-def streamed(*pieces: bytes) -> Reply:
+def streamed(*pieces: bytes) -> ModelReply:
     reader = CHAT_COMPLETIONS.reader(max_calls=10)
     for piece in pieces:
         reader.feed(piece)
     return reader.reply()
 
 
-def whole(message: str) -> Reply:
+def whole(message: str) -> ModelReply:
     reader = CHAT_COMPLETIONS.reader(max_calls=10)
     reader.read(f'{{"choices": [{{"message": {message}, "finish_reason": "stop"}}]}}'.encode())
     return reader.reply()

@@ -13,9 +13,9 @@ from palaver.errors import ConfigurationError
 from palaver.models import AgentSpec, Usage
 from palaver.providers import Price, Provider, load_providers
 from workers.active_step import ActiveStep
-from workers.conversations import Conversation
+from workers.conversations import CachedConversation
 from workers.model import ModelPort
-from workers.protocols import CHAT_COMPLETIONS, AnswerReader, Reply
+from workers.protocols import CHAT_COMPLETIONS, AnswerReader, ModelReply
 from workers.work import Work
 
 FILE = """
@@ -96,7 +96,7 @@ class Providers(ModelPort):
         super().__init__({"x": Provider.model_validate(free), "y": Provider(base_url="http://y/v1")})
         self._usages = usages
 
-    async def complete(self, *_: Any, reader: AnswerReader, **__: Any) -> Reply:
+    async def complete(self, *_: Any, reader: AnswerReader, **__: Any) -> ModelReply:
         usage = self._usages.pop(0)
         answer = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}], "usage": usage}
         reader.read(orjson.dumps(answer))
@@ -112,7 +112,7 @@ async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -
         tools=(),
     )
     lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, call=None, time_left=60.0)
-    work = Work(lease, runtime, Conversation(CHAT_COMPLETIONS), ActiveStep(lease.run_id, lease.step))  # type: ignore[arg-type]
+    work = Work(lease, runtime, CachedConversation(CHAT_COMPLETIONS), ActiveStep(lease.run_id, lease.step))  # type: ignore[arg-type]
     for model in asked:
         await work.ask(AgentSpec(model=model), [], purpose="condense" if model == asked[0] else "")
     assert work.usage.model_calls == len(asked)

@@ -18,7 +18,7 @@ from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing import aeventually
 from palaver.verdicts import Postpone, RetryAfter, Verdict
-from tests.contract.desk import Desk
+from tests.contract.store_driver import StoreDriver
 from workers.provider_limiter import ProviderLimiter, ProviderPermit
 
 NOTHING = Usage()
@@ -49,13 +49,13 @@ class Worker:
         self.redis = CountingRedis(server=server)
         settings = Settings(redis_url="redis://127.0.0.1:1/0")
         store = Store(self.redis, settings)
-        self.desk = Desk(store, self.redis)
+        self.driver = StoreDriver(store, self.redis)
         self.published: list[Delivery] = []
         self.limiter = ProviderLimiter(store, PROVIDERS, self.published.extend, 0.05)
 
     async def lease(self, provider: str) -> Lease:
         """A step that wants to call."""
-        _, lease = await self.desk.begin(agent=AgentSpec(model=f"{provider}/echo"))
+        _, lease = await self.driver.begin(agent=AgentSpec(model=f"{provider}/echo"))
         return lease
 
     def permit(self, lease: Lease, used: Usage = NOTHING) -> ProviderPermit:
@@ -187,7 +187,7 @@ async def test_what_a_call_raises_goes_further(workers: tuple[Worker, Worker]) -
 
     with pytest.raises(ZeroDivisionError):
         await fail()
-    (state,) = await one.desk.store.providers.state(["narrow"])
+    (state,) = await one.driver.store.providers.state(["narrow"])
     assert state.in_flight == 0
 
 
@@ -198,10 +198,10 @@ async def test_a_failed_call_gives_its_place_to_the_next(workers: tuple[Worker, 
         async with one.permit(holder):
             refused = await two.refused(waits)
             assert refused is not None
-            await two.desk.store.steps.settle(waits, refused)
+            await two.driver.store.steps.settle(waits, refused)
             raise ZeroDivisionError
     assert [(each.run_id, each.queue) for each in one.published] == [(waits.run_id, "model.recovered")]
-    lease = await two.desk.claim(one.published[0])
+    lease = await two.driver.claim(one.published[0])
     assert await two.refused(lease) is None
 
 
@@ -212,8 +212,8 @@ async def test_a_waiter_that_is_gone_does_not_keep_its_place(workers: tuple[Work
         gone, waits = await two.lease("narrow"), await two.lease("narrow")
         for lease in (gone, waits):
             assert await two.refused(lease)
-            await two.desk.postpone(lease, 60, "max_in_flight")
-        await two.desk.store.runs.cancel(gone.run_id)
+            await two.driver.postpone(lease, 60, "max_in_flight")
+        await two.driver.store.runs.cancel(gone.run_id)
     assert [each.run_id for each in one.published] == [waits.run_id]
 
 
@@ -221,11 +221,11 @@ async def test_tokens_are_counted_as_the_provider_reports_them(workers: tuple[Wo
     one, _ = workers
     async with one.permit(await one.lease("counted"), Usage(input_tokens=700, output_tokens=50)):
         pass
-    (state,) = await one.desk.store.providers.state(["counted"])
+    (state,) = await one.driver.store.providers.state(["counted"])
     assert state.tokens_last_minute == 750
     async with one.permit(await one.lease("narrow")):
         pass
-    (state,) = await one.desk.store.providers.state(["narrow"])
+    (state,) = await one.driver.store.providers.state(["narrow"])
     # Without a report the estimate stands: four bytes a token.
     assert state.tokens_last_minute == 100
 
@@ -236,7 +236,7 @@ async def test_further_calls_of_an_attempt_do_not_wait_and_those_who_come_later_
     one, two = workers
     async with one.permit(await one.lease("paced"), Usage(model_calls=10)):
         pass
-    (state,) = await one.desk.store.providers.state(["paced"])
+    (state,) = await one.driver.store.providers.state(["paced"])
     assert state.requests_last_minute == 10
     refused = await two.refused(await two.lease("paced"))
     assert refused is not None

@@ -36,24 +36,24 @@ def delay(verdict: RetryAfter | GiveUp) -> float:
 def test_a_model_call_retries_these_classes_so_often(error_class: ErrorClass) -> None:
     failure = Failure.of(error_class)
     attempts = 1
-    while isinstance(MODEL_CALL.judge(failure, attempts, 0), RetryAfter):
+    while isinstance(MODEL_CALL.decide(failure, attempts, 0), RetryAfter):
         attempts += 1
     assert attempts == RETRIED.get(error_class.value, 1)
 
 
 @pytest.mark.parametrize("error_class", ErrorClass)
 def test_a_tool_call_retries_only_the_store(error_class: ErrorClass) -> None:
-    retried = isinstance(TOOL_CALL.judge(Failure.of(error_class), 1, 0), RetryAfter)
+    retried = isinstance(TOOL_CALL.decide(Failure.of(error_class), 1, 0), RetryAfter)
     assert retried == (error_class is ErrorClass.STORAGE)
 
 
 def test_a_tool_may_ask_to_be_tried_again_at_a_time() -> None:
     again = classify(RetryableToolError("busy", retry_after=7), source="tool")
-    assert 7 <= delay(TOOL_CALL.judge(again, 1, 0)) <= 7.7
-    given_up = TOOL_CALL.judge(again, 3, 0)
+    assert 7 <= delay(TOOL_CALL.decide(again, 1, 0)) <= 7.7
+    given_up = TOOL_CALL.decide(again, 3, 0)
     assert isinstance(given_up, GiveUp)
     assert given_up.failure.recoverable
-    assert isinstance(TOOL_CALL.judge(classify(ToolError("no")), 1, 0), GiveUp)
+    assert isinstance(TOOL_CALL.decide(classify(ToolError("no")), 1, 0), GiveUp)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_tool_may_ask_to_be_tried_again_at_a_time() -> None:
 )
 def test_back_off_grows_to_its_limit(jitter: str, drawn: float, delays: list[float]) -> None:
     judged = policy(attempts=9, first=1, factor=3, max_delay=10, jitter=jitter)
-    assert [delay(judged.judge(late(), n, 0, random=lambda: drawn)) for n in range(1, 6)] == delays
+    assert [delay(judged.decide(late(), n, 0, random=lambda: drawn)) for n in range(1, 6)] == delays
 
 
 def test_a_back_off_beyond_floats_is_the_longest() -> None:
@@ -77,26 +77,26 @@ def test_a_back_off_beyond_floats_is_the_longest() -> None:
 
 def test_the_wait_asked_for_is_a_floor_spread_upwards() -> None:
     judged = policy(first=1, jitter="none", retry_after_cap=300)
-    assert delay(judged.judge(late(20), 1, 0, random=lambda: 0.0)) == 20
-    assert delay(judged.judge(late(20), 1, 0, random=lambda: 0.5)) == pytest.approx(21)
-    assert delay(judged.judge(late(0), 1, 0, random=lambda: 0.5)) == 1
+    assert delay(judged.decide(late(20), 1, 0, random=lambda: 0.0)) == 20
+    assert delay(judged.decide(late(20), 1, 0, random=lambda: 0.5)) == pytest.approx(21)
+    assert delay(judged.decide(late(0), 1, 0, random=lambda: 0.5)) == 1
 
 
 def test_a_wait_beyond_the_cap_is_given_up_and_says_so() -> None:
-    verdict = policy(retry_after_cap=300).judge(late(301), 1, 0)
+    verdict = policy(retry_after_cap=300).decide(late(301), 1, 0)
     assert isinstance(verdict, GiveUp)
     assert verdict.failure.message.endswith("Gave up: it asks to wait 301 s, the policy allows 300 s.")
     assert verdict.failure.user_action == "wait"
-    assert delay(policy(retry_after_cap=300).judge(late(300), 1, 0)) >= 300
+    assert delay(policy(retry_after_cap=300).decide(late(300), 1, 0)) >= 300
 
 
 def test_attempts_and_time_run_out_and_say_so() -> None:
-    verdict = policy(attempts=1).judge(late(), 1, 0)
+    verdict = policy(attempts=1).decide(late(), 1, 0)
     assert isinstance(verdict, GiveUp)
     assert verdict.failure.message.endswith("Gave up after 1 attempt.")
     short = RetryPolicy({ErrorClass.TIMEOUT: Rule(first=5, jitter="none")}, timedelta(seconds=10))
-    assert delay(short.judge(late(), 1, 5)) == 5
-    verdict = short.judge(late(), 1, 5.1)
+    assert delay(short.decide(late(), 1, 5)) == 5
+    verdict = short.decide(late(), 1, 5.1)
     assert isinstance(verdict, GiveUp)
     assert verdict.failure.message.endswith("Gave up: the policy allows 10 s for all attempts.")
 
@@ -121,7 +121,7 @@ def test_a_failure_that_ends_a_run_has_one_stop_reason(error_class: ErrorClass) 
 
 def test_what_is_not_retryable_is_given_up_as_it_is() -> None:
     failure = Failure.of(ErrorClass.STORAGE, retryable=False)
-    assert MODEL_CALL.judge(failure, 1, 0) == GiveUp(failure, StopReason.ERROR)
+    assert MODEL_CALL.decide(failure, 1, 0) == GiveUp(failure, StopReason.ERROR)
 
 
 rules = st.builds(
@@ -142,7 +142,7 @@ def test_a_delay_is_never_too_short_nor_too_long(
     rule: Rule, asked: float | None, attempt: int, elapsed: float, drawn: float
 ) -> None:
     judged = RetryPolicy({ErrorClass.TIMEOUT: rule}, timedelta(days=1))
-    verdict = judged.judge(late(asked), attempt, elapsed, random=lambda: drawn)
+    verdict = judged.decide(late(asked), attempt, elapsed, random=lambda: drawn)
     if isinstance(verdict, GiveUp):
         return
     assert attempt < rule.attempts

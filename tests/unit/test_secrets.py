@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from palaver import secrets
 from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify
-from palaver.errors.failure import Provider
+from palaver.errors.failure import ProviderDetails
 from palaver.secrets import Passing, Secrets, hide, know, password_of
 from palaver.settings import Settings
 from workers.logs import hide_secrets
@@ -111,7 +111,7 @@ def test_a_failure_has_none_whoever_makes_it(known: None) -> None:
         ErrorClass.TOOL_ERROR,
         " " * 1_990 + KEY,
         code=f"fake.{PLAIN}",
-        provider=Provider("fake", request_id=f"req_{PLAIN}"),
+        provider=ProviderDetails("fake", request_id=f"req_{PLAIN}"),
     )
     assert KEY[:3] not in failure.message
     assert failure.code == "tool_error"

@@ -58,7 +58,7 @@ time.sleep(600)
 
 
 @dataclass
-class Said:
+class WorkerRecord:
     """What a stand-in worker says at its start."""
 
     child: int
@@ -90,9 +90,9 @@ def pids_of(stack: Stack) -> list[int]:
     return own + [said(stack, index).child for index in range(len(stack.pids("worker")))]
 
 
-def said(stack: Stack, index: int = 0) -> Said:
+def said(stack: Stack, index: int = 0) -> WorkerRecord:
     """What a stand-in worker wrote about itself."""
-    return Said(**json.loads(stack.log("worker", index).splitlines()[0]))
+    return WorkerRecord(**json.loads(stack.log("worker", index).splitlines()[0]))
 
 
 def test_everything_runs_and_knows_where_everything_is(stack: Stack) -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from palaver.errors import ErrorClass
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.retry import stop_reason
-from palaver.stuck import Nudge, Stuck, Turn, judge
+from palaver.stuck import Nudge, Stuck, Turn, find_repetition
 from palaver.stuck_limits import MAX_TURNS, StuckLimits
 
 LIMITS = StuckLimits()
@@ -22,7 +22,7 @@ def turn(name: str = "search", arguments: str = "{}", result: str = "nothing", *
 
 
 def judged(*turns: Turn, limits: StuckLimits | None = LIMITS, nudged: bool = False) -> Nudge | Stuck | None:
-    return judge(turns, limits, nudged=nudged)
+    return find_repetition(turns, limits, nudged=nudged)
 
 
 SAME, FAILS = turn(), turn(failed=True)

@@ -15,7 +15,7 @@ from palaver.leases import LogMessage
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.testing.model_server.history import read
 from palaver.verdicts import Condensed
-from workers.conversations import Conversation
+from workers.conversations import CachedConversation
 from workers.protocols import CHAT_COMPLETIONS
 
 CALL_IDS = st.lists(st.sampled_from(["a", "b", "c", "call_1_1_1"]), min_size=1, max_size=4, unique=True)
@@ -75,7 +75,7 @@ class Log:
 
     def condense(self) -> None:
         """As the engine does it."""
-        conversation = Conversation(CHAT_COMPLETIONS)
+        conversation = CachedConversation(CHAT_COMPLETIONS)
         conversation.extend(self.entries, self.position)
         part = conversation.older_part()
         if part is not None:
@@ -109,7 +109,7 @@ def request(agent: AgentSpec, messages: Sequence[bytes], *, breakpoints: bool = 
 @given(logs(), st.booleans())
 def test_no_history_is_ever_refused(log: list[LogMessage], cached: bool) -> None:
     for end in range(1, len(log) + 1):
-        conversation = Conversation(CHAT_COMPLETIONS)
+        conversation = CachedConversation(CHAT_COMPLETIONS)
         conversation.extend(log[:end], log[end - 1].position)
         read(request(AGENT, conversation.messages(), breakpoints=cached))
         part = conversation.older_part()
@@ -120,7 +120,7 @@ def test_no_history_is_ever_refused(log: list[LogMessage], cached: bool) -> None
 
 @given(logs(), st.data())
 def test_a_worker_that_knows_a_part_sees_the_same(log: list[LogMessage], data: st.DataObject) -> None:
-    whole, pieces = Conversation(CHAT_COMPLETIONS), Conversation(CHAT_COMPLETIONS)
+    whole, pieces = CachedConversation(CHAT_COMPLETIONS), CachedConversation(CHAT_COMPLETIONS)
     whole.extend(log, log[-1].position)
     for end in sorted(data.draw(st.lists(st.integers(0, len(log)), max_size=4))):
         pieces.extend(log[:end], log[end - 1].position if end else 0)
@@ -133,11 +133,11 @@ def test_a_worker_that_knows_a_part_sees_the_same(log: list[LogMessage], data: s
 
 @given(logs())
 def test_what_the_user_said_last_is_always_there(log: list[LogMessage]) -> None:
-    conversation = Conversation(CHAT_COMPLETIONS)
+    conversation = CachedConversation(CHAT_COMPLETIONS)
     conversation.extend(log, log[-1].position)
     said = [each for each in log if each.message.role == "user" and not each.nudge and not each.through]
     history = read(request(AGENT, conversation.messages())).history
     assert history.turn >= 1
-    newest = Conversation(CHAT_COMPLETIONS)
+    newest = CachedConversation(CHAT_COMPLETIONS)
     newest.extend(said[-1:], said[-1].position)
     assert newest.messages()[0] in conversation.messages()

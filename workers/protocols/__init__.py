@@ -11,9 +11,9 @@ from typing import Final
 
 from palaver.providers import ProtocolName
 from workers.protocols.chat_completions import ChatCompletions
-from workers.protocols.port import AnswerReader, ModelProtocol, Offer, Reply
+from workers.protocols.port import AnswerReader, ModelProtocol, ModelReply, Offer
 
-__all__ = ["CHAT_COMPLETIONS", "PROTOCOLS", "AnswerReader", "ModelProtocol", "Offer", "Reply"]
+__all__ = ["CHAT_COMPLETIONS", "PROTOCOLS", "AnswerReader", "ModelProtocol", "ModelReply", "Offer"]
 
 CHAT_COMPLETIONS: Final = ChatCompletions()
 PROTOCOLS: Final[Mapping[ProtocolName, ModelProtocol]] = MappingProxyType({"chat_completions": CHAT_COMPLETIONS})

@@ -13,7 +13,7 @@ from palaver.models import AgentSpec, Message, ToolCall, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """What the model answered."""
 
     content: str
@@ -59,7 +59,7 @@ class AnswerReader(Protocol):
     def opaque_so_far(self) -> str:
         """What the provider wants back with an answer that was cut off; empty for nothing."""
 
-    def reply(self) -> Reply:
+    def reply(self) -> ModelReply:
         """The whole answer, without secrets of this process."""
 
 

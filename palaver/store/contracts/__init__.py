@@ -5,19 +5,37 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.store.contracts.declaration import Script
-from palaver.store.contracts.logs import CopyLog, DeleteConversation, DeleteRun, Read
-from palaver.store.contracts.providers import Admit, Cool, Hold, Release
+from palaver.store.contracts.logs import CopyLog, DeleteConversation, DeleteRun, ReadLog
+from palaver.store.contracts.providers import Admit, CoolDown, Release, RenewPlaces
 from palaver.store.contracts.runs import Act, Cancel, Submit
-from palaver.store.contracts.steps import Attend, Claim, Feed, HandBack, Postpone, Recall, Renew, Settle
+from palaver.store.contracts.steps import Claim, HandBack, Postpone, Promote, Renew, Settle, Sweep, WriteDeltas
 
 __all__ = [
-    "SCRIPTS", "Act", "Admit", "Attend", "Cancel", "Claim", "Cool", "CopyLog", "DeleteConversation", "DeleteRun",
-    "Feed", "HandBack", "Hold", "Postpone", "Read", "Recall", "Release", "Renew", "Settle", "Submit",
+    "SCRIPTS",
+    "Act",
+    "Admit",
+    "Cancel",
+    "Claim",
+    "CoolDown",
+    "CopyLog",
+    "DeleteConversation",
+    "DeleteRun",
+    "HandBack",
+    "Postpone",
+    "Promote",
+    "ReadLog",
+    "Release",
+    "Renew",
+    "RenewPlaces",
+    "Settle",
+    "Submit",
+    "Sweep",
+    "WriteDeltas",
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Recall, Attend, Cancel, Act,
-    DeleteRun, DeleteConversation, CopyLog, Read, Renew, Feed,
-    Admit, Release, Cool, Hold,
+    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act,
+    DeleteRun, DeleteConversation, CopyLog, ReadLog, Renew, WriteDeltas,
+    Admit, Release, CoolDown, RenewPlaces,
 )  # fmt: skip
 """Every script."""

@@ -185,7 +185,7 @@ class _Items:
             self._item.put(keys, args, value if self._record else (value,))
 
 
-class Reply:
+class ScriptReply:
     """A reply of some script: its tag in Lua, and how it is read."""
 
     def __init__(self, made: type) -> None:
@@ -213,13 +213,13 @@ class Script(Generic[R]):
     name: ClassVar[str]
     """Of its Lua file."""
     shape: ClassVar[Shape]
-    replies: ClassVar[Mapping[bytes, Reply]]
+    replies: ClassVar[Mapping[bytes, ScriptReply]]
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
         cls.name = snake(cls.__name__)
         cls.shape = Shape(cls)
-        cls.replies = {reply.tag.encode(): reply for reply in map(Reply, _union(cls.__orig_bases__))}  # type: ignore[attr-defined]
+        cls.replies = {reply.tag.encode(): reply for reply in map(ScriptReply, _union(cls.__orig_bases__))}  # type: ignore[attr-defined]
 
     def pack(self) -> tuple[list[str], list[Value]]:
         """KEYS and ARGV.

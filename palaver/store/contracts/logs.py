@@ -16,7 +16,7 @@ their places: ``LogEntry.DATA``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class LogPage:
     """Entries of a log."""
 
     entries: Entries
@@ -28,7 +28,7 @@ class Page:
     """What of the log was withdrawn, JSON."""
 
 
-class Read(Script[Page | Unknown]):
+class ReadLog(Script[LogPage | Unknown]):
     """A page of a conversation's log."""
 
     conversation: Key
@@ -44,7 +44,7 @@ class Copied:
     ends: bool
     """It was the last one."""
     withdrawals: bytes
-    """As of `Page`."""
+    """As of `LogPage`."""
     withdrawn: bytes | None
 
 

@@ -18,7 +18,7 @@ class Rates(NamedTuple):
     tokens: int | None
 
 
-class More(NamedTuple):
+class Uncounted(NamedTuple):
     """What is yet to be counted."""
 
     requests: int
@@ -70,7 +70,7 @@ class Release(Script[Released]):
     provider: ProviderKeys
     call: str
     limits: Rates
-    more: More
+    more: Uncounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Cooled:
     """Until the turn of the call that is to be made again."""
 
 
-class Cool(Script[Cooled]):
+class CoolDown(Script[Cooled]):
     """A provider asked for fewer requests: nobody calls it for a while, and then one after the other."""
 
     provider: ProviderKeys
@@ -94,11 +94,11 @@ class Cool(Script[Cooled]):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PlacesRenewed:
     """The places last longer."""
 
 
-class Hold(Script[Held]):
+class RenewPlaces(Script[PlacesRenewed]):
     """Calls are still in flight: their places last longer. What has run out stays so; its place may be another's."""
 
     provider: ProviderKeys

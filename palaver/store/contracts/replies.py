@@ -9,7 +9,7 @@ from typing import NamedTuple
 from palaver.lifecycle import RunStatus
 
 
-class Due(NamedTuple):
+class DueDelivery(NamedTuple):
     """A delivery to publish."""
 
     queue: str
@@ -22,7 +22,7 @@ class Moved:
     """It is done: where the run is now, and what to publish."""
 
     status: RunStatus
-    deliveries: tuple[Due, ...]
+    deliveries: tuple[DueDelivery, ...]
     next_run: str | None
     """The conversation's next run."""
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from palaver.lifecycle import RunStatus
 from palaver.models import CancelMode, OnConflict
 from palaver.store.contracts.declaration import Script
-from palaver.store.contracts.replies import Due, Ended, Mismatch, Moved, RefusalCode, Unknown
+from palaver.store.contracts.replies import DueDelivery, Ended, Mismatch, Moved, RefusalCode, Unknown
 from palaver.store.contracts.wire import Json
 from palaver.store.keys import Key, RunKeys
 
@@ -21,7 +21,7 @@ class Created:
     """The run is taken on."""
 
     run_id: str
-    deliveries: tuple[Due, ...]
+    deliveries: tuple[DueDelivery, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Accepted:
     """The items are in, now or, with ``replayed``, by an earlier request with the same key."""
 
     status: RunStatus
-    deliveries: tuple[Due, ...]
+    deliveries: tuple[DueDelivery, ...]
     next_run: str | None
     replayed: bool
 

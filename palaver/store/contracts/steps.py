@@ -24,7 +24,7 @@ class StepState(StrEnum):
     """A worker has it; in the due index by the end of the lease."""
     LATER = "later"
     """In the due index: a retry, or postponed."""
-    HELD = "held"
+    AWAITING = "awaiting"
     """It waits for a decision or a client's output; in the due index by the end of that."""
     PARKED = "parked"
     """Its run is paused."""
@@ -186,7 +186,7 @@ class Postpone(Script[Moved | Stale]):
     used: Used
 
 
-class Recall(Script[Moved | Gone]):
+class Promote(Script[Moved | Gone]):
     """There is room now for a step that was postponed: deliver it before its time."""
 
     run: RunKeys
@@ -198,7 +198,7 @@ class LeftToNewer:
     """Newer code has worked on the conversation, and knows what it is."""
 
 
-class Attend(Script[Moved | Gone | LeftToNewer]):
+class Sweep(Script[Moved | Gone | LeftToNewer]):
     """Act on something that is due. Safe at any time and for any number of sweepers: it looks again before it acts."""
 
     run: RunKeys
@@ -247,13 +247,13 @@ class NewDelta(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DeltasWritten:
     """So many were written: not those of a lost lease, and none twice when the call is repeated."""
 
     written: int
 
 
-class Feed(Script[Shown]):
+class WriteDeltas(Script[DeltasWritten]):
     """Show watchers what is not worth keeping: deltas of many runs at once."""
 
     nonce: str

@@ -1,7 +1,7 @@
 -- Tool calls that wait for a person's decision or a client's output.
 -- needs: deliver
 -- RUN `actions` is the JSON list of them, in call order: {id, type, tool, call_id, arguments, digest, timeout (ms),
--- expires_at (ms)}. The step of each is held, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
+-- expires_at (ms)}. The step of each is in the state awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
 -- one was resolved.
 
 local function pending_actions()
@@ -9,7 +9,7 @@ local function pending_actions()
   return text and cjson.decode(text) or {}
 end
 
-local function keep_actions(actions)
+local function save_actions(actions)
   if #actions == 0 then
     redis.call('HDEL', RUN, 'actions')
   else
@@ -19,18 +19,18 @@ end
 
 -- Each call waits until somebody resolves it, or until it expires. `waits` are {name of the step, step, action}, in call
 -- order.
-local function hold(waits)
+local function await_actions(waits)
   local actions = pending_actions()
   for _, each in ipairs(waits) do
     local name, step, action = unpack(each)
     action.expires_at = NOW + action.timeout
-    step.state, step.action, step['until'] = StepState.HELD, action.id, action.expires_at
+    step.state, step.action, step['until'] = StepState.AWAITING, action.id, action.expires_at
     step.client = action.type == ActionType.CLIENT_TOOL or nil
-    keep_step(name, step)
+    save_step(name, step)
     redis.call('ZADD', DUE, action.expires_at, member(name))
     actions[#actions + 1] = action
   end
-  keep_actions(actions)
+  save_actions(actions)
   for _, each in ipairs(waits) do
     emit(EventKind.ACTION_REQUIRED, cjson.encode({ step = each[1], action = each[3] }))
   end
@@ -42,11 +42,11 @@ local function drop_actions(resolved)
   for _, action in ipairs(pending_actions()) do
     if not resolved[action.id] then left[#left + 1] = action end
   end
-  keep_actions(left)
+  save_actions(left)
 end
 
 -- Say how an action that is off the list was resolved; `more` goes into the event.
-local function say_resolved(action, decision, more)
+local function log_resolution(action, decision, more)
   redis.call('HSET', RUN, 'act:' .. action.id, decision, 'act:' .. action.call_id, decision)
   more.action_id, more.call_id, more.decision = action.id, action.call_id, decision
   emit(EventKind.ACTION_RESOLVED, cjson.encode(more))
@@ -56,6 +56,6 @@ end
 local function cancel_actions()
   local actions = pending_actions()
   if #actions == 0 then return end
-  keep_actions({})
-  for _, action in ipairs(actions) do say_resolved(action, Resolution.CANCELLED, {}) end
+  save_actions({})
+  for _, action in ipairs(actions) do log_resolution(action, Resolution.CANCELLED, {}) end
 end

@@ -7,7 +7,7 @@ local function open_calls()
   return text and cjson.decode(text) or {}
 end
 
-local function keep_open(calls)
+local function save_open_calls(calls)
   if #calls == 0 then redis.call('HDEL', RUN, 'open') else redis.call('HSET', RUN, 'open', cjson.encode(calls)) end
 end
 
@@ -30,11 +30,11 @@ local function close_calls(answered)
   for _, call in ipairs(open_calls()) do
     if not answered[call.id] then left[#left + 1] = call end
   end
-  keep_open(left)
+  save_open_calls(left)
 end
 
 -- The error object of palaver.errors, for what only the store can know: the facts of its class, and this.
-local function problem(facts, step, attempt, text)
+local function error_object(facts, step, attempt, text)
   facts.message, facts.step, facts.attempt, facts.provider = text, step, attempt, cjson.null
   return facts
 end
@@ -44,16 +44,16 @@ local function tool_error(call, step, facts, text)
   emit(EventKind.TOOL_FINISHED, cjson.encode({
     step = name,
     message = { role = 'tool', call_id = call.id, name = call.name, content = text, is_error = true },
-    error = problem(facts, name, step and try_of(step) or cjson.null, text),
+    error = error_object(facts, name, step and try_of(step) or cjson.null, text),
   }))
 end
 
 -- Nobody goes on with this step. A tool call that may have begun stays until the run ends, so that seal() can tell.
-local function set_aside(name, step)
+local function abandon_step(name, step)
   if not (step.call and (step.first or step.client)) then return drop_step(name, step) end
-  unlist(name, step)
+  unindex_step(name, step)
   step.state = StepState.ABORTED
-  keep_step(name, step)
+  save_step(name, step)
 end
 
 -- Every call of the turn that has no result yet gets one, in call order, saying truthfully what happened.

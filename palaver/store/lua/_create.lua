@@ -1,5 +1,5 @@
 -- The record of a new run, for submit.lua.
--- needs: clocks
+-- needs: time_limits
 
 local function create(kept, agent, max_steps)
   if not kept then redis.call('HSET', CONV, 'id', args.conversation_id, 'created_at', NOW) end
@@ -18,5 +18,5 @@ local function create(kept, agent, max_steps)
   emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')
   -- Where its part of the log begins: who reads its events need not look through what others said before.
   redis.call('HSET', RUN, 'logged', ENTRIES .. '-0')
-  keep_time()
+  schedule_time_limits()
 end

@@ -9,14 +9,14 @@ local function publish(queue, name, number)
 end
 
 -- The step keeps until its run is resumed.
-local function park(name, step)
+local function park_step(name, step)
   step.state, step.parked = StepState.PARKED, NOW
-  keep_step(name, step)
+  save_step(name, step)
 end
 
 -- Nobody has the step, and no index does. Answers whether it may go on: not if the run is paused, or about to be.
-local function free(name, step)
-  if step.state ~= StepState.READY then unlist(name, step) end
+local function reset_step(name, step)
+  if step.state ~= StepState.READY then unindex_step(name, step) end
   step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
   step.spared = nil
   return not PAUSING and STATUS ~= RunStatus.PAUSED
@@ -24,24 +24,24 @@ end
 
 -- Make a step available now; `again`: it was delivered before, and comes first.
 local function deliver(name, step, again)
-  local goes_on = free(name, step)
+  local goes_on = reset_step(name, step)
   step['until'] = nil
-  if not goes_on then return park(name, step) end
-  if not step.call then say_steered() end
+  if not goes_on then return park_step(name, step) end
+  if not step.call then log_steering() end
   step.state, step.deliveries = StepState.READY, step.deliveries + 1
-  keep_step(name, step)
+  save_step(name, step)
   redis.call('ZADD', READY[step.queue], NOW, member(name))
   publish(again and step.queue .. Queue.RECOVERED or step.queue, name, step.deliveries)
 end
 
 -- Make it available at a later time (ms).
-local function put_off(name, step, at, again)
+local function deliver_later(name, step, at, again)
   if at <= NOW then return deliver(name, step, again) end
-  local goes_on = free(name, step)
+  local goes_on = reset_step(name, step)
   step['until'] = at
-  if not goes_on then return park(name, step) end
+  if not goes_on then return park_step(name, step) end
   step.state = StepState.LATER
-  keep_step(name, step)
+  save_step(name, step)
   redis.call('ZADD', DUE, at, member(name))
 end
 

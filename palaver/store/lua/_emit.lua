@@ -1,5 +1,5 @@
 -- What a run says to its watchers, and to the conversation's log.
--- needs: run, show
+-- needs: run, feed
 
 local is_for_feed_only = Events.FEED_ONLY
 
@@ -7,7 +7,7 @@ local is_for_feed_only = Events.FEED_ONLY
 -- are in the order of ENTRY_FIELDS of Python, which is where `LogEntry` has its places from. Only the log has what is
 -- `opaque`, if anything is: it is not to be shown.
 local function emit(kind, data, opaque)
-  sign()
+  stamp_version()
   local seq = redis.call('HINCRBY', RUN, 'events', 1)
   if not is_for_feed_only(kind) then
     local more = opaque and { 'opaque', opaque } or {}
@@ -15,14 +15,16 @@ local function emit(kind, data, opaque)
     redis.call('HSET', CONV, 'entries', ENTRIES, 'bytes', BYTES)
     redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', ID, 'seq', seq, 'data', data, unpack(more))
   end
-  show(RUN, FEED, seq, kind, NOW, data)
+  write_feed(RUN, FEED, seq, kind, NOW, data)
 end
 
 -- What the user said into the run goes to the log where no turn is open.
-local function say_steered()
+local function log_steering()
   if not STEER then return end
   local messages = cjson.decode(STEER)
   STEER = false
   redis.call('HDEL', RUN, 'steer')
-  for _, message in ipairs(messages) do emit(EventKind.MESSAGE_CREATED, '{"steer":true,"message":' .. message .. '}') end
+  for _, message in ipairs(messages) do
+    emit(EventKind.MESSAGE_CREATED, '{"steer":true,"message":' .. message .. '}')
+  end
 end

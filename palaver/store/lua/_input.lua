@@ -2,10 +2,10 @@
 -- needs: turn
 
 -- What was decided on an action that is off the list. Answers the id of its call if that has its result now.
-local function decide(item, action, by)
+local function apply_decision(item, action, by)
   local name = redis.call('HGET', RUN, 'seq') .. '/' .. action.call_id
   local step, call = step_of(name), { id = action.call_id, name = action.tool }
-  say_resolved(action, item.type, { by = by, reason = item.reason, arguments = item.arguments })
+  log_resolution(action, item.type, { by = by, reason = item.reason, arguments = item.arguments })
   if item.type == ItemType.APPROVE or item.type == ItemType.EDIT then
     if item.type == ItemType.EDIT then
       call.arguments, step.edited = item.arguments, true
@@ -43,7 +43,7 @@ local function steer(more)
   STEER = cjson.encode(messages)
   redis.call('HSET', RUN, 'steer', STEER)
   local step = step_of(redis.call('HGET', RUN, 'seq'))
-  if step and step.state == StepState.READY then say_steered() end
+  if step and step.state == StepState.READY then log_steering() end
 end
 
 local function pause(now)
@@ -55,8 +55,8 @@ local function pause(now)
   for i = 1, #open, 2 do
     local step = cjson.decode(open[i + 1])
     if step.state == StepState.READY or step.state == StepState.LATER then
-      unlist(open[i], step)
-      park(open[i], step)
+      unindex_step(open[i], step)
+      park_step(open[i], step)
     elseif step.state == StepState.LEASED and now and not step.call then
       redis.call('PUBLISH', Channel.CANCEL .. step.worker, Channel.PAUSE .. ID)
     end
@@ -68,7 +68,7 @@ local function resume()
   PAUSING = false
   redis.call('HDEL', RUN, 'pausing')
   if STATUS == RunStatus.PAUSED then
-    move(redis.call('HEXISTS', RUN, 'started_at') == 1 and RunStatus.RUNNING or RunStatus.QUEUED)
+    set_status(redis.call('HEXISTS', RUN, 'started_at') == 1 and RunStatus.RUNNING or RunStatus.QUEUED)
   end
   emit(EventKind.RUN_RESUMED, '{}')
   for _, each in ipairs(steps_in_order()) do
@@ -77,7 +77,7 @@ local function resume()
       -- The pause is not the step's time; that it was postponed is not counted anyway.
       local since = step.postponed and step.postponed == step['until'] and math.max(step.parked, step.postponed)
       if step.first then step.first = step.first + math.max(0, NOW - (since or step.parked)) end
-      put_off(name, step, step['until'] or NOW)
+      deliver_later(name, step, step['until'] or NOW)
     end
   end
 end

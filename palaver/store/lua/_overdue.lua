@@ -1,9 +1,9 @@
--- What becomes of a step whose time is over, for attend.lua.
--- needs: turn, blame
+-- What becomes of a step whose time is over, for sweep.lua.
+-- needs: turn, poison
 
 -- Newer code knows what it is. Until that comes it must not stand before others in the indexes; its delivery may have
 -- been lost, or gone to a worker that left it.
-local function leave_to_newer()
+local function leave_to_newer_code()
   local name = args.what
   for queue, index in pairs(READY) do
     local since = redis.call('ZSCORE', index, member(name))
@@ -17,10 +17,10 @@ local function leave_to_newer()
 end
 
 -- Its lease has run out: its worker is gone.
-local function lost(name, step)
+local function lease_lost(name, step)
   if STATUS == RunStatus.CANCELLING then
     discard_text(name, step)
-    set_aside(name, step)
+    abandon_step(name, step)
     return proceed()
   end
   local try = try_of(step)
@@ -33,23 +33,23 @@ local function lost(name, step)
   end
   if step.blamed < Setting.MAX_LOSSES then
     step.error_class = ErrorClass.WORKER_LOST
-    put_off(name, step, (blamed or step.losses == 1) and NOW or NOW + apart(step), true)
-    if PAUSING or step.state == StepState.LATER then rest() end
+    deliver_later(name, step, (blamed or step.losses == 1) and NOW or NOW + spread_delay(step), true)
+    if PAUSING or step.state == StepState.LATER then update_idle_status() end
     return ''
   end
-  set_aside(name, step)
-  return finish(StopReason.ERROR, cjson.encode(problem(Facts.WORKER_LOST, name, try,
+  abandon_step(name, step)
+  return finish(StopReason.ERROR, cjson.encode(error_object(Facts.WORKER_LOST, name, try,
     string.format(Sentence.POISONOUS, name, step.losses))))
 end
 
 -- Nobody decided, and no output came: the model is told.
-local function expired(name, step)
+local function action_expired(name, step)
   local action
   for _, each in ipairs(pending_actions()) do
     if each.id == step.action then action = each end
   end
   drop_actions({ [action.id] = true })
-  say_resolved(action, Resolution.EXPIRED, {})
+  log_resolution(action, Resolution.EXPIRED, {})
   drop_step(name, step)
   close_calls({ [action.call_id] = true })
   local call = { id = action.call_id, name = action.tool }

@@ -1,5 +1,5 @@
 -- The queue of those who wait for a provider.
--- needs: gate
+-- needs: provider
 -- A place is JSON: order (1, 2, …: kept from the first wait until the call begins), tokens (that the call may take),
 -- turn (when it may begin), ends (the end of the cool-down from which that was counted: with another, it is void) and
 -- rated (the turn counts the rates, too: not that of a call that was refused and has not asked since).
@@ -24,7 +24,7 @@ local function add_tokens(order, tokens)
 end
 
 -- The place of a call, which is not counted any more; a call that has none gets the last one.
-local function step_out(call)
+local function leave_queue(call)
   local place = place_of(call)
   if redis.call('ZREM', QUEUE, call) == 1 then add_tokens(place.order, -place.tokens) end
   place.order, place.tokens = place.order or (gate.orders or 0) + 1, place.tokens or 0
@@ -32,17 +32,17 @@ local function step_out(call)
 end
 
 -- The call waits for its turn, and comes back at `at`.
-local function step_in(call, place, turn, at)
+local function join_queue(call, place, turn, at)
   place.turn, place.ends = turn, UNTIL
   redis.call('HSET', PLACES, call, cjson.encode(place))
   redis.call('ZADD', WAITING, string.format('%.0f', at), call)
   redis.call('ZADD', QUEUE, place.order, call)
   add_tokens(place.order, place.tokens)
-  if place.order > (gate.orders or 0) then keep('orders', place.order) end
+  if place.order > (gate.orders or 0) then save_field('orders', place.order) end
 end
 
-local function forget(call)
-  step_out(call)
+local function forget_call(call)
+  leave_queue(call)
   for _, key in ipairs({ WAITING, LINE }) do redis.call('ZREM', key, call) end
   redis.call('HDEL', PLACES, call)
 end
@@ -66,11 +66,12 @@ end
 local CROWD = 200
 local late = redis.call('ZRANGEBYSCORE', WAITING, string.format('(%.0f', gate.looked or 0), NOW - SLACK, 'WITHSCORES',
   'LIMIT', 0, CROWD)
-for i = 1, #late, 2 do step_out(late[i]) end
+for i = 1, #late, 2 do leave_queue(late[i]) end
 if #late == 2 * CROWD then
   -- Others of the same moment are looked at again.
-  keep('looked', late[#late] - 1)
+  save_field('looked', late[#late] - 1)
 elseif #late > 0 then
-  keep('looked', NOW - SLACK)
+  save_field('looked', NOW - SLACK)
 end
-for _, call in ipairs(redis.call('ZRANGEBYSCORE', WAITING, '-inf', NOW - PATIENCE, 'LIMIT', 0, 100)) do forget(call) end
+local absent = redis.call('ZRANGEBYSCORE', WAITING, '-inf', NOW - PATIENCE, 'LIMIT', 0, 100)
+for _, call in ipairs(absent) do forget_call(call) end

@@ -1,5 +1,5 @@
 -- A run, as every script about one sees it.
--- needs: clock
+-- needs: now
 
 local RUN, STEPS, CONV, LOG, FEED = keys.run, keys.steps, keys.conversation, keys.log, keys.feed
 local DUE, READY = keys.due, keys.ready
@@ -15,20 +15,20 @@ do
   NEWEST, ENTRIES, BYTES = tonumber(place[1] or 0), tonumber(place[2] or 0), tonumber(place[3] or 0)
 end
 
-local function sign()
+local function stamp_version()
   if NEWEST >= Format.VERSION then return end
   NEWEST = Format.VERSION
   redis.call('HSET', CONV, 'version', NEWEST)
 end
 
-local function look()
+local function load_run()
   ID, STATUS, PAUSING, ENTERED, STEER =
     unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer'))
 end
-look()
+load_run()
 
 -- The only place where a run's status changes; more fields and values may go with it.
-local function move(to, ...)
+local function set_status(to, ...)
   local is_edge = Lifecycle.EDGES
   if not is_edge(STATUS .. ' ' .. to) then error('palaver: a run does not move from ' .. STATUS .. ' to ' .. to) end
   redis.call('HSET', RUN, 'status', to, ...)

@@ -6,7 +6,7 @@
 -- earlier model), and for a tool call: call (JSON text), idempotent, edited (somebody changed its arguments).
 -- Leased: fence, worker, nonce, spared (when its worker was lost, another step was to blame, or nobody).
 -- Later: until (ms) and error_class or, if it was postponed and no attempt has failed, postponed (= until), reason, code.
--- Held: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
+-- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.
 
 local function member(name) return ID .. '/' .. name end
@@ -16,23 +16,23 @@ local function step_of(name)
   return text and cjson.decode(text)
 end
 
-local function keep_step(name, step)
-  sign()
+local function save_step(name, step)
+  stamp_version()
   redis.call('HSET', STEPS, name, cjson.encode(step))
 end
 
 -- Take a step out of the index that its state keeps it in.
-local function unlist(name, step)
+local function unindex_step(name, step)
   if step.state == StepState.READY then
     redis.call('ZREM', READY[step.queue], member(name))
-  elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.HELD then
+  elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.AWAITING then
     redis.call('ZREM', DUE, member(name))
   end
 end
 
 local function drop_step(name, step)
   redis.call('HDEL', STEPS, name)
-  unlist(name, step)
+  unindex_step(name, step)
 end
 
 -- The number of the try that is or was under way, lost ones included.

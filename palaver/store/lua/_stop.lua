@@ -5,13 +5,13 @@ local RANK = { [CancelMode.GRACEFUL] = 1, [CancelMode.NOW] = 2, [CancelMode.ROLL
 
 -- Acknowledge a cancel; `by` and `reason` are JSON text. A stronger mode takes over from a weaker one.
 -- Answers the id of the conversation's next run ('' = none).
-local function stop(mode, by, reason, acked)
+local function acknowledge_cancel(mode, by, reason, acked)
   local earlier = redis.call('HGET', RUN, 'cancel_mode')
   if earlier and RANK[earlier] >= RANK[mode] then return '' end
   redis.call('HSET', RUN, 'cancel_mode', mode)
-  local asked = '"mode":"' .. mode .. '","by":' .. by .. ',"reason":' .. reason .. '}'
-  redis.call('HSET', RUN, 'cancel', '{"requested_at":' .. NOW - acked .. ',"acked_ms":' .. acked .. ',' .. asked)
-  emit(EventKind.RUN_CANCELLING, '{' .. asked)
+  local request = '"mode":"' .. mode .. '","by":' .. by .. ',"reason":' .. reason .. '}'
+  redis.call('HSET', RUN, 'cancel', '{"requested_at":' .. NOW - acked .. ',"acked_ms":' .. acked .. ',' .. request)
+  emit(EventKind.RUN_CANCELLING, '{' .. request)
   cancel_actions()
   local open, busy = redis.call('HGETALL', STEPS), false
   for i = 1, #open, 2 do
@@ -20,12 +20,12 @@ local function stop(mode, by, reason, acked)
       busy = true
       if mode ~= CancelMode.GRACEFUL then redis.call('PUBLISH', Channel.CANCEL .. step.worker, ID) end
     else
-      set_aside(open[i], step)
+      abandon_step(open[i], step)
     end
   end
   PAUSING = false
   redis.call('HDEL', RUN, 'waiting', 'pausing')
   if not busy then return finish(StopReason.CANCELLED) end
-  if STATUS ~= RunStatus.CANCELLING then move(RunStatus.CANCELLING) end
+  if STATUS ~= RunStatus.CANCELLING then set_status(RunStatus.CANCELLING) end
   return ''
 end

@@ -2,7 +2,7 @@
 -- needs: run, page
 
 -- A page of it behind the position `known`, whose entry was written at `known_at`.
-local function tail_behind(known, known_at)
+local function log_tail(known, known_at)
   local withdrawn_at, withdrawn = redis.call('HGET', CONV, 'withdrawn_at'), nil
   -- What was derived from the log before something in it was withdrawn is not right any more.
   if withdrawn_at and known <= tonumber(withdrawn_at) then known = 0 end

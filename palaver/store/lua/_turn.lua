@@ -1,17 +1,17 @@
 -- How a run goes on from one step to the next.
--- needs: usage, rest, ending
+-- needs: usage, idle, finish
 
 local function conversation_full()
   return ENTRIES >= Setting.MAX_ENTRIES or BYTES >= Setting.MAX_CONVERSATION_BYTES
 end
 
 local function next_model_step()
-  wake()
+  mark_running()
   local at = redis.call('HMGET', RUN, 'seq', 'max_steps')
   local made, most = tonumber(at[1]), tonumber(at[2])
   warn_if_near('max_steps', made, most)
   if made >= most then return finish(StopReason.MAX_STEPS) end
-  if spent(0) then return finish(StopReason.BUDGET) end
+  if budget_spent(0) then return finish(StopReason.BUDGET) end
   if conversation_full() then return finish(StopReason.CONVERSATION_FULL) end
   redis.call('HSET', RUN, 'seq', made + 1, 'attempt', 1)
   deliver(tostring(made + 1), { queue = Queue.MODEL, attempt = 1, losses = 0, deliveries = 0 })
@@ -28,7 +28,7 @@ local function proceed()
     return finish(StopReason.CANCELLED)
   end
   if #steps == 0 and STATUS ~= RunStatus.PAUSED and not PAUSING then return next_model_step() end
-  rest(steps)
+  update_idle_status(steps)
   return ''
 end
 

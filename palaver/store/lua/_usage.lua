@@ -17,7 +17,7 @@ end
 
 -- Whether the run has used up its budget, with `calls` tool calls that are about to begin. A cost that nobody knows
 -- may be any: it counts as all of it.
-local function spent(calls)
+local function budget_spent(calls)
   local budget = limits().budget
   if not next(budget) then return false end
   local used = redis.call('HMGET', RUN, 'input_tokens', 'output_tokens', 'tool_calls', 'cost', 'unpriced')

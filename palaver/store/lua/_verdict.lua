@@ -2,7 +2,7 @@
 -- needs: turn
 
 -- What has happened, whatever comes of it: it is counted, shown and kept.
-local function take_in(name, step)
+local function record_outcome(name, step)
   count_usage(args.used)
   if args.tool_calls > 0 then redis.call('HINCRBY', RUN, 'tool_calls', args.tool_calls) end
   if args.streamed then discard_text(name, step) end
@@ -15,7 +15,7 @@ local function take_in(name, step)
     for _, call in ipairs(args.calls) do
       if not answered[call.id] then open[#open + 1] = { id = call.id, name = call.name } end
     end
-    keep_open(open)
+    save_open_calls(open)
   else
     close_calls(answered)
   end
@@ -28,7 +28,7 @@ local function open_steps(name)
   for _, call in ipairs(args.calls) do
     if call.queue then begin[#begin + 1] = call end
   end
-  if #begin > 0 and spent(#begin) then return false end
+  if #begin > 0 and budget_spent(#begin) then return false end
   for _, call in ipairs(begin) do
     local step = { queue = call.queue, idempotent = call.idempotent, call = call.call, attempt = 1, losses = 0,
       deliveries = 0 }
@@ -38,11 +38,11 @@ local function open_steps(name)
       deliver(name .. '/' .. call.id, step)
     end
   end
-  if #waits > 0 then hold(waits) end
+  if #waits > 0 then await_actions(waits) end
   return true
 end
 
-local function try_again(name, step)
+local function retry_step(name, step)
   emit(EventKind.RUN_RETRYING, '{"step":"' .. name .. '","attempt":' .. try_of(step) .. ',"delay":'
     .. (args.delay_ms / 1000) .. ',"fallback":' .. tostring(args.fallback) .. ',"error":' .. args.error .. '}')
   if args.fallback then
@@ -50,6 +50,6 @@ local function try_again(name, step)
     step.base, step.first = step.attempt, nil
   end
   step.attempt, step.error_class = step.attempt + 1, cjson.decode(args.error).class
-  put_off(name, step, NOW + args.delay_ms)
-  rest()
+  deliver_later(name, step, NOW + args.delay_ms)
+  update_idle_status()
 end

@@ -17,12 +17,13 @@ local pending, by_id, by_call, targets, taken = pending_actions(), {}, {}, {}, {
 for _, action in ipairs(pending) do by_id[action.id], by_call[action.call_id] = action, action end
 
 -- The actions that an item is about. One request decides on an action once.
-local function actions_for(item, wanted)
-  if wanted == ActionType.CLIENT_TOOL then return { by_id[item.action] or by_call[item.action] } end
+local function actions_for(item, action_type)
+  if action_type == ActionType.CLIENT_TOOL then return { by_id[item.action] or by_call[item.action] } end
   if item.action ~= ALL then return { by_id[item.action] } end
   local found = {}
   for _, action in ipairs(pending) do
-    if action.type == wanted and action.expires_at > NOW and not taken[action.id] then found[#found + 1] = action end
+    local open = action.expires_at > NOW and not taken[action.id]
+    if open and action.type == action_type then found[#found + 1] = action end
   end
   return found
 end
@@ -33,31 +34,31 @@ local function refusal(item)
     return not (STATUS == RunStatus.PAUSED or PAUSING) and RefusalCode.NOT_PAUSED
   end
   if not item.action then return nil end
-  local wanted = item.type == ItemType.OUTPUT and ActionType.CLIENT_TOOL or ActionType.APPROVAL
-  targets[item] = actions_for(item, wanted)
+  local action_type = item.type == ItemType.OUTPUT and ActionType.CLIENT_TOOL or ActionType.APPROVAL
+  targets[item] = actions_for(item, action_type)
   if #targets[item] == 0 then
     local how = redis.call('HGET', RUN, 'act:' .. item.action)
-    if item.action == ALL and wanted == ActionType.APPROVAL then return RefusalCode.NO_PENDING_ACTION end
+    if item.action == ALL and action_type == ActionType.APPROVAL then return RefusalCode.NO_PENDING_ACTION end
     if how == Resolution.EXPIRED then return RefusalCode.ACTION_EXPIRED end
     return how and RefusalCode.ACTION_ALREADY_RESOLVED or RefusalCode.UNKNOWN_ACTION
   end
   for _, action in ipairs(targets[item]) do
     if taken[action.id] then return RefusalCode.ACTION_ALREADY_RESOLVED end
     if action.expires_at <= NOW then return RefusalCode.ACTION_EXPIRED end
-    if action.type ~= wanted then return RefusalCode.WRONG_ACTION end
+    if action.type ~= action_type then return RefusalCode.WRONG_ACTION end
     if item.digest and item.digest ~= action.digest then return RefusalCode.DIGEST_MISMATCH end
     taken[action.id] = true
   end
 end
 
-local said = {}
+local messages = {}
 for i, item in ipairs(args.items) do
-  if item.type == ItemType.MESSAGE then said[#said + 1] = item.text end
+  if item.type == ItemType.MESSAGE then messages[#messages + 1] = item.text end
   local code = refusal(item)
   if code then return reply.refused_item { number = i, code = code } end
 end
-local no_words = steering_refused(said)
-if no_words then return reply.refused_item { number = #args.items, code = no_words } end
+local refused = steering_refused(messages)
+if refused then return reply.refused_item { number = #args.items, code = refused } end
 redis.call('HSET', keys.idempotency, 'run', ID, 'fingerprint', args.fingerprint or '', 'request', args.request)
 redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
 
@@ -65,13 +66,13 @@ local by, answered = cjson.decode(args.by), {}
 if next(taken) then drop_actions(taken) end
 for _, item in ipairs(args.items) do
   for _, action in ipairs(targets[item] or {}) do
-    local id = decide(item, action, by)
+    local id = apply_decision(item, action, by)
     if id then answered[id] = true end
   end
   if item.type == ItemType.PAUSE then pause(item.now) end
   if item.type == ItemType.RESUME then resume() end
 end
 close_calls(answered)
-steer(said)
+steer(messages)
 -- A run whose turn has not come has nothing to go on with.
-return accepted(ENTERED and proceed() or rest())
+return accepted(ENTERED and proceed() or update_idle_status())

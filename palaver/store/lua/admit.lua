@@ -3,12 +3,12 @@ local CALL, LASTS, MOST, TOKENS = args.call, args.lasts_ms, args.limits.max_in_f
 -- A rate lets 5 s worth of it begin at once.
 local BURST = 5000
 
-local place = step_out(CALL)
+local place = leave_queue(CALL)
 local slack = place.ends == UNTIL and place.turn <= NOW and SLACK or 0
 
 local function wait(why, turn, at)
   place.tokens, place.rated = TOKENS, true
-  step_in(CALL, place, turn, at)
+  join_queue(CALL, place, turn, at)
   expire(at)
   return reply.wait { why = why, ms = math.ceil(at - NOW), woken = woken }
 end
@@ -32,29 +32,29 @@ for _, rate in ipairs({ { 'requests', 1, calls_ahead }, { 'tokens', TOKENS, toke
 end
 if why then
   redis.call('ZREM', LINE, CALL)
-  if redis.call('ZREM', CALLS, CALL) == 1 then grant(MOST or 0) end
+  if redis.call('ZREM', CALLS, CALL) == 1 then grant_places(MOST or 0) end
   return wait(why, turn, turn)
 end
 
 if MOST then
   if not redis.call('ZSCORE', CALLS, CALL) then
     redis.call('ZADD', LINE, place.order, CALL)
-    grant(MOST, CALL)
+    grant_places(MOST, CALL)
     local ahead = redis.call('ZRANK', LINE, CALL)
     if ahead then return wait('max_in_flight', NOW, NOW + POLL + ahead * POLL_SPREAD) end
   end
   redis.call('ZADD', CALLS, NOW + LASTS, CALL)
 end
-if ramps then keep('begun', begun() + 1) end
+if ramps then save_field('begun', ramp_used() + 1) end
 local latest = NOW + LASTS
 for name, time in pairs(used) do
-  keep(name, time)
+  save_field(name, time)
   latest = math.max(latest, time)
 end
 if MOST or next(used) then
-  count('requests', 1)
-  count('tokens', TOKENS)
+  count_rate('requests', 1)
+  count_rate('tokens', TOKENS)
 end
-forget(CALL)
+forget_call(CALL)
 expire(latest)
 return reply.admitted { woken = woken }

@@ -2,4 +2,4 @@
 if not STATUS then return reply.unknown() end
 if STATUS == RunStatus.CANCELLED then return moved() end
 if has_ended() then return reply.ended { status = STATUS } end
-return moved(stop(args.mode, args.by, args.reason, args.acked_ms))
+return moved(acknowledge_cancel(args.mode, args.by, args.reason, args.acked_ms))

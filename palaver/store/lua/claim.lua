@@ -1,4 +1,4 @@
--- needs: emit, clocks, tail, version
+-- needs: emit, time_limits, tail, version
 if not STATUS then return reply.stray { why = 'unknown' } end
 if STATUS ~= RunStatus.QUEUED and STATUS ~= RunStatus.RUNNING then return reply.stray { why = STATUS } end
 local name, worker = args.step, args.worker
@@ -8,7 +8,7 @@ if step.queue ~= args.queue then return reply.stray { why = 'not of this queue' 
 -- The same nonce: this very claim was made before and its answer was lost on the way.
 local again = step.state == StepState.LEASED and step.nonce == args.nonce and step.worker == worker
 if step.state ~= StepState.READY and not again then return reply.stray { why = step.state } end
-if ending().at <= NOW then return reply.stray { why = 'deadline' } end
+if first_time_limit().at <= NOW then return reply.stray { why = 'deadline' } end
 local facts = redis.call('HMGET', RUN, 'agent', 'waiting', 'fence', 'model', 'tool_calls')
 
 redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
@@ -18,14 +18,14 @@ if not again then
   step.state, step.fence, step.worker, step.nonce = StepState.LEASED, fence, worker, args.nonce
   step.fresh = not step.first or nil
   step.first = step.first or NOW
-  keep_step(name, step)
+  save_step(name, step)
   redis.call('ZREM', READY[step.queue], member(name))
   if facts[2] then redis.call('HDEL', RUN, 'waiting') end
   if STATUS == RunStatus.QUEUED then
-    move(RunStatus.RUNNING, 'started_at', NOW, 'fence', step.fence)
+    set_status(RunStatus.RUNNING, 'started_at', NOW, 'fence', step.fence)
     limits().started = NOW
     emit(EventKind.RUN_STARTED, '{}')
-    keep_time()
+    schedule_time_limits()
   else
     redis.call('HSET', RUN, 'fence', step.fence, unpack(step.call and {} or { 'attempt', try_of(step) }))
   end
@@ -33,11 +33,11 @@ if not again then
 end
 
 local log = { since = args.known or 0, tail = {}, ends = true, withdrawals = '' }
-if args.known then log = tail_behind(args.known, args.known_at) end
+if args.known then log = log_tail(args.known, args.known_at) end
 local most = limits().budget.tool_calls
 return reply.leased {
   fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
-  elapsed_ms = NOW - step.first, left_ms = ending().at - NOW, agent = facts[1], model = facts[4] or 0,
+  elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW, agent = facts[1], model = facts[4] or 0,
   call = step.call, edited = step.edited, calls_left = most and math.max(0, most - (facts[5] or 0)),
   since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
 }

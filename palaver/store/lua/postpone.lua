@@ -4,7 +4,7 @@ local step, answer = step_to_settle()
 if not step then return answer end
 count_usage(args.used)
 if STATUS == RunStatus.CANCELLING then
-  set_aside(name, step)
+  abandon_step(name, step)
   return moved(proceed())
 end
 -- What a policy allows for all attempts is not used up by waiting for the first of them, or the next.
@@ -14,6 +14,6 @@ if not PAUSING then
   emit(EventKind.RUN_WAITING, '{"step":"' .. name .. '","reason":"' .. args.reason .. '","code":"' .. args.code
     .. '","delay":' .. (args.delay_ms / 1000) .. '}')
 end
-put_off(name, step, step.postponed)
-rest()
+deliver_later(name, step, step.postponed)
+update_idle_status()
 return moved()

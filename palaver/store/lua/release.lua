@@ -1,14 +1,14 @@
--- needs: gate
+-- needs: provider
 local latest = NOW
 redis.call('ZREM', CALLS, args.call)
 for _, name in ipairs({ 'requests', 'tokens' }) do
   local per_minute, more, used = args.limits[name], args.more[name], 'used_' .. name
   if more ~= 0 then
-    count(name, more)
-    if per_minute then keep(used, (gate[used] or NOW) + more * 60000 / per_minute) end
+    count_rate(name, more)
+    if per_minute then save_field(used, (gate[used] or NOW) + more * 60000 / per_minute) end
   end
   latest = math.max(latest, gate[used] or 0)
 end
-if args.limits.max_in_flight then grant(args.limits.max_in_flight) end
+if args.limits.max_in_flight then grant_places(args.limits.max_in_flight) end
 expire(latest)
 return reply.released { woken = woken }

@@ -1,4 +1,4 @@
--- needs: clock, lease
+-- needs: now, lease
 local expiry, answers = NOW + args.lease_ms, {}
 for i, run, steps, run_id, step, fence in args.leases do
   local found = leased_to(steps, step, fence)

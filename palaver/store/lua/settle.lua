@@ -1,13 +1,13 @@
--- needs: verdict, clocks, settled, version
+-- needs: verdict, time_limits, settled, version
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
-take_in(name, step)
+record_outcome(name, step)
 
 if STATUS == RunStatus.CANCELLING then
   -- An acknowledged cancel wins over whatever the worker brings; what has happened stays in the log.
   if args.output then redis.call('HSET', RUN, 'output', args.output) end
-  set_aside(name, step)
+  abandon_step(name, step)
   return moved(proceed())
 elseif args.verdict == VerdictKind.CONTINUE then
   drop_step(name, step)
@@ -16,17 +16,17 @@ elseif args.verdict == VerdictKind.FINISH and args.stop == StopReason.END_TURN a
   -- The user has said more meanwhile.
   drop_step(name, step)
   return moved(proceed())
-elseif args.verdict == VerdictKind.RETRY and ending().at > NOW and (step.call or not spent(0)) then
-  try_again(name, step)
+elseif args.verdict == VerdictKind.RETRY and first_time_limit().at > NOW and (step.call or not budget_spent(0)) then
+  retry_step(name, step)
   return moved()
 end
 
 if args.output then redis.call('HSET', RUN, 'output', args.output) end
-set_aside(name, step)
-local clock = ending()
-if args.verdict ~= VerdictKind.FINISH and clock.at <= NOW then
+abandon_step(name, step)
+local limit = first_time_limit()
+if args.verdict ~= VerdictKind.FINISH and limit.at <= NOW then
   -- What the run's own clock cut off did not fail.
-  return moved(finish(clock.reason))
+  return moved(finish(limit.reason))
 elseif args.verdict == VerdictKind.RETRY then
   return moved(finish(StopReason.BUDGET))
 end

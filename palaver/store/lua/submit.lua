@@ -1,4 +1,4 @@
--- needs: input, others, create, page, version
+-- needs: input, other_runs, create, page, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
 -- The same run id: this very submit was made before and its answer was lost on the way.
 if ID then
@@ -31,13 +31,13 @@ if kind == SubmitKind.RETRY and (active or not kept[6] or cjson.decode(kept[6]).
   return refused(RefusalCode.CONVERSATION_MOVED_ON)
 end
 if active then
-  local status = on_run(active, function() return STATUS end)
+  local status = with_run(active, function() return STATUS end)
   if conflict == OnConflict.REJECT then return refused(RefusalCode.CONVERSATION_BUSY, active) end
   if conflict == OnConflict.ENQUEUE and status == RunStatus.REQUIRES_ACTION and not later then
     return refused(RefusalCode.PENDING_ACTION, active)
   end
   if conflict == OnConflict.STEER and status ~= RunStatus.CANCELLING then
-    local code = on_run(active, function()
+    local code = with_run(active, function()
       local why = steering_refused(args.messages)
       if not why then steer(args.messages) end
       return why
@@ -63,7 +63,7 @@ if later then
   wait_for(WaitReason.SCHEDULED, { ['until'] = start_after })
 else
   local mode = conflict == OnConflict.ROLLBACK and CancelMode.ROLLBACK or CancelMode.NOW
-  if clears then clear_the_way(active, kept[5], mode) end
+  if clears then cancel_runs_ahead(active, kept[5], mode) end
   enter()
 end
 return reply.created { run_id = ID, deliveries = deliveries }

@@ -20,7 +20,7 @@ from palaver.models import ToolCall, Usage
 from palaver.secrets import hide
 from workers.protocols.chat_completions.calls import Calls, text_of
 from workers.protocols.chat_completions.opaque import EXTRA, OpaqueFields
-from workers.protocols.port import Reply
+from workers.protocols.port import ModelReply
 from workers.protocols.verbatim import elements, members
 
 _LINE: Final = most("answer_line")
@@ -206,7 +206,7 @@ class Completion:
         """What the provider wants back with an answer that was cut off; empty for nothing."""
         return self._opaque.so_far()
 
-    def reply(self) -> Reply:
+    def reply(self) -> ModelReply:
         """The whole answer, without secrets of this process.
 
         Raises:
@@ -237,7 +237,7 @@ class Completion:
             _check_stored(content, calls)
         self.uncounted = not self._counted
         opaque = self._opaque.whole({index: call.id for index, call in by_index.items()})
-        return Reply(content, calls, finish or "stop", self.usage, opaque)
+        return ModelReply(content, calls, finish or "stop", self.usage, opaque)
 
 
 def _parsed(payload: bytes) -> Any:

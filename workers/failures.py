@@ -13,7 +13,7 @@ from workers.work import Work
 log = logging.getLogger(__name__)
 
 
-async def judge(error: Exception, work: Work, policy: RetryPolicy) -> Verdict:
+async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdict:
     """The verdict on what a step's function raised. A provider that asked for fewer requests cools down for all."""
     lease = work.lease
     failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
@@ -27,7 +27,7 @@ def _by_policy(failure: Failure, lease: Lease, policy: RetryPolicy) -> Verdict:
     if lease.call is None and lease.agent.retry is not None:
         # The API has put the policy in the place of its name.
         policy = RetryPolicy.parse(lease.agent.retry).over(policy)
-    judged = policy.judge(failure, lease.attempt, lease.elapsed)
+    judged = policy.decide(failure, lease.attempt, lease.elapsed)
     if isinstance(judged, RetryAfter):
         return judged
     if lease.call is not None:

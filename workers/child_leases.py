@@ -23,7 +23,7 @@ from palaver.leases import Lease, Renewal, Settled
 from palaver.models import AgentSpec, ToolCall
 from palaver.settings import settings
 from palaver.store import Store
-from palaver.store.due import Attention
+from palaver.store.due import DueItem
 from palaver.verdicts import Continue, ToolOutcome
 from workers.slots import ActiveCall
 
@@ -70,7 +70,7 @@ async def end_lease(run_id: str, conversation_id: str, step: str, worker: str, e
             outcome = ToolOutcome.failed(lease.call, ending.failure)
             with contextlib.suppress(StaleLease):
                 settled = [await store.steps.settle(lease, Continue(outcomes=(outcome,)))]
-        settled += await store.due.attend([Attention(run_id, step)], worker=worker)
+        settled += await store.due.sweep([DueItem(run_id, step)], worker=worker)
         with contextlib.closing(Publisher(settings().deliveries_url)) as publisher:
             await follow_up(store, publisher.publish, settled)
 

@@ -2,7 +2,7 @@
 -- needs: calls, withdraw
 
 -- The conversation after this run: the next run has the turn. The caller wakes it; DUE does if the caller dies.
-local function pass_on()
+local function activate_next_run()
   local place, next_run, left = redis.call('HMGET', CONV, 'active', 'queued'), '', {}
   for id in string.gmatch(place[2] or '', '%S+') do
     if id ~= ID then left[#left + 1] = id end
@@ -34,21 +34,21 @@ local function finish(reason, failure)
   local status = status_of[reason]
   seal(reason)
   -- A run whose turn never came has said nothing, and keeps what it was to say.
-  if ENTERED then say_steered() end
+  if ENTERED then log_steering() end
   if reason == StopReason.CANCELLED and ENTERED and redis.call('HGET', RUN, 'cancel_mode') == CancelMode.ROLLBACK then
     local first, last = withdraw()
     redis.call('HSET', RUN, 'withdrawn', 1)
     emit(EventKind.MESSAGES_WITHDRAWN, '{"first":' .. first .. ',"last":' .. last .. '}')
   end
-  move(status, 'stop_reason', reason, 'ended_at', NOW, unpack(failure and { 'error', failure } or {}))
-  local held = redis.call('HGETALL', STEPS)
-  for i = 1, #held, 2 do
-    local step = cjson.decode(held[i + 1])
+  set_status(status, 'stop_reason', reason, 'ended_at', NOW, unpack(failure and { 'error', failure } or {}))
+  local open = redis.call('HGETALL', STEPS)
+  for i = 1, #open, 2 do
+    local step = cjson.decode(open[i + 1])
     if step.state == StepState.LEASED then
       redis.call('PUBLISH', Channel.CANCEL .. step.worker, ID)
-      discard_text(held[i], step)
+      discard_text(open[i], step)
     end
-    unlist(held[i], step)
+    unindex_step(open[i], step)
   end
   redis.call('UNLINK', STEPS)
   redis.call('ZREM', DUE, member(RunDue.START), member(RunDue.END))
@@ -60,5 +60,5 @@ local function finish(reason, failure)
   -- Sweepers take it out of the list of runs by then.
   redis.call('ZADD', ENDED, NOW + Setting.RETENTION * 1000, ID)
   redis.call('EXPIRE', FEED, Setting.FEED_RETENTION)
-  return pass_on()
+  return activate_next_run()
 end

@@ -33,7 +33,7 @@ end
 
 -- Milliseconds after which a step comes back that was lost with others more than once: each in a moment of its own, so
 -- that next time not all of them are lost again. Drawn anew each time, evenly from a span that grows.
-local function apart(step)
+local function spread_delay(step)
   local drawn = 0
   for i = 1, #ID do drawn = (drawn * (31 + 2 * step.losses) + string.byte(ID, i)) % 2147483647 end
   return 1 + drawn % math.min(2000 * (step.losses - 1), 60000)

@@ -1,4 +1,4 @@
--- needs: clock, show, lease
+-- needs: now, feed, lease
 local written = 0
 for i, run, steps, feed, step, fence, payload in args.deltas do
   if leased_to(steps, step, fence) then
@@ -8,9 +8,9 @@ for i, run, steps, feed, step, fence, payload in args.deltas do
     if nonce ~= args.nonce or tonumber(last) < i then
       local seq = at[1] + 1
       redis.call('HSET', run, 'events', seq, 'fed', args.nonce .. ' ' .. i)
-      show(run, feed, seq, EventKind.MESSAGE_DELTA, NOW, payload)
+      write_feed(run, feed, seq, EventKind.MESSAGE_DELTA, NOW, payload)
       written = written + 1
     end
   end
 end
-return reply.shown { written = written }
+return reply.deltas_written { written = written }

@@ -29,7 +29,7 @@ class Memory:
     limit: float = 0.0
 
 
-class Room:
+class Capacity:
     """What new runs, conversations and words are refused for, before Redis would refuse to write."""
 
     def __init__(self, redis: Connection, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:

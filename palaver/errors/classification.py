@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from palaver.errors import exceptions as ours
-from palaver.errors.failure import Failure, Provider
+from palaver.errors.failure import Failure, ProviderDetails
 from palaver.errors.foreign import HTTP_ERROR, Finding, find, text_of
-from palaver.errors.response import judge_response
+from palaver.errors.response import classify_response
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source
 
 _C = ErrorClass
@@ -61,8 +61,8 @@ def classify(
     it a failing database or a bug, because only the engine itself speaks for the store and the provider.
     ``provider`` and ``model`` name the call for exceptions that do not carry it.
 
-    A wrapper that says less than its cause is judged by its cause; a group by its first member. An
-    exception of another library that carries an HTTP answer is judged by that answer.
+    A wrapper that says less than its cause is classified by its cause; a group by its first member. An
+    exception of another library that carries an HTTP answer is classified by that answer.
 
     Raises the exception itself where it is not a failure but an order to stop: ``StaleLease``,
     and whatever is no ``Exception`` (``asyncio.CancelledError``, ``KeyboardInterrupt``, …). To answer a
@@ -74,16 +74,16 @@ def classify(
     if isinstance(exception, ours.ControlFlow) or not isinstance(exception, Exception):
         raise exception
     if source == "tool" and not isinstance(exception, ours.ToolFailure):
-        return _judge_tool(exception)
+        return _classify_tool(exception)
     telling = _telling(exception)
     if isinstance(telling, ours.PalaverError):
-        return _judge_ours(telling, source, provider, model)
-    return _judge_foreign(telling, source, provider, model)
+        return _classify_ours(telling, source, provider, model)
+    return _classify_foreign(telling, source, provider, model)
 
 
-def _judge_ours(error: ours.PalaverError, source: Source, provider: str | None, model: str | None) -> Failure:
+def _classify_ours(error: ours.PalaverError, source: Source, provider: str | None, model: str | None) -> Failure:
     if isinstance(error, ours.ProviderHTTPError):
-        return judge_response(
+        return classify_response(
             error.status or 0,
             error.body,
             error.headers,
@@ -109,7 +109,7 @@ def _judge_ours(error: ours.PalaverError, source: Source, provider: str | None, 
     )
 
 
-def _judge_tool(error: Exception) -> Failure:
+def _classify_tool(error: Exception) -> Failure:
     found = _look(_telling(error))
     late = found is not None and found.error_class is _C.TIMEOUT
     says = text_of(error)
@@ -121,12 +121,12 @@ def _judge_tool(error: Exception) -> Failure:
     )
 
 
-def _judge_foreign(error: Exception, source: Source, provider: str | None, model: str | None) -> Failure:
+def _classify_foreign(error: Exception, source: Source, provider: str | None, model: str | None) -> Failure:
     found = _look(error)
     answer = _answer(error) if found is None or found is HTTP_ERROR else None
     if answer is not None:
         status, body, headers = answer
-        return judge_response(status, body, headers, provider=provider, model=model, source=source)
+        return classify_response(status, body, headers, provider=provider, model=model, source=source)
     if found is not None and source == "model" and found.code in _UNREADABLE:
         found = Finding(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
     if found is None or found.error_class is _C.INTERNAL:
@@ -153,7 +153,7 @@ def _internal(error: Exception, found: Finding | None, source: Source) -> Failur
 
 
 def _telling(error: Exception) -> Exception:
-    """The exception to judge: this one, or its nearest judged cause if nobody judged this one."""
+    """The exception to judge: this one, or its nearest classified cause if nobody classified this one."""
     found = find(error)
     if found is HTTP_ERROR:
         # aiohttp dresses what its parser could not read as an answer with status 400.
@@ -217,5 +217,5 @@ def _attribute(thing: object, name: str) -> object:
 
 def _provider(
     name: str | None, model: str | None, status: int | None = None, request_id: str | None = None
-) -> Provider | None:
-    return Provider(name, model, status, request_id) if name else None
+) -> ProviderDetails | None:
+    return ProviderDetails(name, model, status, request_id) if name else None

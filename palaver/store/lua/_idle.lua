@@ -2,14 +2,14 @@
 -- needs: actions
 
 -- Somebody works on the run, or will at once.
-local function wake()
+local function mark_running()
   if STATUS ~= RunStatus.REQUIRES_ACTION then return end
-  move(RunStatus.RUNNING)
+  set_status(RunStatus.RUNNING)
   redis.call('HDEL', RUN, 'waiting')
 end
 
 local function pause_now()
-  move(RunStatus.PAUSED)
+  set_status(RunStatus.PAUSED)
   PAUSING = false
   redis.call('HDEL', RUN, 'pausing')
   -- Before its turn has come it goes on waiting for that, too.
@@ -18,7 +18,7 @@ local function pause_now()
 end
 
 local function wait_for_step(step)
-  wake()
+  mark_running()
   if step.postponed == step['until'] then
     wait_for(step.reason, { ['until'] = step['until'], code = step.code })
   else
@@ -34,22 +34,22 @@ local function wait_for_actions(expiry)
   end
   wait_for(reason, { ['until'] = expiry })
   if STATUS == RunStatus.REQUIRES_ACTION then return end
-  move(RunStatus.REQUIRES_ACTION)
+  set_status(RunStatus.REQUIRES_ACTION)
   emit(EventKind.RUN_REQUIRES_ACTION, cjson.encode({ pending_actions = ids }))
 end
 
 -- To be called when its steps have changed.
-local function rest(steps)
+local function update_idle_status(steps)
   local first = {}
   for _, text in ipairs(steps or redis.call('HVALS', STEPS)) do
     local step = cjson.decode(text)
-    if step.state == StepState.LEASED or step.state == StepState.READY then return wake() end
+    if step.state == StepState.LEASED or step.state == StepState.READY then return mark_running() end
     local other = first[step.state]
     if not other or (step['until'] or 0) < (other['until'] or 0) then first[step.state] = step end
   end
   if PAUSING then return pause_now() end
   if STATUS == RunStatus.PAUSED then return end
-  local later, held = first[StepState.LATER], first[StepState.HELD]
+  local later, awaiting = first[StepState.LATER], first[StepState.AWAITING]
   if later then return wait_for_step(later) end
-  if held then return wait_for_actions(held['until']) end
+  if awaiting then return wait_for_actions(awaiting['until']) end
 end

@@ -51,7 +51,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Happening:
+class Scenario:
     """One run, what is done to it, and how it may end: stop reasons, `error:<class>` for a failure.
 
     A run whose cancel was acknowledged ends as cancelled, whatever else it may.
@@ -91,32 +91,32 @@ class Happening:
         printer.text(repr(self))
 
 
-def calls_tools(draw: st.DrawFn) -> Happening:
+def calls_tools(draw: st.DrawFn) -> Scenario:
     return _turns(draw, WELL)
 
 
-def calls_tools_of_all_kinds(draw: st.DrawFn) -> Happening:
+def calls_tools_of_all_kinds(draw: st.DrawFn) -> Scenario:
     """Parallel calls with mixed outcomes: results, exceptions, retries, timeouts, a process that is gone."""
     return _turns(draw, ALL)
 
 
-def _turns(draw: st.DrawFn, tools: Sequence[str]) -> Happening:
-    # Two turns at most: a third that fails like them is told to the model, which is another happening.
+def _turns(draw: st.DrawFn, tools: Sequence[str]) -> Scenario:
+    # Two turns at most: a third that fails like them is told to the model, which is another scenario.
     calls = draw(st.lists(st.integers(1, 4), min_size=1, max_size=2))
     chosen = draw(st.lists(st.sampled_from(tools), min_size=1, max_size=4, unique=True))
-    return Happening(f"steps-{'-'.join(map(str, calls))}+use-each", tools=tuple(chosen))
+    return Scenario(f"steps-{'-'.join(map(str, calls))}+use-each", tools=tuple(chosen))
 
 
-def asks_for_what_does_not_fit(draw: st.DrawFn) -> Happening:
+def asks_for_what_does_not_fit(draw: st.DrawFn) -> Scenario:
     """A tool that the agent has not, arguments that are no JSON, arguments that the tool does not take."""
     fault, text = draw(
         st.sampled_from([("unknowntool-1", "go"), ("badargs-1", "go"), ("", '[[args {"seconds": -1}]]')])
     )
     model = f"parallel-{draw(st.integers(1, 3))}{fault and '+' + fault}"
-    return Happening(model, text=text, tools=("record",), told={"record": "invalid_tool_call"})
+    return Scenario(model, text=text, tools=("record",), told={"record": "invalid_tool_call"})
 
 
-def waits_for_a_decision(draw: st.DrawFn) -> Happening:
+def waits_for_a_decision(draw: st.DrawFn) -> Scenario:
     """Of its parallel calls every other one needs an approval: denied, given, or undecided when it is cancelled."""
     calls = draw(st.integers(1, 4))
     asked = Moment("action.required", (calls + 1) // 2)
@@ -124,87 +124,87 @@ def waits_for_a_decision(draw: st.DrawFn) -> Happening:
     match draw(st.sampled_from(["deny", "approve", "cancel"])):
         case "deny":
             item = {"type": "approval", "action_id": "all", "decision": "deny"}
-            return Happening(model, tools=tools, puts=((asked, item),), told={"send": "tool_denied"})
+            return Scenario(model, tools=tools, puts=((asked, item),), told={"send": "tool_denied"})
         case "approve":
             item = {"type": "approval", "action_id": "all", "decision": "approve"}
-            return Happening(model, tools=tools, puts=((asked, item),))
+            return Scenario(model, tools=tools, puts=((asked, item),))
         case _:
-            return Happening(model, (), tools=tools, cancel=asked)
+            return Scenario(model, (), tools=tools, cancel=asked)
 
 
-def is_steered(draw: st.DrawFn) -> Happening:
+def is_steered(draw: st.DrawFn) -> Scenario:
     """The user's words at any moment, which to the model begin everything anew."""
     words = (Moment("any", draw(st.integers(1, 15))), {"type": "message", "content": "rather this"})
     return replace(_turns(draw, ALL), puts=(words,))
 
 
-def is_paused(draw: st.DrawFn) -> Happening:
+def is_paused(draw: st.DrawFn) -> Scenario:
     """At any moment, and resumed once it is."""
     pause = (Moment("any", draw(st.integers(1, 15))), {"type": "pause", "now": draw(st.booleans())})
     return replace(_turns(draw, ALL), puts=(pause, (Moment("run.paused"), {"type": "resume"})))
 
 
-def is_cancelled_while_it_streams(draw: st.DrawFn) -> Happening:
-    return Happening("say-400+rate-50", (), cancel=Moment("message.delta", draw(st.integers(1, 5))))
+def is_cancelled_while_it_streams(draw: st.DrawFn) -> Scenario:
+    return Scenario("say-400+rate-50", (), cancel=Moment("message.delta", draw(st.integers(1, 5))))
 
 
-def is_cancelled_while_tools_run(draw: st.DrawFn) -> Happening:
+def is_cancelled_while_tools_run(draw: st.DrawFn) -> Scenario:
     """Calls that have begun are interrupted; those for which no child was free are denied."""
     calls = draw(st.integers(1, 6))
     cancel = Moment("tool", draw(st.integers(1, min(calls, 2))))
-    return Happening(f"parallel-{calls}", (), FOR_LONG, tools=("record",), cancel=cancel)
+    return Scenario(f"parallel-{calls}", (), FOR_LONG, tools=("record",), cancel=cancel)
 
 
-def is_cancelled_while_it_backs_off(draw: st.DrawFn) -> Happening:
+def is_cancelled_while_it_backs_off(draw: st.DrawFn) -> Scenario:
     if draw(st.booleans()):
-        return Happening("tool-1", tools=("unready",), cancel=Moment("run.retrying"))
+        return Scenario("tool-1", tools=("unready",), cancel=Moment("run.retrying"))
     rules = {"provider_error": {"first": 60, "max_delay": 60, "jitter": "none"}}
-    return Happening(
+    return Scenario(
         "tool-1+500@2", (), tools=("record",), agent={"retry": {"rules": rules}}, cancel=Moment("run.retrying")
     )
 
 
-def is_cancelled_before_it_starts(draw: st.DrawFn) -> Happening:
-    return Happening("echo", (), start_after=60, cancel=Moment("any"))
+def is_cancelled_before_it_starts(draw: st.DrawFn) -> Scenario:
+    return Scenario("echo", (), start_after=60, cancel=Moment("any"))
 
 
-def is_cancelled_at_any_moment(draw: st.DrawFn) -> Happening:
+def is_cancelled_at_any_moment(draw: st.DrawFn) -> Scenario:
     turns = _turns(draw, ALL)
     return replace(turns, model=f"{turns.model}+rate-100", cancel=Moment("any", draw(st.integers(1, 20))))
 
 
-def outgrows_the_window(draw: st.DrawFn) -> Happening:
+def outgrows_the_window(draw: st.DrawFn) -> Scenario:
     """The condenser off, on, ahead of the refusal, in the middle of a turn, and where it cannot help."""
     condensed = "conversation.condensed"
     # Condensed in the middle of its turn, the question looks new to the model, which calls the tool again.
-    again = Happening(
+    again = Scenario(
         "tool-1", ("end_turn", "max_steps"), tools=("long_text",), agent={"max_steps": 3}, window=1.02, shows=condensed
     )
     cases = [
-        Happening("say-5", window=0.75, shows=condensed),
-        Happening("say-5", ("error:context_window",), agent={"condense": False}, window=0.75),
-        Happening("say-5", agent={"condense_at": 1000}, window=2, shows=condensed),
-        Happening("say-5", ("error:context_window",), window=0.01),
+        Scenario("say-5", window=0.75, shows=condensed),
+        Scenario("say-5", ("error:context_window",), agent={"condense": False}, window=0.75),
+        Scenario("say-5", agent={"condense_at": 1000}, window=2, shows=condensed),
+        Scenario("say-5", ("error:context_window",), window=0.01),
         again,
     ]
     return draw(st.sampled_from(cases))
 
 
-def meets_a_limit(draw: st.DrawFn) -> Happening:
+def meets_a_limit(draw: st.DrawFn) -> Scenario:
     """In the middle of a turn: of steps, of calls, of tokens, of the answer's length, of time."""
     plan = f"tool-5+parallel-{draw(st.integers(1, 4))}-3"
     cases = [
-        Happening(plan, ("max_steps",), tools=("record",), agent={"max_steps": draw(st.integers(1, 6))}),
-        Happening(plan, ("budget",), tools=("record",), budget={"tool_calls": draw(st.integers(1, 5))}),
-        Happening(plan, ("budget",), tools=("record",), budget={"tokens": 1}),
-        Happening("tool-1+say-20", ("max_tokens",), tools=("record",), agent={"max_output_tokens": 3}),
-        Happening("parallel-3", ("deadline",), FOR_LONG, tools=("record",), deadline=0.7),
-        Happening("tool-1+say-200+rate-50", ("deadline",), tools=("record",), deadline=0.7),
+        Scenario(plan, ("max_steps",), tools=("record",), agent={"max_steps": draw(st.integers(1, 6))}),
+        Scenario(plan, ("budget",), tools=("record",), budget={"tool_calls": draw(st.integers(1, 5))}),
+        Scenario(plan, ("budget",), tools=("record",), budget={"tokens": 1}),
+        Scenario("tool-1+say-20", ("max_tokens",), tools=("record",), agent={"max_output_tokens": 3}),
+        Scenario("parallel-3", ("deadline",), FOR_LONG, tools=("record",), deadline=0.7),
+        Scenario("tool-1+say-200+rate-50", ("deadline",), tools=("record",), deadline=0.7),
     ]
     return draw(st.sampled_from(cases))
 
 
-def is_failed_by_the_provider(draw: st.DrawFn) -> Happening:
+def is_failed_by_the_provider(draw: st.DrawFn) -> Scenario:
     """At one of two model calls: until the policy gives up, at once, or so that another attempt mends it."""
     rule = {"first": 0.01, "attempts": 3}
     faults = {
@@ -218,7 +218,7 @@ def is_failed_by_the_provider(draw: st.DrawFn) -> Happening:
         "badjson-1": "end_turn",
     }
     fault = draw(st.sampled_from(sorted(faults)))
-    return Happening(
+    return Scenario(
         f"tool-1+say-10+{fault}@{draw(st.integers(1, 2))}",
         (faults[fault],),
         tools=("record",),
@@ -227,20 +227,20 @@ def is_failed_by_the_provider(draw: st.DrawFn) -> Happening:
     )
 
 
-def repeats_itself(draw: st.DrawFn) -> Happening:
-    return Happening("tool-5", ("stuck",), tools=(draw(st.sampled_from(["fail", "leave"])),))
+def repeats_itself(draw: st.DrawFn) -> Scenario:
+    return Scenario("tool-5", ("stuck",), tools=(draw(st.sampled_from(["fail", "leave"])),))
 
 
-def ends_child_after_child(draw: st.DrawFn) -> Happening:
+def ends_child_after_child(draw: st.DrawFn) -> Scenario:
     """A call that may be started again, and takes its process along each time."""
-    return Happening("tool-1", ("error:worker_lost",), tools=("crash_idempotent",), shows="step.lost")
+    return Scenario("tool-1", ("error:worker_lost",), tools=("crash_idempotent",), shows="step.lost")
 
 
-def loses_its_model_worker(draw: st.DrawFn) -> Happening:
-    return Happening("tool-1+say-40+rate-40", tools=("record",), kill=Moment("any", draw(st.integers(1, 15))))
+def loses_its_model_worker(draw: st.DrawFn) -> Scenario:
+    return Scenario("tool-1+say-40+rate-40", tools=("record",), kill=Moment("any", draw(st.integers(1, 15))))
 
 
-KINDS: Sequence[Callable[[st.DrawFn], Happening]] = (
+KINDS: Sequence[Callable[[st.DrawFn], Scenario]] = (
     calls_tools,
     calls_tools_of_all_kinds,
     asks_for_what_does_not_fit,
@@ -259,7 +259,7 @@ KINDS: Sequence[Callable[[st.DrawFn], Happening]] = (
     ends_child_after_child,
 )
 
-Sequences = tuple[tuple[Happening, ...], ...]
+Sequences = tuple[tuple[Scenario, ...], ...]
 
 
 @st.composite

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from palaver.kinds import KINDS, QUEUES
-from workers.kinds import STEP_KINDS
+from palaver.step_kinds import KINDS, QUEUES
+from workers.step_handlers import STEP_HANDLERS
 
 
 def test_every_kind_has_a_row_and_a_queue_of_its_own() -> None:
-    assert [row.kind for row in STEP_KINDS] == list(KINDS)
+    assert [row.kind for row in STEP_HANDLERS] == list(KINDS)
     assert len({kind.name for kind in KINDS}) == len(QUEUES) == len(KINDS)

@@ -1,23 +1,23 @@
 -- needs: ramp
 local ends = NOW + args.ms
-if UNTIL <= NOW then keep('told', 0) end
+if UNTIL <= NOW then save_field('published', 0) end
 if ends > UNTIL then
   UNTIL = ends
-  keep('until', UNTIL)
-  keep('opens', UNTIL + RAMP)
-  keep('begun', 0)
+  save_field('until', UNTIL)
+  save_field('opens', UNTIL + RAMP)
+  save_field('begun', 0)
 end
 local at = UNTIL
 if args.call then
   -- It has a place if this very call of the script was made before and its answer was lost on the way.
-  local place = step_out(args.call)
+  local place = leave_queue(args.call)
   at = turn_of(place)
-  step_in(args.call, place, at, at)
+  join_queue(args.call, place, at, at)
 end
 expire(math.max(at, gate.opens))
 -- Hundreds of calls in flight may hear it at once; the workers need not be told each time.
-if UNTIL - (gate.told or 0) >= 100 then
-  keep('told', UNTIL)
+if UNTIL - (gate.published or 0) >= 100 then
+  save_field('published', UNTIL)
   redis.call('PUBLISH', Channel.PROVIDERS, args.provider_name .. ' ' .. string.format('%.0f', gate.opens - NOW))
 end
 return reply.cooled { ends_ms = UNTIL - NOW, turn_ms = at - NOW }

@@ -1,6 +1,6 @@
 -- The gate of a provider, as every script about one sees it. Times are ms.
--- needs: clock
--- The gate is a hash: until (end of the cool-down), opens (from when nobody need ask for it), told (the `until` that
+-- needs: now
+-- The gate is a hash: until (end of the cool-down), opens (from when nobody need ask for it), published (the `until` that
 -- was published), begun (how far the ramp is used), orders (places in the queue so far), looked (up to when who is
 -- late was looked for); used_<rate> (GCRA: the time up to which calls have used a rate); minute, and <rate> and
 -- <rate>_before (what this minute and the one before it used).
@@ -18,7 +18,7 @@ for i = 1, #fields, 2 do gate[fields[i]] = tonumber(fields[i + 1]) end
 local UNTIL = gate['until'] or 0
 local woken = {}
 
-local function keep(name, number)
+local function save_field(name, number)
   gate[name] = number
   redis.call('HSET', GATE, name, string.format('%.3f', number))
 end
@@ -32,7 +32,7 @@ local function expire(at)
 end
 
 -- Free places go to who is first in line; the caller wakes them, but for the one that `asks`.
-local function grant(most, asks)
+local function grant_places(most, asks)
   redis.call('ZREMRANGEBYSCORE', CALLS, '-inf', NOW)
   local free = UNTIL <= NOW and most - redis.call('ZCARD', CALLS) or 0
   for _ = 1, math.min(free, MOST_GRANTS) do
@@ -43,14 +43,14 @@ local function grant(most, asks)
   end
 end
 
-local function count(rate, amount)
+local function count_rate(rate, amount)
   local minute = math.floor(NOW / 60000)
   if gate.minute ~= minute then
     for _, each in ipairs({ 'requests', 'tokens' }) do
-      keep(each .. '_before', gate.minute == minute - 1 and gate[each] or 0)
-      keep(each, 0)
+      save_field(each .. '_before', gate.minute == minute - 1 and gate[each] or 0)
+      save_field(each, 0)
     end
-    keep('minute', minute)
+    save_field('minute', minute)
   end
-  keep(rate, gate[rate] + amount)
+  save_field(rate, gate[rate] + amount)
 end

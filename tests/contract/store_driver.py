@@ -14,14 +14,14 @@ from redis.exceptions import NoScriptError
 from palaver.actions import ActionType, Decision, Item, Pause, PendingAction, Resume, Steering, ToolOutput
 from palaver.errors import ErrorClass, Failure
 from palaver.ids import call_of
-from palaver.kinds import RECOVERED
 from palaver.leases import Delivery, Lease, Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Message, Run, Submission, ToolCall, Usage
 from palaver.retry import RetryPolicy
+from palaver.step_kinds import RECOVERED
 from palaver.store import Store, keys
 from palaver.store.control import Acted
-from palaver.store.due import Attention
+from palaver.store.due import DueItem
 from palaver.store.events import LogEntry, StoredEvent
 from palaver.store.runs import Submitted
 from palaver.testing import aeventually
@@ -77,7 +77,7 @@ def calls(
     return Continue(Message(role="assistant", content="let me see", tool_calls=asked), calls=tuple(opened))
 
 
-class Desk:
+class StoreDriver:
     """Does one thing with the store at a time."""
 
     def __init__(self, store: Store, redis: Any) -> None:
@@ -177,9 +177,9 @@ class Desk:
         """The provider has no room."""
         return await self.store.steps.settle(lease, Postpone(seconds, code))
 
-    async def attend(self, run_id: str, what: str, **more: Any) -> list[Settled]:
+    async def sweep(self, run_id: str, what: str, **more: Any) -> list[Settled]:
         """A sweeper looks at something."""
-        return await self.store.due.attend([Attention(run_id, what)], **more)
+        return await self.store.due.sweep([DueItem(run_id, what)], **more)
 
     async def behind(self, moment: datetime) -> None:
         """Wait until it has passed, by the store's clock."""
@@ -194,12 +194,12 @@ class Desk:
         index = keys.due(run_id[4:6])
         assert await self.redis.zscore(index, f"{run_id}/{what}") is not None, f"{what} is not due at all"
         await self.redis.zadd(index, {f"{run_id}/{what}": 1})
-        return await self.attend(run_id, what)
+        return await self.sweep(run_id, what)
 
     async def lose(self, lease: Lease) -> list[Settled]:
         """The lease's worker is known to have died."""
         worker = orjson.loads(await self.redis.hget(keys.steps(lease.run_id), lease.step))["worker"]
-        return await self.attend(lease.run_id, lease.step, worker=worker)
+        return await self.sweep(lease.run_id, lease.step, worker=worker)
 
     async def drive_to_the_end(self, runs: Sequence[str]) -> None:
         """Nobody asks for anything any more, time passes, and one good worker is left: every run must end."""
@@ -213,7 +213,7 @@ class Desk:
             found += await self.store.due.unclaimed("tools", -60, 100)
             if not found and not came_due:
                 break
-            for settled in await self.store.due.attend(found, unclaimed_after=-60):
+            for settled in await self.store.due.sweep(found, unclaimed_after=-60):
                 for delivery in settled.deliveries:
                     lease = await self.try_claim(delivery, "good")
                     if isinstance(lease, Lease):
@@ -224,10 +224,10 @@ class Desk:
 
     async def _everything_comes_due(self) -> bool:
         members = [m.decode() for m in await self.redis.zrange(keys.due("00"), 0, -1)]
-        things = [Attention(*m.split("/", 1)) for m in members if not m.endswith("/end")]
+        things = [DueItem(*m.split("/", 1)) for m in members if not m.endswith("/end")]
         if things:
             await self.redis.zadd(keys.due("00"), {f"{thing.run_id}/{thing.what}": 1 for thing in things})
-            await self.store.due.attend(things)
+            await self.store.due.sweep(things)
         return bool(things)
 
     async def get(self, run_id: str) -> Run:

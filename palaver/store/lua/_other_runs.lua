@@ -1,12 +1,12 @@
 -- Acting on other runs of the conversation: their keys have the same hash tag, so they are at hand.
 -- needs: stop
 
-local function on_run(id, act)
+local function with_run(id, act)
   local run, steps, feed = RUN, STEPS, FEED
   local fields = { ID, STATUS, PAUSING, ENTERED, STEER }
   local prefix = string.match(RUN, '^{.-}:')
   RUN, STEPS, FEED = prefix .. 'run:' .. id, prefix .. 'steps:' .. id, prefix .. 'feed:' .. id
-  look()
+  load_run()
   local result = ID and act()
   RUN, STEPS, FEED = run, steps, feed
   ID, STATUS, PAUSING, ENTERED, STEER = unpack(fields)
@@ -14,11 +14,11 @@ local function on_run(id, act)
 end
 
 -- Cancel the active run and those queued behind it, the last one first: none of them gets a turn by it.
-local function clear_the_way(active, queued, mode)
+local function cancel_runs_ahead(active, queued, mode)
   local ids = { active }
   for id in string.gmatch(queued or '', '%S+') do ids[#ids + 1] = id end
   local reason = cjson.encode(string.format(Sentence.INTERRUPTED_BY, ID))
   for i = #ids, 1, -1 do
-    on_run(ids[i], function() return not has_ended() and stop(mode, 'null', reason, 0) end)
+    with_run(ids[i], function() return not has_ended() and acknowledge_cancel(mode, 'null', reason, 0) end)
   end
 end

@@ -1,6 +1,6 @@
 """The kinds of steps. Queues, lists in Redis, Celery's tasks and routes, and statistics follow from this table.
 
-What the workers do for each kind is in ``workers/kinds.py``.
+What the workers do for each kind is in ``workers/step_handlers.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class StepKind:
     """A kind of step."""
 
     name: str
@@ -25,9 +25,9 @@ class Kind:
         return f"palaver.{self.name}_step"
 
 
-MODEL: Final = Kind("model", queue="model")
+MODEL: Final = StepKind("model", queue="model")
 """A call of the model."""
-TOOL: Final = Kind("tool", queue="tools", isolated=True)
+TOOL: Final = StepKind("tool", queue="tools", isolated=True)
 """One tool call."""
 KINDS: Final = (MODEL, TOOL)
 """Every kind."""

@@ -19,7 +19,7 @@ _UNDER_WAY = 256
 """How many pieces a connection holds that are late."""
 
 
-class Way(Looped):
+class FaultyProxy(Looped):
     """Forwards to `upstream`, a port; a change of it holds for new connections. Without orders it changes nothing else;
     a fault lasts until it is taken back.
 

@@ -2,7 +2,7 @@
 -- needs: limits, step
 
 -- Each (ms): until when, how the run ends then and, for a warning, what it is and since when it runs.
-local function clocks()
+local function time_limits()
   local own = limits()
   local found = { { at = own.deadline, reason = StopReason.DEADLINE, what = 'deadline', since = own.since } }
   if own.start_by and not own.started then
@@ -16,28 +16,28 @@ local function clocks()
 end
 
 -- The one of them that is up first.
-local function ending()
+local function first_time_limit()
   local first
-  for _, clock in ipairs(clocks()) do
-    if not first or clock.at < first.at then first = clock end
+  for _, limit in ipairs(time_limits()) do
+    if not first or limit.at < first.at then first = limit end
   end
   return first
 end
 
 -- Keep in DUE when a clock needs attention next: when 80 % of it are gone, which is said then, and when it is up.
-local function keep_time()
-  local upcoming
-  for _, clock in ipairs(clocks()) do
-    local at = clock.at
-    if at > NOW and clock.what and STATUS ~= RunStatus.CANCELLING and not warned_of(clock.what) then
-      local early = math.ceil(clock.since + 0.8 * (at - clock.since))
+local function schedule_time_limits()
+  local next_at
+  for _, limit in ipairs(time_limits()) do
+    local at = limit.at
+    if at > NOW and limit.what and STATUS ~= RunStatus.CANCELLING and not warned_of(limit.what) then
+      local early = math.ceil(limit.since + 0.8 * (at - limit.since))
       if early > NOW then
         at = early
       else
-        warn(clock.what, (NOW - clock.since) / 1000, (at - clock.since) / 1000)
+        warn(limit.what, (NOW - limit.since) / 1000, (at - limit.since) / 1000)
       end
     end
-    upcoming = math.min(upcoming or at, at)
+    next_at = math.min(next_at or at, at)
   end
-  redis.call('ZADD', DUE, upcoming, member(RunDue.END))
+  redis.call('ZADD', DUE, next_at, member(RunDue.END))
 end

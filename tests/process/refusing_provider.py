@@ -15,7 +15,7 @@ from aiohttp import web
 
 
 @dataclass
-class Turnstile:
+class RefusingProvider:
     """Keeps the first `crowd` requests until all are there and refuses them together; for `retry_after` seconds whoever
     comes is refused, too. Afterwards it passes requests on to `upstream`, a model server."""
 

@@ -2,7 +2,7 @@
 
 -- Add an event to a run's feed, and tell who listens. Small ones are limited by their number; the bytes of the others are
 -- counted in RUN `shown`, and beyond the limit the older half of the feed goes.
-local function show(run, feed, seq, kind, at, data)
+local function write_feed(run, feed, seq, kind, at, data)
   redis.call('XADD', feed, 'MAXLEN', '~', Setting.FEED_CAP, seq .. '-0', 'type', kind, 'at', at, 'data', data)
   if #data > 4096 and redis.call('HINCRBY', run, 'shown', #data) > Limit.FEED_BYTES then
     redis.call('XTRIM', feed, 'MAXLEN', math.floor(redis.call('XLEN', feed) / 2))

@@ -1,8 +1,8 @@
--- needs: overdue, clocks, moved
+-- needs: overdue, time_limits, moved
 local what = args.what
 if not STATUS then return reply.gone() end
 if NEWEST > Format.VERSION then
-  leave_to_newer()
+  leave_to_newer_code()
   if #deliveries > 0 then return moved() end
   return reply.left_to_newer()
 end
@@ -21,20 +21,20 @@ if what == RunDue.START then
   redis.call('ZREM', DUE, member(what))
   return moved(enter())
 elseif what == RunDue.END then
-  local clock = ending()
-  if clock.at <= NOW then
-    return moved(finish(STATUS == RunStatus.CANCELLING and StopReason.CANCELLED or clock.reason))
+  local limit = first_time_limit()
+  if limit.at <= NOW then
+    return moved(finish(STATUS == RunStatus.CANCELLING and StopReason.CANCELLED or limit.reason))
   end
-  keep_time()
+  schedule_time_limits()
   return moved()
 end
 
 local step = step_of(what)
 if not step then return gone() end
 if step.state == StepState.LEASED then
-  if due or args.dead_worker == step.worker then return moved(lost(what, step)) end
-elseif step.state == StepState.HELD then
-  if due then return moved(expired(what, step)) end
+  if due or args.dead_worker == step.worker then return moved(lease_lost(what, step)) end
+elseif step.state == StepState.AWAITING then
+  if due then return moved(action_expired(what, step)) end
 elseif step.state == StepState.LATER then
   -- Who was postponed or lost has waited already and comes first: behind a backlog it would miss its turn again.
   if due then deliver(what, step, step.postponed == step['until'] or step.losses > 0) end
