@@ -1,4 +1,4 @@
-"""What others decide about a run in hand: approvals, client tools, and what may be put into a run."""
+"""The input of an unfinished run: approvals, outputs of client tools, messages, pause and resume."""
 
 from __future__ import annotations
 

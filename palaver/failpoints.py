@@ -74,7 +74,7 @@ class Failpoints:
         self.arm(specs, ledger)
 
     def arm(self, specs: str, ledger: str | None) -> None:
-        """Arm these points and no others; from here on passes are counted anew.
+        """Arm these points and no others; the counts of passes start again.
 
         Raises:
             ConfigurationError: one of ``specs`` is none.

@@ -1,4 +1,4 @@
-"""What to do once a script has answered that a run moved. The API and the workers do the same."""
+"""What follows once a script has changed a run. The API and the workers share this code."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from palaver.store import Store
 from palaver.store.due import DueItem
 
 Publish = Callable[[Sequence[Delivery]], object]
-"""Sends deliveries to the workers; what gets lost on the way, the sweeper sends again."""
+"""Sends deliveries to the workers. The sweeper sends lost ones again."""
 
 
 async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) -> None:
     """Publish what is due now, and start the runs whose turn in their conversations has come.
 
-    Such a run may end as it starts, and then the next one has the turn: this goes on until none is left. If the process
-    dies meanwhile, or Redis goes away, the sweeper does the rest.
+    Such a run may end as it starts, and then the next one has the turn, so this loops until no run is left. If the
+    process dies meanwhile, or Redis is away, the sweeper does the rest.
     """
     while moved:
         publish([delivery for each in moved for delivery in each.deliveries])

@@ -17,13 +17,13 @@ class Delivery:
     """A Celery message that asks a worker to try a step. Only a hint: it may be lost, late or doubled."""
 
     queue: str
-    """That of its step's kind; with ``.recovered`` behind it when it is delivered again: consumed first."""
+    """The queue of its step's kind. A repeated delivery has the suffix ``.recovered`` and is consumed first."""
     run_id: str
     conversation_id: str
     step: str
     """``3`` for a model step, ``3/call_id`` for a tool step."""
     number: int
-    """How often this step was delivered."""
+    """The number of deliveries of this step so far."""
 
     @property
     def task_id(self) -> str:
@@ -38,24 +38,24 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on one step until a time; ``fence`` is what the store checks."""
+    """The right to work on one step until a certain time. The store checks ``fence``."""
 
     run_id: str
     conversation_id: str
     step: str
     fence: int
     attempt: int
-    """Tries that ended in a failure, this one included: what a retry policy counts."""
+    """The number of the attempt as a retry policy counts: failed attempts plus this one."""
     try_number: int
-    """Tries by any worker, lost ones included: what watchers see."""
+    """The number of the attempt as watchers see it: attempts of lost workers count too."""
     elapsed: float
     """Seconds since the step was first claimed."""
     time_left: float
     """Seconds until the run's time is up."""
     agent: AgentSpec
-    """Its ``model`` is the one to ask now, be it a fallback."""
+    """Its ``model`` is the one to call now, which may be a fallback."""
     falls_back: bool
-    """Whether there is another model to go on with."""
+    """Whether the agent has another fallback model."""
     call: ToolCall | None
     """The call to answer; None for a model step."""
     position: int
@@ -67,7 +67,7 @@ class Lease:
     calls_left: int | None = None
     """Tool calls that the run's budget has left; None for any number."""
     rebuilt: bool = False
-    """``entries`` begin where the log does: what the worker knew before, if anything, is not right any more."""
+    """``entries`` begin at the start of the log: the worker must discard what it had cached."""
     edited: bool = False
     """Somebody changed the arguments of ``call``."""
 
@@ -82,7 +82,7 @@ class LogMessage:
     nudge: bool = False
     """A user message of the engine's own."""
     through: int = 0
-    """Set on a summary: it stands for everything up to this position."""
+    """Set on a summary: the summary replaces all entries up to this position."""
     prompt_tokens: int = 0
     """On an answer: input tokens of the call that it came from; 0 if unknown."""
     opaque: Opaque | None = None
@@ -91,7 +91,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A delivery that asks for nothing: its step is settled, held elsewhere, cancelled or not yet due."""
+    """A delivery without work: its step is settled, leased to another worker, cancelled or not yet due."""
 
     why: str
 
@@ -100,27 +100,27 @@ class Renewal(IntEnum):
     """The answer to renewing a lease."""
 
     GONE = 0
-    """Settled, or somebody else's."""
+    """The step is settled, or another worker has the lease."""
     PROLONGED = 1
     CANCELLING = 2
-    """Let the run go; the lease is not prolonged."""
+    """Stop the step: the run is being cancelled, and the lease is not prolonged."""
     PAUSING = 3
-    """Prolonged; but abort the model call."""
+    """The lease is prolonged, but the worker must abort the model call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What applying a verdict brought: where the run is now and what to publish."""
+    """The result of a change of a run: its status now, and the deliveries to publish."""
 
     status: str
     deliveries: tuple[Delivery, ...]
     next_run: str | None
-    """The conversation's next run: wake it now."""
+    """The conversation's next run, which has to be started now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """More text of an answer, for watchers, written under the lease it was made under."""
+    """A piece of an answer's text for watchers, with the lease under which the model produced it."""
 
     lease: Lease
     text: str

@@ -9,15 +9,15 @@ This is the only lifecycle table. The store's scripts get it from here; a move t
       │             ├──h──> incomplete     a limit stopped it
       │             ├──i──> failed         an error that no retry can mend
       │             ├──j──> cancelling ──k──> cancelled
-      │             ├──l──> cancelled      nobody held a step
+      │             ├──l──> cancelled      no worker had a lease
       │             └──m──> expired        past its deadline
       └──> cancelled | expired | failed | paused
 
     a  a worker claimed the first step
-    b  cancelled, paused or too late before anybody began; failed when its start was lost too often
+    b  cancelled, paused or expired before a worker began; failed when its start was lost too often
     c  tool calls wait for an approval or for the client;  d  they were answered
-    e  by request, once nobody holds a step;  f  resumed, to queued if nobody had begun it
-    j  a cancel was acknowledged while a worker held a step;  k  the worker let go, or its lease ended
+    e  by request, once no worker has a lease;  f  resumed, to queued if nobody had begun it
+    j  a cancel was acknowledged while a worker had a lease;  k  the worker let go, or its lease ended
     requires_action is paused by e too, and f leads back to it; both of them also end by b, h, l and m.
     Nothing leaves a terminal status.
 """
@@ -29,11 +29,11 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 RunAction: TypeAlias = Literal["cancel", "retry", "delete"]
-"""What can be done to many runs at once."""
+"""The actions that a bulk request can apply to runs."""
 
 
 class RunStatus(StrEnum):
-    """Where a run is. Six statuses of work, five ends."""
+    """The status of a run. Five of them mean that it is going on, five are terminal."""
 
     QUEUED = "queued"
     """Waits for a worker, its turn in the conversation, its start time, or a limit."""
@@ -42,9 +42,9 @@ class RunStatus(StrEnum):
     REQUIRES_ACTION = "requires_action"
     """Tool calls wait for an approval or for the client's output."""
     PAUSED = "paused"
-    """Stopped by request; keeps its place."""
+    """Stopped by request. The run keeps its turn in the conversation."""
     CANCELLING = "cancelling"
-    """The cancel is acknowledged; a worker is still letting go."""
+    """The cancel is acknowledged; a worker is still stopping its step."""
     COMPLETED = "completed"
     """The model ended its turn."""
     INCOMPLETE = "incomplete"
@@ -58,11 +58,11 @@ class RunStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether a run in this status will never move again."""
+        """Whether this status is final."""
         return not TRANSITIONS[self]
 
     def allows(self, action: RunAction) -> bool:
-        """Whether the action can be done to runs in this status."""
+        """Whether a run in this status accepts the action."""
         match action:
             case "cancel":
                 return not self.terminal
@@ -102,17 +102,17 @@ class StopReason(StrEnum):
     MAX_TOKENS = "max_tokens"
     """The answer was cut at the model's output limit."""
     BUDGET = "budget"
-    """Nothing is left of the run's budget for the next call, or its seconds are over."""
+    """The run's budget does not allow the next call, or its time is used up."""
     CONTENT_FILTER = "content_filter"
     """The provider withheld the answer."""
     CONVERSATION_FULL = "conversation_full"
     """The conversation's log has no room for another model call."""
     ERROR = "error"
-    """A failure that its rule does not retry, or no longer."""
+    """A failure that the retry policy does not retry, or has retried often enough."""
     STUCK = "stuck"
-    """The same calls and results again and again."""
+    """The model repeats the same calls with the same results."""
     CANCELLED = "cancelled"
-    """Somebody asked for it."""
+    """A client cancelled the run, or a later run interrupted it."""
     DEADLINE = "deadline"
     """Not begun by ``start_by``, or past ``deadline``."""
 
@@ -139,17 +139,17 @@ class StopReason(StrEnum):
 
 
 class WaitReason(StrEnum):
-    """Why a run that is not finished is not being worked on; shown in ``waiting``."""
+    """Why no worker is working on an unfinished run; shown in ``waiting``."""
 
     BACKOFF = "backoff"
     """A failed step is tried again at ``until``."""
     PROVIDER_COOLDOWN = "provider_cooldown"
-    """The provider asked everybody to slow down, or a limit of ours for it is reached; next try at ``until``."""
+    """The provider asked for fewer requests, or a configured limit for it is reached; the next try is at ``until``."""
     CONVERSATION_BUSY = "conversation_busy"
-    """Another run of the conversation is first; ``run_id`` names it."""
+    """Another run of the conversation has the turn; ``run_id`` names it."""
     SCHEDULED = "scheduled"
-    """Its ``start_after`` is still ahead."""
+    """The time ``start_after`` has not come yet."""
     APPROVAL = "approval"
-    """A person must decide."""
+    """A person must approve or deny a tool call."""
     CLIENT_TOOL = "client_tool"
     """The client must answer a tool call."""

@@ -274,7 +274,7 @@ class Retry(Strict):
     """
 
     from_step: int | None = Field(default=None, ge=1)
-    """Fork: a new conversation with everything before this model step, and a run in it that makes the step anew."""
+    """Fork: a new conversation with everything before this model step, and a run in it that repeats the step."""
     input: Annotated[str, AtMost("input_text"), Field(min_length=1)] | None = None
     """With ``from_step``: the user's words at the end of the new conversation."""
     agent: AgentSpec | None = None

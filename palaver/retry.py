@@ -1,6 +1,6 @@
 """Retry policies: whether a failed step is tried again, and when. Pure: no clock, no sleep, no queue.
 
-A policy has one rule for each error class that deserves another attempt; a class without a rule fails. The
+A policy has one rule for each error class that is retried. A failure of a class without a rule is not retried. The
 delay that a rule computes is never slept: it goes into the due index.
 """
 
@@ -21,16 +21,16 @@ from palaver.lifecycle import StopReason
 from palaver.verdicts import GiveUp, RetryAfter
 
 Jitter = Literal["full", "equal", "none"]
-"""How a back-off is spread: over all of it, over its upper half, or not."""
+"""How a back-off is randomised: over its full length, over its upper half, or not at all."""
 Then = Literal["fail", "fallback_model"]
-"""What follows when a rule gives up: the run fails, or the step begins afresh with the run's next model."""
+"""What follows when a rule gives up: the run fails, or the step starts again with the run's next model."""
 
 SPREAD: Final = 0.1
-"""A wait that the other side asked for is spread upwards by up to this share, so that a herd does not return
-in one instant; never downwards, for who comes early is limited again."""
+"""A wait that a provider asked for is lengthened by up to this share, so that not all callers return at once. It is
+never shortened: an early caller would be refused again."""
 MAX_ATTEMPTS: Final = 100
 MAX_SECONDS: Final = 86_400.0
-"""Bounds of what a policy may ask for: policies arrive with runs, and every run ends."""
+"""Upper bounds of the values in a policy. Clients send policies with their runs, and every run must end."""
 
 _STOP_REASONS: Final[Mapping[ErrorClass, StopReason]] = {
     ErrorClass.CONTENT_FILTER: StopReason.CONTENT_FILTER,
@@ -42,7 +42,7 @@ _STOP_REASONS: Final[Mapping[ErrorClass, StopReason]] = {
 
 
 def stop_reason(failure: Failure) -> StopReason:
-    """Why a run ends that this failure ends."""
+    """The stop reason of a run that ends with this failure."""
     return _STOP_REASONS.get(failure.error_class, StopReason.ERROR)
 
 
@@ -54,16 +54,16 @@ class Rule:
     """
 
     attempts: int = 5
-    """How many attempts a step may have, the first one included."""
+    """The number of attempts of a step, including the first one."""
     first: float = 0.5
     """The back-off after the first attempt, before jitter."""
     factor: float = 2.0
-    """By how much each back-off is longer than the one before."""
+    """The factor by which each back-off is longer than the one before."""
     max_delay: float = 30.0
     """The longest back-off."""
     jitter: Jitter = "full"
     retry_after_cap: float = 300.0
-    """The longest wait that the other side may ask for; if it asks for more, the rule gives up."""
+    """The longest wait that a provider may ask for; if it asks for more, the rule gives up."""
     then: Then = "fail"
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class RetryPolicy:
 
     rules: Mapping[ErrorClass, Rule] = field(default_factory=dict)
     max_elapsed: timedelta = timedelta(minutes=30)
-    """From the first attempt's start to the last one's; an attempt that would begin later is not made."""
+    """The time from the start of the first attempt to the start of the last one. No attempt begins later."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
@@ -117,10 +117,10 @@ class RetryPolicy:
     ) -> RetryAfter | GiveUp:
         """Whether a step that failed is tried again.
 
-        ``attempt`` is the number of the attempt that failed, from 1; ``elapsed`` the seconds since the first
-        one began; ``random`` draws from [0, 1). A failure that is not retryable, or whose class has no rule,
-        is given up as it is. One that ran out of attempts or of time, or whose other side asks for a longer
-        wait than the rule's cap, says so in its message.
+        ``attempt`` is the number of the attempt that failed, from 1; ``elapsed`` the seconds since the first one began;
+        ``random`` draws from [0, 1). A failure that is not retryable, or whose class has no rule, is given up
+        unchanged. If attempts or time are used up, or the provider asks for a longer wait than the rule's cap, the
+        message of the failure says so.
         """
         rule = self.rules.get(failure.error_class)
         if rule is None or not failure.retryable:
@@ -143,11 +143,11 @@ class RetryPolicy:
         return RetryAfter(delay, failure)
 
     def over(self, base: RetryPolicy) -> RetryPolicy:
-        """This policy with the rules of ``base`` for the classes that it does not name."""
+        """This policy, completed with the rules of ``base`` for all classes that this policy does not name."""
         return RetryPolicy({**base.rules, **self.rules}, self.max_elapsed)
 
     def falls_back(self, failure: Failure) -> bool:
-        """Whether the run goes on with its next model once this failure is given up."""
+        """Whether the run continues with its next model once this failure is no longer retried."""
         rule = self.rules.get(failure.error_class)
         return rule is not None and rule.then == "fallback_model"
 

@@ -111,7 +111,7 @@ class Settings(BaseSettings):
     """A worker goes on with its steps for this long without word from Redis, never less than a lease; then it stops
     them."""
     stalled_after: float = Field(default=30.0, ge=1)
-    """A worker with room that gets nothing for this long, while messages wait, connects to the broker again."""
+    """A worker with room that gets nothing for this long, while messages wait, reconnects to the broker."""
     delta_interval: float = Field(default=0.03, ge=0.005)
     """Token deltas are gathered for this long before they are written; more while a worker is busy."""
 

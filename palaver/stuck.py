@@ -7,7 +7,7 @@ A turn is what the model asked for at once, with the results of all its calls. T
 - two turns that take each other's place: A, B, A, B, …
 
 A monologue, agent messages in a row with no user or tool between them, cannot happen here: an answer that calls no
-tool ends the run. What the user says begins everything anew, and so does another run.
+tool ends the run. A message of the user resets the detection, and so does another run.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ class OpenCall:
     call: ToolCall
     idempotent: bool
     awaits: ActionType | None = None
-    """What it waits for first; None if it may begin."""
+    """What must happen before the call begins; None if it may begin now."""
     timeout: float = 0.0
-    """Seconds that it waits at most."""
+    """The longest wait, in seconds."""
     kind: StepKind = TOOL
     """Of the step that it becomes."""
 
@@ -50,7 +50,8 @@ class Condensed:
 
 
 LogNote = Nudge | Condensed
-"""What an attempt did to the conversation before its outcome. It goes into the log with it, whatever the outcome is."""
+"""What an attempt did to the conversation before its outcome. The log gets it together with the outcome, whatever that
+is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class RetryAfter:
     """Seconds until the next attempt is due."""
     failure: Failure
     fallback: bool = False
-    """With the agent's next model: attempts and time begin again, and the run stays with it."""
+    """Use the agent's next model. Attempts and time are counted from zero, and the run stays with that model."""
     usage: Usage = field(default_factory=Usage)
     notes: tuple[LogNote, ...] = ()
 
@@ -101,7 +102,7 @@ class RetryAfter:
 class GiveUp:
     """No further attempt of this step.
 
-    A recoverable failure is told to the model and the run goes on; any other ends the run.
+    The model is told of a recoverable failure and the run continues; any other failure ends the run.
     """
 
     failure: Failure
@@ -113,22 +114,22 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Postpone:
-    """There is no room for the work yet: the step waits, and this was no attempt of it."""
+    """A limit does not allow the work yet. The step waits, and this does not count as an attempt."""
 
     delay: float
     """Seconds until the step is due again."""
     code: str
-    """What exactly there is no room for, as the run says it."""
+    """The limit that was reached, as shown in the run's ``waiting``."""
     reason: WaitReason = WaitReason.PROVIDER_COOLDOWN
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
 class HandBack:
-    """The worker stops, or the run is to be paused: somebody else does the step, at once or when the run is resumed.
+    """The worker stops, or the run is being paused. Another worker does the step, at once or when the run is resumed.
 
-    It counts as no loss. A tool call that has begun and is not declared idempotent is not started again: it is answered
-    as interrupted, and the model decides.
+    This does not count as a loss. A tool call that has begun and is not declared idempotent is not started again: its
+    result says that it was interrupted, and the model decides what to do.
     """
 
     begun: bool

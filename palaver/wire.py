@@ -55,7 +55,8 @@ def body_of(delivery: Delivery) -> str:
 
 
 def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
-    """The delivery that a message which came on ``queue`` is; None when it is none, or asks for more than to try."""
+    """The delivery in a message from ``queue``; None if the message is not a delivery, or asks for more than an
+    attempt."""
     # The two differ where the headers say something else; cheaper than to look at each.
     if not isinstance(headers, dict) or {**headers, **_NO_MORE} != {**_NO_MORE, **headers}:
         return None

@@ -1,4 +1,4 @@
-"""A step that this process works on: the place where a cancel, a lost lease or a drain finds it."""
+"""A step that this process works on, so that a cancel, a lost lease or a drain can interrupt it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class InterruptReason(Enum):
     """Why a step's function is interrupted."""
 
     CANCELLED = auto()
-    """The run is being cancelled: settle what there is."""
+    """The run is being cancelled: settle the partial answer."""
     LOST = auto()
-    """The lease is not this worker's any more: leave it."""
+    """The lease is lost: drop the work."""
     PAUSED = auto()
     """The run is to be paused now: hand the lease back."""
     DRAIN = auto()
@@ -31,31 +31,31 @@ class ActiveStep:
         self.reason: InterruptReason | None = None
         self.lease: Lease | None = None
         self.begun = False
-        # Before the lease is asked for: it is never taken for longer than it is.
+        # Set before the claim is sent, so that the lease is never believed to last longer than it does.
         self._renewed_at = time.monotonic()
         self._task: asyncio.Task[object] | None = None
 
     def renewed(self, asked_at: float) -> None:
-        """The lease was granted or prolonged, as it was asked for at ``asked_at`` (monotonic): it lasts from then, or
-        from a little later."""
+        """The lease was granted or prolonged by a request sent at ``asked_at`` (monotonic). It is counted from then; in
+        Redis it begins a little later."""
         self._renewed_at = asked_at
 
     @property
     def working(self) -> bool:
-        """Whether there is something to interrupt."""
+        """Whether the step's function is running."""
         return self._task is not None
 
     @property
     def unheard(self) -> float:
-        """Seconds since the lease was last renewed; beyond its length somebody else may have it. Also
-        those for which this process was stopped."""
+        """Seconds since the last confirmed renewal, including the time for which this process was stopped. After the
+        length of a lease another worker may have the step."""
         return time.monotonic() - self._renewed_at
 
     def begin(self, lease: Lease) -> None:
         """The step was claimed, and from here on its function may be interrupted.
 
         Raises:
-            asyncio.CancelledError: it was interrupted already, when there was nothing to interrupt yet.
+            asyncio.CancelledError: it was interrupted before its function began.
         """
         self.lease = lease
         self._task = asyncio.current_task()
@@ -68,8 +68,8 @@ class ActiveStep:
         self._task = None
 
     def interrupt(self, reason: InterruptReason) -> None:
-        """Stop the function, now or as soon as it begins; a second time does nothing, but that a cancel takes over from
-        a pause or a drain: it keeps what there is."""
+        """Stop the function, now or as soon as it begins. A second interruption has no effect, except that a cancel
+        replaces a pause or a drain: it keeps the partial answer."""
         if self.reason is None:
             self.reason = reason
             if self._task is not None:

@@ -1,5 +1,5 @@
-"""What a tools worker's main process does in the name of a child that cannot: renew its lease, answer its call, and let
-the lease of a dead one end.
+"""What the main process of a tools worker does for a child process that cannot: renew its lease, answer its call, and
+end the lease of a dead child.
 
 Each is safe at any time: the fence, which the child has said before its tool began, is refused if it is not the
 newest. They are rare, so each opens a connection of its own.

@@ -81,7 +81,7 @@ class CachedConversation:
         return f"{self.protocol.name}/{self._model}"
 
     def turn_to(self, protocol: ModelProtocol, model: str) -> bool:
-        """Go on with this model; whether that can be done without reading the log anew."""
+        """Switch to this model. Returns whether that is possible without reading the log again."""
         if protocol is not self.protocol or (self._bound and model != self._model):
             return False
         self._model = model

@@ -1,4 +1,4 @@
-"""What follows from a step's failure: the verdict of its policy, and what it means for other steps."""
+"""The verdict on a step's failure, by its retry policy; a rate limit also affects other steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdict:
-    """The verdict on what a step's function raised. A provider that asked for fewer requests cools down for all."""
+    """The verdict on an exception of a step's function. If the provider asked for fewer requests, all steps wait."""
     lease = work.lease
     failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
     if failure.error_class is ErrorClass.INTERNAL:
@@ -23,9 +23,9 @@ async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdi
 
 
 def _by_policy(failure: Failure, lease: Lease, policy: RetryPolicy) -> Verdict:
-    """What the policy says of a failure: the step's, with the run's own rules before it."""
+    """The verdict of the retry policy: the run's own rules first, then those of the step kind."""
     if lease.call is None and lease.agent.retry is not None:
-        # The API has put the policy in the place of its name.
+        # The API has replaced the policy's name by the policy.
         policy = RetryPolicy.parse(lease.agent.retry).over(policy)
     judged = policy.decide(failure, lease.attempt, lease.elapsed)
     if isinstance(judged, RetryAfter):

@@ -1,4 +1,4 @@
-"""Claiming and settling while Redis may be away: what is asked again, for how long, and what is given up."""
+"""Claiming and settling while Redis may be away: what is repeated, and for how long."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ log = logging.getLogger(__name__)
 SETTLE_FOR: Final = 60.0
 """Seconds that a finished step keeps its verdict while Redis is away: another model call costs more than the memory."""
 OVERLONG: Final = 3
-"""Tries to settle that took too long while Redis was well: the verdict is to blame, which would come back for ever."""
+"""Number of slow attempts to settle while Redis is well. Then the verdict itself is the cause, and the step would be
+repeated for ever."""
 _NOT_TAKEN: Final = "The outcome of this step took the store too long, each time."
 
 
 class NotSettled(Exception):
-    """Redis is away for too long: the lease runs out, and somebody else does the step. Shown in Flower as a FAILURE."""
+    """Redis is away for too long: the lease expires, and another worker does the step. Flower shows a FAILURE."""
 
 
 async def claim(
     runtime: Runtime, run_id: str, conversation_id: str, step: str, known: CachedConversation | None
 ) -> Lease | Stray:
-    """Claim a step, with the messages that lack in what is ``known`` of its conversation.
+    """Claim a step, with the messages that the cached conversation ``known`` does not have yet.
 
-    Asks again if the answer is lost, for half a lease: it may have been a lease, and nobody else would know that the
-    work on it has not begun. If what is known was made for another model and cannot be told this one, the same lease is
-    asked for with the whole log.
+    If the answer is lost, the claim is repeated for half a lease: the answer may have been a lease, and only this
+    worker knows that the work has not begun. If what is known was made for another model and cannot be told this one,
+    the same lease is asked for with the whole log.
     """
     nonce, clock = secrets.token_hex(8), asyncio.get_running_loop().time
     deadline = clock() + runtime.settings.lease_seconds / 2
@@ -68,13 +69,14 @@ async def claim(
 
 
 async def settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool) -> Settled:
-    """Settle, through an outage of Redis if need be: the store takes the verdict as long as the fence still stands. A
-    lease that is to be handed back is worth no wait.
+    """Settle, and retry through an outage of Redis: the store accepts the verdict as long as the fence is the newest. A
+    lease that is handed back is not worth the wait.
 
-    What cannot be settled while Redis is well would come back for ever: after a few tries the run ends with that.
+    A verdict that cannot be settled while Redis is well would be repeated for ever, so after a few tries the run ends
+    with that error.
 
     Raises:
-        StaleLease: it does not; somebody else goes on.
+        StaleLease: it is not the newest; another worker has the step.
         NotSettled: the outage takes too long.
     """
     deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0
@@ -91,7 +93,7 @@ async def settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: 
                 failure = Failure.of(ErrorClass.STORAGE, _NOT_TAKEN, code="not_settled", retryable=False)
             hopeless = overlong >= OVERLONG or failure.error_class is not ErrorClass.STORAGE
             if hopeless and not isinstance(verdict, GiveUp):
-                # It would come back for ever: the run ends, and says why.
+                # The step would be repeated for ever: the run ends with this error.
                 if failure.error_class is ErrorClass.INTERNAL:
                     log.exception("cannot settle %s/%s", lease.run_id, lease.step)
                 verdict = GiveUp(failure, StopReason.ERROR, verdict.usage)

@@ -1,4 +1,4 @@
-"""What of its process a tool may change, and the next tool must find as it was."""
+"""The state of a process that a tool may change, restored before the next tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heads of an answer, of which a provider may send a few before the one that counts."""
+"""Limits the informational heads that a provider may send before the response."""
 
 from __future__ import annotations
 

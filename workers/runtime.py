@@ -55,7 +55,7 @@ class Runtime:
         self.publisher = Publisher(settings.deliveries_url)
         self.draining = asyncio.Event()
         self.active: set[ActiveStep] = set()
-        """Several of one step if it was delivered several times: mostly one of them is leased, the others are
+        """There are several for a step that was delivered several times: usually one has the lease, the others are
         strays."""
 
     @contextlib.contextmanager
@@ -75,11 +75,11 @@ class Runtime:
                 active.interrupt(reason)
 
     def publish(self, deliveries: Sequence[Delivery]) -> None:
-        """Send deliveries, soon and without waiting; the ready index repairs what is lost on the way."""
+        """Send deliveries soon, without waiting. The sweeper finds lost ones in the ready index."""
         self.publisher.publish_soon(deliveries)
 
     async def follow_up(self, settled: Settled) -> None:
-        """Do what comes of a change in the store: deliveries, and the conversation's next run."""
+        """Follow up a change in the store: publish deliveries, and start the conversation's next run."""
         await follow_up(self.store, self.publish, [settled])
 
 

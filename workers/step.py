@@ -1,7 +1,7 @@
-"""The one place where a step happens: claim, work, judge, settle, publish.
+"""Every step runs here: claim, work, decide on a failure, settle, publish.
 
-A kind's function does the work and answers with a verdict. Everything around it is here: the lease, the judgement of
-whatever it raises, cancels, drains, and what Flower is told.
+The function of a step kind does the work and returns a verdict. This module does everything around it: the lease, the
+verdict on an exception, cancels, drains, and the report to Flower.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Function = Callable[[Work], Awaitable[Verdict]]
 
 
 class StepFailed(Exception):
-    """Shown in Flower as a FAILURE: the error's class and code, never its content."""
+    """Flower shows this as a FAILURE, with the error's class and code and never its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ class StepHandler:
 
     kind: StepKind
     policy: RetryPolicy
-    """What follows from its failures."""
+    """The retry policy for its failures."""
     function: Function
     """The work of one attempt."""
 
 
 async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
-    """Try a step: what a Celery task does with the ids that it got.
+    """Make one attempt of a step: the body of every Celery task.
 
-    Answers one word for the operator. Raises ``celery.exceptions.Retry`` for a step that will be tried again (the due
-    index owns the delay: nothing is published by it) and ``StepFailed`` for one that ended its run.
+    Returns a short text for the operator. Raises ``celery.exceptions.Retry`` for a step that will be retried (Celery
+    publishes nothing: the due index keeps the delay) and ``StepFailed`` for one that ended its run.
     """
     known = runtime.conversations.get(conversation_id)
     with runtime.working_on(run_id, name) as active:
@@ -72,10 +72,10 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
 
 
 async def _verdict(kind: StepHandler, work: Work, active: ActiveStep) -> Verdict:
-    """What the function answers, or what follows from its interruption or its failure.
+    """The verdict of the function, or the verdict on its interruption or its failure.
 
     Raises:
-        StaleLease: the lease is lost, so whatever came of the work counts for nothing.
+        StaleLease: the lease is lost, so the result of the work is dropped.
     """
     try:
         return await _work(kind.function, work, active)
@@ -86,7 +86,7 @@ async def _verdict(kind: StepHandler, work: Work, active: ActiveStep) -> Verdict
 
 
 async def _work(function: Function, work: Work, active: ActiveStep) -> Verdict:
-    """What the function answers, or what follows from its interruption. Raises what the function raises."""
+    """The verdict of the function, or the verdict on its interruption. Raises what the function raises."""
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
         active.begin(work.lease)

@@ -1,4 +1,4 @@
-"""The two steps there are: a model call and a tool call."""
+"""The work of the two kinds of steps: a model call and a tool call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STOPS = {"content_filter": StopReason.CONTENT_FILTER, "length": StopReason.MAX_
 
 
 async def call_model(work: Work) -> Verdict:
-    """Ask the model for its next move; quick inline tools are answered at once."""
+    """Call the model, and run quick inline tools at once."""
     if (stuck := work.look_back()) is not None:
         return GiveUp(stuck.failure, StopReason.STUCK)
     agent = work.lease.agent
@@ -39,10 +39,10 @@ async def call_model(work: Work) -> Verdict:
 
 
 async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:
-    """Answer what can be answered here, inline tools and calls that do not fit; the rest become tool steps, some of
-    which wait for an approval or for the client.
+    """Run inline tools and refuse invalid calls here. All other calls become tool steps; some of them wait for an
+    approval or for the client.
 
-    Calls that are more than the budget has left all become steps: the store starts none of them.
+    If the budget does not allow all calls, all of them become steps, and the store starts none.
     """
     outcomes: list[ToolOutcome] = []
     open_calls: list[OpenCall] = []
@@ -51,7 +51,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     if left is not None and len(calls) > left:
         return outcomes, [OpenCall(call, idempotent=False) for call in calls]
     for call in calls:
-        # Reading arguments takes its time, and so does an inline tool: others get a turn between two of them.
+        # Parsing arguments and running an inline tool take time: other tasks get a turn between two calls.
         await asyncio.sleep(0)
         try:
             if (client_tool := work.client_tool(call)) is not None:

@@ -18,21 +18,21 @@ from palaver.store.due import DueItem
 log = logging.getLogger(__name__)
 
 _TICK: Final = 0.25
-"""Seconds between two looks, at most; what is due sooner is attended to on time."""
+"""The longest time between two sweeps, in seconds; entries that are due sooner are handled on time."""
 _SHORTEST: Final = 0.01
 _UNCLAIMED_AFTER: Final = 1.0
 """Seconds after which a delivery that nobody claimed may have been lost."""
 _SURELY_AFTER: Final = 0.5
-"""The same when the broker has nothing at all: then it only may be on its way through a worker."""
+"""The same while the broker is empty: then the delivery can only be on its way through a worker."""
 _FORGET: Final = 1.0
 """Seconds between two looks for runs whose retention is over."""
 _GATE: Final = 16
-"""Messages in the broker beyond which nothing is sent again: with a backlog, unclaimed means waiting, not lost, and
-sending again would multiply the backlog (800 runs never finished without this)."""
+"""With more messages than this in the broker, nothing is sent again: in a backlog an unclaimed delivery is waiting and
+not lost, and repeats would multiply the backlog (800 runs never finished without this)."""
 
 
 class Sweeper:
-    """One look at the due and ready indexes after another."""
+    """Sweeps the due and ready indexes again and again."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Sweeper:
             things, upcoming = await self._store.due.due()
             self._looked = clock()
             if before is not None and self._looked - before > self._lease / 2:
-                # Redis was away, so nobody could renew a lease. Whoever lives does so now, before any is taken away:
-                # else an outage would have every step in flight done again.
+                # Redis was away, so no worker could renew its leases. Living workers do so now, before a lease is taken
+                # away: otherwise an outage would repeat every step in flight.
                 log.warning("no answer from Redis for %.1f s; sweeping on after a lease", self._looked - before)
                 await asyncio.sleep(self._lease)
                 self._looked = clock()
@@ -70,14 +70,15 @@ class Sweeper:
                 await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
 
     async def repair(self) -> None:
-        """Send lost deliveries again, for ever. Apart from the sweep, as a broker may take long to tell its depth."""
+        """Send lost deliveries again, for ever. This is separate from the sweep, because a broker may be slow to report
+        its depth."""
         while True:
             for queue in QUEUES:
                 await self._repair(queue)
             await asyncio.sleep(_TICK)
 
     async def _sweep(self, things: Sequence[DueItem], unclaimed_after: float = _UNCLAIMED_AFTER) -> bool:
-        """Act on ``things`` and on what comes of it; whether there was anything to do."""
+        """Act on ``things`` and on what follows. Returns whether there was anything to do."""
         if not things:
             return False
         failpoint("sweep.found")
@@ -87,10 +88,10 @@ class Sweeper:
         return bool(settled)
 
     async def _repair(self, queue: str) -> None:
-        """Send again what nobody has claimed, as far as the broker is nearly empty."""
+        """Send unclaimed deliveries again if the broker is nearly empty."""
         unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
         if not unclaimed:
             return
         waiting = await asyncio.to_thread(self._publisher.depth, queue)
-        # Those that are too young for it are left alone, by the script that looks again.
+        # The script checks again, and does not touch deliveries that are too young.
         await self._sweep(unclaimed[: max(0, _GATE - waiting)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)

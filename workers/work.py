@@ -65,7 +65,7 @@ class Work:
         return self._conversation.prompt_tokens
 
     def older_part(self) -> OlderPart | None:
-        """What of the conversation could be condensed."""
+        """The part of the conversation that could be condensed."""
         return self._conversation.older_part()
 
     def condense(self, condensed: Condensed) -> None:
@@ -74,7 +74,7 @@ class Work:
         self._conversation = self._conversation.having(condensed)
 
     def look_back(self) -> Stuck | None:
-        """Whether the run is stuck. If it only may be, the model is told so with its next call."""
+        """Whether the run is stuck. If it might be, the next model call contains a hint to the model."""
         turns = self._conversation.turns(self.lease.run_id)
         judged = find_repetition(turns, self.lease.agent.stuck, nudged=self._conversation.nudged)
         if isinstance(judged, Stuck):
@@ -83,10 +83,10 @@ class Work:
         return None
 
     def client_tool(self, call: ToolCall) -> ClientTool | None:
-        """The client's tool that ``call`` asks for; None if it asks for another one.
+        """The client tool that ``call`` names; None if it names another tool.
 
         Raises:
-            InvalidToolCall: the arguments are no JSON object; whether they fit, the client knows.
+            InvalidToolCall: the arguments are no JSON object. The client checks whether they fit.
         """
         for tool in self.lease.agent.client_tools:
             if tool.name == call.name:
@@ -108,7 +108,7 @@ class Work:
         return self.runtime.tools.check(call.name, call.arguments)
 
     async def confirm(self) -> None:
-        """Before an effect begins: ask whether the lease still stands, if it may be over. This process may have been
+        """Before a side effect begins: renew the lease if it may have expired. This process may have been
         stopped.
 
         Raises:
@@ -128,7 +128,7 @@ class Work:
 
     @property
     def prompt_bytes(self) -> int:
-        """How large the prompt of the next call is, about."""
+        """The approximate size of the next prompt."""
         return len(self.lease.agent.instructions) + sum(map(len, self.messages()))
 
     async def ask(
@@ -197,7 +197,7 @@ class Work:
 
     @property
     def partial(self) -> Message | None:
-        """What the model had said when it was cut off; None if nothing."""
+        """The text of the model when it was cut off; None if there is none."""
         text = hide("".join(self._text))
         return Message(role="assistant", content=text, partial=True) if text else None
 
@@ -211,7 +211,7 @@ class Work:
         await self._deltas.flush()
 
     def accounted(self, verdict: Verdict) -> Verdict:
-        """``verdict`` with what the attempt used and did besides."""
+        """``verdict`` with the usage and the notes of the attempt."""
         notes: tuple[LogNote, ...] = (*self._condensed, *((self._nudge,) if self._nudge else ()))
         if isinstance(verdict, Postpone | HandBack):
             # The next attempt condenses, and looks back, for itself.

@@ -1,4 +1,4 @@
-"""A run in hand: cancel it, put something into it, go on with it after its end."""
+"""Routes of an existing run: cancel, send input, retry."""
 
 from __future__ import annotations
 

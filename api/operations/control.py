@@ -1,4 +1,4 @@
-"""A run in hand: cancel it, put something into it, delete it."""
+"""What clients do with an existing run: cancel, send input, delete."""
 
 from __future__ import annotations
 

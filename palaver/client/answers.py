@@ -108,7 +108,7 @@ def object_of(response: Response) -> dict[str, Any]:
 
 
 def page_of(response: Response) -> Page:
-    """One page of a list. Raises `APIError` when it is none."""
+    """One page of a list. Raises `APIError` if the answer is not a page."""
     body = _object(response)
     data, cursor, after = body.get("data"), body.get("next_cursor"), body.get("next_after")
     if not isinstance(data, list):

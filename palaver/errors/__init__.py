@@ -1,4 +1,4 @@
-"""How failures are named and classified: the error classes, the exceptions, and ``classify``, the only judge."""
+"""The error classes, the exceptions, and ``classify``, which alone turns an exception into a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``classify``: the only judge of exceptions, our own and foreign ones."""
+"""``classify`` turns any exception into a ``Failure``: our own exceptions and those of libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
     ours.MalformedResponse: Finding(_C.PROVIDER_ERROR, "bad_model_response"),
     ours.EmptyCompletion: Finding(_C.PROVIDER_ERROR, "empty_completion"),
     ours.TruncatedStream: Finding(_C.CONNECTION, "stream_truncated"),
-    # Asking again would most likely bring the same flood, and each costs its full length.
+    # Another attempt would most likely bring as large an answer, and every attempt is paid in full.
     ours.ResponseTooLarge: Finding(_C.PROVIDER_ERROR, "response_too_large", retryable=False, user_action="settings"),
     ours.TooManyToolCalls: Finding(_C.PROVIDER_ERROR, "too_many_tool_calls", retryable=False, user_action="settings"),
     ours.ToolCallTooLarge: Finding(_C.PROVIDER_ERROR, "tool_call_too_large", retryable=False),
@@ -38,13 +38,14 @@ _OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
     ours.UnknownRun: Finding(_C.INTERNAL, "state_lost", source="store"),
     ours.UnknownConversation: Finding(_C.INTERNAL, "state_lost", source="store"),
 }
-"""Ours by the nearest class; what is not here is for callers of the API and internal when a step meets it."""
+"""The findings for our own exceptions, by the nearest class. All others are meant for callers of the API; when a step
+raises one of them, it is an internal error."""
 
 _OF_OURS: Final = (ours.ProviderError, ours.ToolFailure)
-"""What may hide behind a wrapper."""
+"""Our exceptions that a library's exception may wrap."""
 
 _UNREADABLE: Final = frozenset({"json", "validation", "encoding"})
-"""Codes that are our bugs, unless it was a model's answer that we read."""
+"""Codes that mean a bug of ours, except when the text was a model's answer."""
 
 
 def classify(
@@ -143,7 +144,7 @@ def _classify_foreign(error: Exception, source: Source, provider: str | None, mo
 
 
 def _internal(error: Exception, found: Finding | None, source: Source) -> Failure:
-    """Names the class and not the message: what an unforeseen exception quotes is unforeseen too."""
+    """The failure names the exception's class and not its message, which may quote anything."""
     return Failure.of(
         _C.INTERNAL,
         f"{FACTS[_C.INTERNAL].sentence} ({type(error).__name__})",
@@ -153,10 +154,10 @@ def _internal(error: Exception, found: Finding | None, source: Source) -> Failur
 
 
 def _telling(error: Exception) -> Exception:
-    """The exception to judge: this one, or its nearest classified cause if nobody classified this one."""
+    """The exception to classify: this one, or its nearest known cause if this one is unknown."""
     found = find(error)
     if found is HTTP_ERROR:
-        # aiohttp dresses what its parser could not read as an answer with status 400.
+        # aiohttp reports a parser error as an answer with status 400.
         return next((cause for cause in _causes(error) if find(cause) not in (None, HTTP_ERROR)), error)
     if found is not None or isinstance(error, ours.PalaverError) or _answer(error) is not None:
         return error
@@ -164,7 +165,7 @@ def _telling(error: Exception) -> Exception:
 
 
 def _look(error: Exception) -> Finding | None:
-    """The finding about an exception, or about what lies behind it where that says more."""
+    """The finding about an exception, or about its cause where that is more precise."""
     found = find(error)
     if found is None or not found.vague:
         return found

@@ -33,7 +33,7 @@
      ├── Refused                      a request does not fit; says where and why
      └── RunFailed                    raised by the SDK; carries the run's error object
 
-An exception raised without a message says its docstring.
+An exception that is raised without a message uses the first paragraph of its docstring.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 Source = Literal["model", "tool", "store", "engine", "limit"]
-"""Who failed: the model's provider, a tool, the store, the engine itself, or a limit of the run."""
+"""What failed: the model's provider, a tool, the store, the engine itself, or a limit of the run."""
 
 UserAction = Literal["retry", "settings", "wait", "fix_input", "none"]
 """What the user can do: send it again, change keys, model or limits, wait, change the input, or nothing."""
@@ -31,7 +31,7 @@ class ErrorClass(StrEnum):
     AUTHENTICATION = "authentication"
     """401, 407, a key the provider does not accept. Fails."""
     PERMISSION = "permission"
-    """403, 451: the key is known but may not. Fails."""
+    """403, 451: the provider knows the key but does not allow the request. Fails."""
     NOT_FOUND = "not_found"
     """404, 410: no such model or address. Fails."""
     INVALID_REQUEST = "invalid_request"
@@ -43,7 +43,7 @@ class ErrorClass(StrEnum):
     INVALID_TOOL_CALL = "invalid_tool_call"
     """The model called an unknown tool, or with arguments that do not fit. Told to the model; no retry."""
     TOOL_ERROR = "tool_error"
-    """The tool raised. Told to the model; retried only if the tool raised ``RetryableToolError``."""
+    """The tool raised an exception. The model is told; only ``RetryableToolError`` is retried."""
     TOOL_TIMEOUT = "tool_timeout"
     """The tool overran its time. Told to the model."""
     TOOL_INTERRUPTED = "tool_interrupted"
@@ -68,7 +68,7 @@ class ErrorClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassFacts:
-    """What holds for every failure of a class unless its judge knows better."""
+    """The defaults for every failure of a class; the classifier may know more about a single failure."""
 
     source: Source
     retryable: bool
@@ -77,7 +77,7 @@ class ClassFacts:
     """Whether the run goes on: the model is told in place of the tool's result."""
     user_action: UserAction
     sentence: str
-    """The message when there is nothing more precise to say."""
+    """The message of a failure that has no more precise one."""
 
 
 _C = ErrorClass

@@ -1,4 +1,4 @@
-"""How much more the store takes: unfinished runs and memory, against their limits."""
+"""The capacity of the store: unfinished runs and used memory, against their limits."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from palaver.store import keys
 from palaver.store.connection import Connection
 
 _FRESH: Final = 1.0
-"""Seconds for which a look at the memory holds: a process asks no oftener, however many runs are submitted."""
+"""Seconds for which a memory reading is reused: a process asks Redis no more often, however many runs are submitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes that Redis uses, and those beyond which no new run is taken on: a share of its ``maxmemory``; 0 is none."""
+    """The bytes that Redis uses, and the limit above which no new run is accepted: a share of its ``maxmemory``; 0
+    means no limit."""
 
     used: int = 0
     limit: float = 0.0
 
 
 class Capacity:
-    """What new runs, conversations and words are refused for, before Redis would refuse to write."""
+    """Refuses new runs, conversations and messages before Redis would refuse to write."""
 
     def __init__(self, redis: Connection, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._redis = redis
@@ -42,7 +43,7 @@ class Capacity:
         self._looked_at: float | None = None
 
     async def memory(self) -> Memory:
-        """As it was a second ago at most."""
+        """The memory reading, at most a second old."""
         now = self._clock()
         if self._looked_at is None or now - self._looked_at >= _FRESH:
             # Set before the answer: others go on with what was known, and one question is enough.
@@ -51,12 +52,12 @@ class Capacity:
         return self._memory
 
     async def nearly_full(self) -> bool:
-        """Whether so much of the memory is used that the rest is for the runs that there are."""
+        """Whether the free memory has to be kept for the existing runs."""
         memory = await self.memory()
         return 0 < memory.limit <= memory.used
 
     async def admit(self) -> None:
-        """Let something in that makes the store grow and ends no run.
+        """Allow a request that makes the store grow and ends no run.
 
         Raises:
             NoRoom: ``store_nearly_full``.
@@ -83,9 +84,9 @@ class Capacity:
         try:
             found = await self._redis.info("memory")
         except ResponseError:
-            # Not for us to ask, or nothing that this server knows: it refuses writes itself.
+            # The user may not run INFO, or the server does not know it: then the server itself refuses writes.
             return Memory()
-        # What waits for replicas and the AOF is no reason for Redis to refuse writes.
+        # Buffers for replicas and the AOF do not count towards Redis's memory limit.
         apart = int(found.get("mem_not_counted_for_evict", 0))
         most = int(found.get("maxmemory", 0)) * self._max_percent / 100
         return Memory(max(0, int(found.get("used_memory", 0)) - apart), most)

@@ -1,4 +1,4 @@
-"""What sweepers do: find what needs attention and attend to it."""
+"""What sweepers do: find what is due, and act on it."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class DueIndex:
     async def sweep(
         self, things: Sequence[DueItem], *, worker: str = "", unclaimed_after: float = 1.0
     ) -> list[Settled]:
-        """Act on ``things``; what was not due after all is left alone.
+        """Act on ``things``. Those that are not due any more are left unchanged.
 
-        ``worker`` ends that worker's leases on these steps now; it is known to have died.
+        ``worker`` names a worker that is known to be dead: its leases on these steps end now.
         """
         conversations = self._redis.pipeline(transaction=False)
         for thing in things:
@@ -92,7 +92,7 @@ class DueIndex:
         found = dict(zip(self.shards, await pipeline.execute(), strict=True))
         for shard, members in found.items():
             if members:
-                # In this order: what is cut off in between is done again.
+                # In this order: after an interruption the work is repeated.
                 pipeline.zrem(keys.runs(shard), *members)
                 pipeline.zrem(keys.ended(shard), *members)
         if len(pipeline):
@@ -116,7 +116,7 @@ class DueIndex:
         return found
 
     async def _forget(self, things: Iterable[DueItem]) -> None:
-        """Drop what points at a run that is gone (deleted by hand, or evicted)."""
+        """Remove the index entries of a run that no longer exists (deleted by hand, or evicted)."""
         pipeline = self._redis.pipeline(transaction=False)
         for thing in things:
             shard, member = thing.run_id[4:6], f"{thing.run_id}/{thing.what}"

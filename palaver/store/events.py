@@ -29,7 +29,7 @@ class StoredEvent:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The payload, parsed anew each time."""
+        """The payload. It is parsed at each access."""
         fields: dict[str, Any] = orjson.loads(self.payload)
         return fields
 

@@ -215,7 +215,7 @@ class Feeds:
                 self._changed.set()
 
     async def _read(self) -> None:
-        """Serve watchers as long as there are any. After any trouble everything begins anew, on a new connection."""
+        """Serve watchers as long as there are any. After any error everything starts again, on a new connection."""
         while self._watchers:
             pubsub = self._redis.pubsub()
             try:

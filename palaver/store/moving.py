@@ -1,4 +1,4 @@
-"""What scripts answer that have moved a run, as callers get it."""
+"""Converts the replies of scripts that have changed a run for their callers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from palaver.store.contracts.replies import DueDelivery, Moved
 
 
 def settled(moved: Moved, run_id: str, conversation_id: str) -> Settled:
-    """Where the run is now, and what to publish."""
+    """The status of the run now, and the deliveries to publish."""
     return Settled(moved.status, deliveries(moved.deliveries, run_id, conversation_id), moved.next_run)
 
 
 def deliveries(due: Iterable[DueDelivery], run_id: str, conversation_id: str) -> tuple[Delivery, ...]:
-    """What is to be published, with the ids that it carries."""
+    """The deliveries to publish, with their ids."""
     return tuple(Delivery(each.queue, run_id, conversation_id, each.step, each.number) for each in due)

@@ -1,9 +1,9 @@
 """The gate in front of each provider, shared by all workers: cool-downs, calls in flight, rates.
 
-A call that may not begin gets a time of its own to ask again; it holds no place in flight and nobody polls for
-it. Those who wait keep their order until they begin, however often the provider cools down (``lua/_queue.lua``).
-After a cool-down the calls begin one by one and then ever faster (``lua/_ramp.lua`` has the numbers). Rates are
-counted by GCRA, in ``lua/admit.lua``.
+A call that may not begin gets a time at which to ask again; it takes no place in flight, and nothing polls for it.
+Waiting calls keep their order until they begin, however often the provider cools down (``lua/_queue.lua``). After a
+cool-down the calls begin one by one and then ever faster (``lua/_ramp.lua`` has the numbers). Rates are counted by
+GCRA, in ``lua/admit.lua``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from palaver.store.contracts import providers as contract
 from palaver.store.scripts import Scripts
 
 _ABSENT_MS: Final = 10_000
-"""A waiter that is later than this is not counted as waiting: its run was cancelled, most likely."""
+"""A call that is later than this is not counted as waiting: most likely its run was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """A provider cools down: calls of it must be asked for, for so many ``seconds`` from now on."""
+    """A provider cools down: for ``seconds`` from now on, calls need permission."""
 
     provider: str
     seconds: float
@@ -66,7 +66,7 @@ class ProviderUsage:
 
 
 class Providers:
-    """Who may call a provider, and when. Times are Redis's."""
+    """Decides which calls of a provider may begin, and when. Times are by Redis's clock."""
 
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis

@@ -1,7 +1,8 @@
 """The Lua scripts: loaded once, called by their declarations, each one atomic on one hash slot.
 
-What Python knows too (the lifecycle table, the retention) is written into them, so that it is said once. A change of it
-changes a script's SHA: old and new workers cannot disagree about what they run.
+Constants that Python knows too (the lifecycle table, the retention) are written into the scripts, so that they are
+defined once. A change of them changes a script's SHA: old and new workers never run the same script with different
+constants.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from palaver.store.keys import promised
 from palaver.store.shared_names import shared_names
 
 VERSION: Final = 1
-"""Of what the scripts write. It is counted up with a change that older code would misread (ADR 0015)."""
+"""The version of the data that the scripts write. A change that older code would misread increments it (ADR 0015)."""
 
 _WAIT_MS: Final = 2000
 """How long a promise waits for disk or replicas: the API answers within three seconds."""
@@ -57,7 +58,8 @@ class Scripts:
         return script.read(answer)
 
     async def promise(self, script: Script[R]) -> R:
-        """The reply of one script, once what it is based on is as safe as PALAVER_DURABILITY asks.
+        """The reply of one script, once its writes, and all writes before them, are as durable as PALAVER_DURABILITY
+        asks.
 
         Raises:
             NewerVersion: newer code has worked on this conversation. Nothing was written.
@@ -68,7 +70,7 @@ class Scripts:
         command, enough = self._wait
         keys, args = script.pack()
         while True:
-            # On one connection: after a failover in between, the wait would be for another server's writes.
+            # All on one connection: otherwise, after a failover, the wait would be for the writes of another server.
             pipeline = self._redis.pipeline(transaction=False)
             pipeline.evalsha(self._shas[script.name], len(keys), *keys, *args)
             # A script that finds its work done writes nothing, and the server waits for a connection's own writes.
@@ -115,7 +117,7 @@ class Scripts:
 
 
 def _waiting(durability: str) -> tuple[tuple[Value, ...], int] | None:
-    """The command that waits, and what it must answer at least; None if writing is enough."""
+    """The command that waits, and the smallest number that it must answer; None if no wait is configured."""
     kind, _, number = durability.partition("=")
     match kind:
         case "replicas":

@@ -1,4 +1,4 @@
-"""What workers do with steps: claim, feed, renew, settle."""
+"""What workers do with steps: claim, settle, promote, renew, write deltas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from palaver.verdicts import Verdict
 _MESSAGES: Final = frozenset(kind.encode() for kind in (*MESSAGES, EventKind.CONVERSATION_CONDENSED))
 """The entries that a model's messages are derived from."""
 _BATCH: Final = 100
-"""Leases or deltas in one script call: about a millisecond of Redis (bench/store_cost.py)."""
+"""Leases or deltas in one script call; Redis needs about a millisecond for them (bench/store_cost.py)."""
 _BATCH_BYTES: Final = most("script_page_bytes")
 """Of deltas in one script call."""
 
@@ -59,10 +59,10 @@ class Steps:
     ) -> Lease | Stray:
         """Lease a step to ``worker``, if it is of the kind that comes by ``queue``.
 
-        ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known``
-        is the log position that the worker has already; None when it needs no messages (tool steps).
-        ``known_at`` says when the entry there was written: Redis may have gone back since, after a power cut or a
-        failover, and what the worker knows is not what the log says any more.
+        ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known`` is the log
+        position up to which the worker has cached the log; None when it needs no messages (tool steps). ``known_at`` is
+        the time of the entry at that position: after a power cut or a failover Redis may have lost entries, and the
+        cached conversation may differ from the log.
 
         Raises:
             NotDurable: a tool step's lease is not as safe as PALAVER_DURABILITY asks; it was handed back.
@@ -106,8 +106,8 @@ class Steps:
         )
 
     async def _begin(self, claim: Claim) -> Leased | Stray:
-        """Claim a tool step. It is the record of intent: a tool that was begun under a lease that got lost would be
-        begun again.
+        """Claim a tool step. The claim is the record of intent: if Redis lost it, the tool would be started a second
+        time.
 
         Raises:
             NotDurable: as ``claim``.
@@ -139,7 +139,7 @@ class Steps:
                     tail += map(in_reply, page.entries)
                     ends = page.ends
                 case LogPage() as page:
-                    # Something was deleted meanwhile, of which this may have a part.
+                    # Entries were deleted meanwhile, and the pages read so far may contain some of them.
                     since, tail, withdrawn, withdrawals = 0, [], page.withdrawn, page.withdrawals
                 case Unknown():
                     raise StaleLease
@@ -148,12 +148,12 @@ class Steps:
         return since, tail, withdrawn
 
     async def settle(self, lease: Lease, verdict: Verdict, *, streamed: bool = False) -> Settled:
-        """Apply ``verdict``, with which the lease ends; ``streamed`` when watchers saw text that it withdraws.
+        """Apply ``verdict`` and end the lease; ``streamed`` says that watchers saw text that the verdict withdraws.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
-            ResponseTooLarge: it brings more than one script may be given.
+            ResponseTooLarge: the verdict is larger than one script may take.
         """
         match await self._scripts.run(settlement(lease, verdict, streamed)):
             case Moved() as moved:
@@ -164,7 +164,7 @@ class Steps:
                 assert_never(other)
 
     async def promote(self, run_id: str, conversation_id: str, step: str) -> Settled | None:
-        """Make a postponed step due now; None if it is not waiting any more."""
+        """Deliver a postponed step now; None if it is no longer waiting."""
         try:
             reply = await self._scripts.run(Promote(run=keys.of_run(run_id, conversation_id), step=step))
         except NewerVersion:
@@ -189,7 +189,7 @@ class Steps:
         return [answers[i] for i in range(len(leases))]
 
     async def write_deltas(self, deltas: Sequence[Delta]) -> None:
-        """Show ``deltas`` to watchers; those whose lease is gone are dropped."""
+        """Show ``deltas`` to watchers. Deltas whose lease is lost are dropped."""
         calls: list[WriteDeltas] = []
         by_shard: dict[str, list[NewDelta]] = {}
         for delta in deltas:
@@ -210,7 +210,7 @@ def _shown(delta: Delta) -> NewDelta:
 
 
 def _batches(deltas: Iterable[NewDelta]) -> Iterator[list[NewDelta]]:
-    """So many of them as one script may be given."""
+    """Batches that are small enough for one script."""
     batch: list[NewDelta] = []
     size = 0
     for delta in deltas:
@@ -224,7 +224,7 @@ def _batches(deltas: Iterable[NewDelta]) -> Iterator[list[NewDelta]]:
 
 
 def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMessage]:
-    """What of the log's ``tail`` is said to a model."""
+    """The messages for the model in the log's ``tail``."""
     found = []
     for entry_id, fields in tail:
         position = number(entry_id)
@@ -255,5 +255,5 @@ def _as_fields(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _asking(spec: AgentSpec, model: int) -> AgentSpec:
-    """The agent with the model that is asked now, it or one of its fallbacks."""
+    """The agent, with the model that is used now: its own or one of its fallbacks."""
     return spec.model_copy(update={"model": spec.models[model]}) if model else spec

@@ -234,7 +234,7 @@ class Script(Generic[R]):
 
         Raises:
             NewerVersion: newer code has worked on this conversation. Nothing was written.
-            TypeError: it is none of the declared replies.
+            TypeError: the answer is not a declared reply.
         """
         tag, *values = answer
         reply = self.replies.get(tag)

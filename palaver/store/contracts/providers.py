@@ -84,7 +84,7 @@ class Cooled:
 
 
 class CoolDown(Script[Cooled]):
-    """A provider asked for fewer requests: nobody calls it for a while, and then one after the other."""
+    """A provider asked for fewer requests: no call begins for a while, and then calls begin one by one."""
 
     provider: ProviderKeys
     provider_name: str
@@ -99,7 +99,8 @@ class PlacesRenewed:
 
 
 class RenewPlaces(Script[PlacesRenewed]):
-    """Calls are still in flight: their places last longer. What has run out stays so; its place may be another's."""
+    """Prolong the places of calls that are still in flight. An expired place is not restored: another call may have
+    it."""
 
     provider: ProviderKeys
     ms: int

@@ -19,7 +19,7 @@ class DueDelivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """It is done: where the run is now, and what to publish."""
+    """The script has changed the run: its status now, and the deliveries to publish."""
 
     status: RunStatus
     deliveries: tuple[DueDelivery, ...]
@@ -34,7 +34,7 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """There is nothing (more) to do."""
+    """There is nothing to do, or nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ SubmitKind = Literal["new", "known", "retry", "fork"]
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The run is taken on."""
+    """The run is accepted."""
 
     run_id: str
     deliveries: tuple[DueDelivery, ...]
@@ -48,16 +48,16 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It is not taken on."""
+    """The run is refused."""
 
     code: RefusalCode
     other: str | None
-    """The run in the way."""
+    """The run that is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """As many runs are unfinished as there may be."""
+    """The limit of unfinished runs is reached."""
 
 
 class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown]):
@@ -110,7 +110,7 @@ class Cancel(Script[Moved | Ended | Unknown]):
     reason: Json
     """A string or null."""
     acked_ms: int
-    """The request was on its way to here for so long."""
+    """Milliseconds from the arrival of the request at the API until now."""
 
 
 ItemType = Literal["approve", "deny", "edit", "output", "message", "pause", "resume"]

@@ -16,10 +16,10 @@ from palaver.store.keys import Key, RunKeys
 
 
 class StepState(StrEnum):
-    """Where an open step is; the last three are those of a run that waits, is paused, or ends."""
+    """The state of an open step. The last three occur in runs that wait, are paused, or end."""
 
     READY = "ready"
-    """Delivered, in the ready index of its queue."""
+    """The step was delivered; it is in the ready index of its queue."""
     LEASED = "leased"
     """A worker has it; in the due index by the end of the lease."""
     LATER = "later"
@@ -29,16 +29,17 @@ class StepState(StrEnum):
     PARKED = "parked"
     """Its run is paused."""
     ABORTED = "aborted"
-    """Nobody goes on with it; kept until the run ends, so that its call is sealed truthfully."""
+    """The step is abandoned. It is kept until the run ends, so that the result of its call says truthfully what
+    happened."""
 
 
 class RunDue(StrEnum):
-    """What of a run is in the due index, beside its steps."""
+    """The entries of a run in the due index, besides its steps."""
 
     START = "start"
     """Its start time, or its turn in the conversation."""
     END = "end"
-    """A clock of it is up, or 80 % of one are gone."""
+    """A time limit is reached, or 80 % of it are used."""
 
 
 class Used(NamedTuple):
@@ -70,7 +71,7 @@ class Leased:
     call: bytes | None
     """The tool call to answer, JSON."""
     edited: bool
-    """Somebody changed the arguments of the call."""
+    """A person changed the arguments of the call."""
     model: int
     """Which of the agent's models to ask, from 0."""
     calls_left: int | None
@@ -121,7 +122,7 @@ class NewCall(NamedTuple):
     id: str
     name: str
     queue: str | None
-    """Where its step goes; None if it has none, because it is answered."""
+    """The queue of its step; None if the call is already answered and needs no step."""
     idempotent: bool
     call: Json | None
     action: Json | None
@@ -129,7 +130,7 @@ class NewCall(NamedTuple):
 
 
 class VerdictKind(StrEnum):
-    """What becomes of the step."""
+    """The kind of verdict."""
 
     CONTINUE = "continue"
     FINISH = "finish"
@@ -162,8 +163,8 @@ class Settle(Script[Moved | Stale]):
 
 
 class HandBack(Script[Moved | Stale]):
-    """Give a lease up without a verdict (drain, pause): somebody else goes on, at once or when the run is resumed, and
-    it counts as no loss."""
+    """Give a lease up without a verdict (drain, pause). Another worker continues, at once or when the run is resumed,
+    and this does not count as a loss."""
 
     run: RunKeys
     step: str
@@ -174,8 +175,8 @@ class HandBack(Script[Moved | Stale]):
 
 
 class Postpone(Script[Moved | Stale]):
-    """Give a lease up until later, before its work began: there is no room for it. It counts as no attempt, and its
-    time not as the step's."""
+    """Give a lease up before the work began, because a limit is reached. This does not count as an attempt, and the
+    wait does not count as the step's time."""
 
     run: RunKeys
     step: str
@@ -187,7 +188,7 @@ class Postpone(Script[Moved | Stale]):
 
 
 class Promote(Script[Moved | Gone]):
-    """There is room now for a step that was postponed: deliver it before its time."""
+    """Deliver a postponed step before its time, because a place is free now."""
 
     run: RunKeys
     step: str
@@ -195,17 +196,18 @@ class Promote(Script[Moved | Gone]):
 
 @dataclass(frozen=True, slots=True)
 class LeftToNewer:
-    """Newer code has worked on the conversation, and knows what it is."""
+    """Newer code has worked on the conversation, and will handle the entry."""
 
 
 class Sweep(Script[Moved | Gone | LeftToNewer]):
-    """Act on something that is due. Safe at any time and for any number of sweepers: it looks again before it acts."""
+    """Act on something that is due. Any number of sweepers may do so at any time: the script checks again before it
+    acts."""
 
     run: RunKeys
     what: str
     """A step, ``start`` or ``end``."""
     dead_worker: str | None
-    """Its lease on the step ends now; without it only a lease that has expired does."""
+    """A dead worker, whose lease on the step ends now. Without it only an expired lease ends."""
     unclaimed_ms: int
     """After so long an unclaimed delivery is sent again."""
 
@@ -248,13 +250,13 @@ class NewDelta(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeltasWritten:
-    """So many were written: not those of a lost lease, and none twice when the call is repeated."""
+    """How many deltas were written: none of a lost lease, and none twice when the call is repeated."""
 
     written: int
 
 
 class WriteDeltas(Script[DeltasWritten]):
-    """Show watchers what is not worth keeping: deltas of many runs at once."""
+    """Show deltas of many runs to watchers, in one call. The log does not keep them."""
 
     nonce: str
     """Names this very call."""

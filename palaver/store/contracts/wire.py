@@ -91,7 +91,7 @@ def _reader_of_each(hint: Any) -> Read:
 
 
 def each_of(hint: Any) -> Any:
-    """The type of what a list has; None if it is none."""
+    """The type of a list's items; None if the hint is not a list."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     return get_args(hint)[0] if get_origin(hint) is tuple else None

@@ -17,8 +17,7 @@ local function save_actions(actions)
   end
 end
 
--- Each call waits until somebody resolves it, or until it expires. `waits` are {name of the step, step, action}, in call
--- order.
+-- Let calls wait until an action is resolved or expires. `waits` are {name of the step, step, action}, in call order.
 local function await_actions(waits)
   local actions = pending_actions()
   for _, each in ipairs(waits) do
@@ -36,7 +35,7 @@ local function await_actions(waits)
   end
 end
 
--- Take actions off the list, in one pass: those whose ids are keys of `resolved`.
+-- Remove the actions whose ids are keys of `resolved`, in one pass.
 local function drop_actions(resolved)
   local left = {}
   for _, action in ipairs(pending_actions()) do
@@ -45,14 +44,14 @@ local function drop_actions(resolved)
   save_actions(left)
 end
 
--- Say how an action that is off the list was resolved; `more` goes into the event.
+-- Record how a removed action was resolved; `more` goes into the event.
 local function log_resolution(action, decision, more)
   redis.call('HSET', RUN, 'act:' .. action.id, decision, 'act:' .. action.call_id, decision)
   more.action_id, more.call_id, more.decision = action.id, action.call_id, decision
   emit(EventKind.ACTION_RESOLVED, cjson.encode(more))
 end
 
--- The run ends, or is about to: nobody can resolve them any more.
+-- Cancel all actions, because the run ends.
 local function cancel_actions()
   local actions = pending_actions()
   if #actions == 0 then return end

@@ -1,4 +1,4 @@
--- The tool calls of a turn, and their results that no tool gave.
+-- The tool calls of a turn, and the results that the store writes in place of a tool.
 -- needs: actions
 -- RUN `open` is the JSON list of the calls that have no result yet, in call order: {id, name}.
 
@@ -23,7 +23,7 @@ local function steps_in_order()
   return steps
 end
 
--- The calls whose ids are keys of `answered` are open no more: all of them in one pass.
+-- Remove the calls whose ids are keys of `answered` from the open calls, in one pass.
 local function close_calls(answered)
   if not next(answered) then return end
   local left = {}
@@ -33,7 +33,7 @@ local function close_calls(answered)
   save_open_calls(left)
 end
 
--- The error object of palaver.errors, for what only the store can know: the facts of its class, and this.
+-- The error object (see palaver.errors) of a failure that only the store can detect.
 local function error_object(facts, step, attempt, text)
   facts.message, facts.step, facts.attempt, facts.provider = text, step, attempt, cjson.null
   return facts
@@ -48,7 +48,7 @@ local function tool_error(call, step, facts, text)
   }))
 end
 
--- Nobody goes on with this step. A tool call that may have begun stays until the run ends, so that seal() can tell.
+-- Abandon a step. A tool call that may have begun is kept until the run ends, so that seal() can say so.
 local function abandon_step(name, step)
   if not (step.call and (step.first or step.client)) then return drop_step(name, step) end
   unindex_step(name, step)
@@ -56,7 +56,7 @@ local function abandon_step(name, step)
   save_step(name, step)
 end
 
--- Every call of the turn that has no result yet gets one, in call order, saying truthfully what happened.
+-- Write a result for every open call of the turn, in call order, which says truthfully what happened.
 local function seal(reason)
   local calls = open_calls()
   if #calls == 0 then return end

@@ -16,7 +16,7 @@ local function create(kept, agent, max_steps)
   if args.retried_from then redis.call('HSET', RUN, 'retried_from', args.retried_from) end
   redis.call('ZADD', keys.runs, NOW, ID)
   emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')
-  -- Where its part of the log begins: who reads its events need not look through what others said before.
+  -- Where the run's part of the log begins, so that readers of its events can skip the entries before it.
   redis.call('HSET', RUN, 'logged', ENTRIES .. '-0')
   schedule_time_limits()
 end

@@ -1,20 +1,20 @@
--- Steps are made available to workers, now or later, or not while their run is paused.
+-- Makes steps available to workers, now or later, or once a paused run is resumed.
 -- needs: step, emit
 
 local deliveries = {}
 
--- The caller of the script publishes it; READY repairs a publish that was lost.
+-- The caller of the script publishes the delivery; a lost one is found in READY and sent again.
 local function publish(queue, name, number)
   deliveries[#deliveries + 1] = { queue, name, number }
 end
 
--- The step keeps until its run is resumed.
+-- The step waits until its run is resumed.
 local function park_step(name, step)
   step.state, step.parked = StepState.PARKED, NOW
   save_step(name, step)
 end
 
--- Nobody has the step, and no index does. Answers whether it may go on: not if the run is paused, or about to be.
+-- Remove the step from its worker and from the indexes. Returns false if the run is paused or about to be.
 local function reset_step(name, step)
   if step.state ~= StepState.READY then unindex_step(name, step) end
   step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
@@ -22,7 +22,7 @@ local function reset_step(name, step)
   return not PAUSING and STATUS ~= RunStatus.PAUSED
 end
 
--- Make a step available now; `again`: it was delivered before, and comes first.
+-- Make a step available now. `again`: the step was delivered before, and is consumed first.
 local function deliver(name, step, again)
   local goes_on = reset_step(name, step)
   step['until'] = nil
@@ -45,7 +45,7 @@ local function deliver_later(name, step, at, again)
   redis.call('ZADD', DUE, at, member(name))
 end
 
--- What watchers saw of a model's answer will not be kept.
+-- Tell watchers that the text they saw of a model's answer is discarded.
 local function discard_text(name, step)
   if step.call then return end
   emit(EventKind.MESSAGE_DISCARDED, cjson.encode({ step = name, attempt = try_of(step) }))

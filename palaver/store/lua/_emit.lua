@@ -1,4 +1,4 @@
--- What a run says to its watchers, and to the conversation's log.
+-- Writes events to the feed of the run and to the log of its conversation.
 -- needs: run, feed
 
 local is_for_feed_only = Events.FEED_ONLY
@@ -18,7 +18,7 @@ local function emit(kind, data, opaque)
   write_feed(RUN, FEED, seq, kind, NOW, data)
 end
 
--- What the user said into the run goes to the log where no turn is open.
+-- Write the user's steering messages to the log, at a point where no tool call is open.
 local function log_steering()
   if not STEER then return end
   local messages = cjson.decode(STEER)

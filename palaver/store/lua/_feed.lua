@@ -1,4 +1,4 @@
--- What watchers are shown.
+-- The feed of a run, which watchers read.
 
 -- Add an event to a run's feed, and tell who listens. Small ones are limited by their number; the bytes of the others are
 -- counted in RUN `shown`, and beyond the limit the older half of the feed goes.

@@ -1,7 +1,8 @@
 -- How a run ends.
 -- needs: calls, withdraw
 
--- The conversation after this run: the next run has the turn. The caller wakes it; DUE does if the caller dies.
+-- Give the turn in the conversation to the next run. The caller starts it; if the caller dies, the sweeper finds it in
+-- DUE.
 local function activate_next_run()
   local place, next_run, left = redis.call('HMGET', CONV, 'active', 'queued'), '', {}
   for id in string.gmatch(place[2] or '', '%S+') do
@@ -28,12 +29,13 @@ local function activate_next_run()
   return next_run
 end
 
--- The one way out; `failure` is the run's error, JSON. Answers the id of the conversation's next run ('' = none).
+-- End the run; nothing else ends one. `failure` is the run's error, JSON. Returns the id of the conversation's next run
+-- ('' = none).
 local function finish(reason, failure)
   local status_of = Lifecycle.STATUS_OF
   local status = status_of[reason]
   seal(reason)
-  -- A run whose turn never came has said nothing, and keeps what it was to say.
+  -- A run whose turn never came has no messages in the log, and its steering messages stay out of it, too.
   if ENTERED then log_steering() end
   if reason == StopReason.CANCELLED and ENTERED and redis.call('HGET', RUN, 'cancel_mode') == CancelMode.ROLLBACK then
     local first, last = withdraw()
@@ -57,7 +59,7 @@ local function finish(reason, failure)
     .. (failure or 'null') .. '}')
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
   redis.call('EXPIRE', RUN, Setting.RETENTION)
-  -- Sweepers take it out of the list of runs by then.
+  -- Sweepers remove the run from the list of runs then.
   redis.call('ZADD', ENDED, NOW + Setting.RETENTION * 1000, ID)
   redis.call('EXPIRE', FEED, Setting.FEED_RETENTION)
   return activate_next_run()

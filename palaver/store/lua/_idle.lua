@@ -1,7 +1,7 @@
--- What a run is while nobody works on it: paused, backing off, or waiting for an action.
+-- The status of a run that no worker works on: paused, backing off, or waiting for an action.
 -- needs: actions
 
--- Somebody works on the run, or will at once.
+-- A worker works on the run, or will at once.
 local function mark_running()
   if STATUS ~= RunStatus.REQUIRES_ACTION then return end
   set_status(RunStatus.RUNNING)
@@ -12,7 +12,7 @@ local function pause_now()
   set_status(RunStatus.PAUSED)
   PAUSING = false
   redis.call('HDEL', RUN, 'pausing')
-  -- Before its turn has come it goes on waiting for that, too.
+  -- A run whose turn has not come also keeps waiting for its turn.
   if ENTERED then redis.call('HDEL', RUN, 'waiting') end
   emit(EventKind.RUN_PAUSED, '{}')
 end
@@ -38,7 +38,7 @@ local function wait_for_actions(expiry)
   emit(EventKind.RUN_REQUIRES_ACTION, cjson.encode({ pending_actions = ids }))
 end
 
--- To be called when its steps have changed.
+-- Update the status after the steps of the run have changed.
 local function update_idle_status(steps)
   local first = {}
   for _, text in ipairs(steps or redis.call('HVALS', STEPS)) do

@@ -1,7 +1,7 @@
--- What may be put into a run in hand.
+-- Applies input to an unfinished run: decisions, outputs, messages, pause, resume.
 -- needs: turn
 
--- What was decided on an action that is off the list. Answers the id of its call if that has its result now.
+-- Apply the decision on an action that was removed from the list. Returns the id of its call if that has a result now.
 local function apply_decision(item, action, by)
   local name = redis.call('HGET', RUN, 'seq') .. '/' .. action.call_id
   local step, call = step_of(name), { id = action.call_id, name = action.tool }
@@ -27,7 +27,7 @@ local function apply_decision(item, action, by)
   return call.id
 end
 
--- Why messages (JSON texts) cannot be put into the run, beside those that wait for its next model call.
+-- The refusal code if messages (JSON texts) do not fit beside those that already wait for the next model call.
 local function steering_refused(more)
   local bytes = STEER and #STEER or 0
   for _, message in ipairs(more) do bytes = bytes + #message end
@@ -35,7 +35,7 @@ local function steering_refused(more)
     or bytes > Limit.STEERING and RefusalCode.STEERING_FULL)
 end
 
--- Messages for the next model call: at once if that is not under way, else once it is over.
+-- Add messages for the next model call: to the log at once if no model call is running, else after it.
 local function steer(more)
   if #more == 0 then return end
   local messages = STEER and cjson.decode(STEER) or {}
@@ -74,7 +74,7 @@ local function resume()
   for _, each in ipairs(steps_in_order()) do
     local name, step = each[1], each[2]
     if step.state == StepState.PARKED then
-      -- The pause is not the step's time; that it was postponed is not counted anyway.
+      -- The pause does not count as the step's time; a postponement is not counted anyway.
       local since = step.postponed and step.postponed == step['until'] and math.max(step.parked, step.postponed)
       if step.first then step.first = step.first + math.max(0, NOW - (since or step.parked)) end
       deliver_later(name, step, step['until'] or NOW)

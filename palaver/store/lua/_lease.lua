@@ -1,4 +1,4 @@
--- The fence: without the newest lease nobody writes a byte.
+-- The fence: only the worker with the newest lease may write.
 
 -- The step, if it is leased and this is its newest fence; nil or false otherwise.
 local function leased_to(steps, name, fence)

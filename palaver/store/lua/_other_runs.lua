@@ -1,4 +1,4 @@
--- Acting on other runs of the conversation: their keys have the same hash tag, so they are at hand.
+-- Acts on other runs of the conversation. Their keys have the same hash tag, so a script may use them.
 -- needs: stop
 
 local function with_run(id, act)
@@ -13,7 +13,7 @@ local function with_run(id, act)
   return result
 end
 
--- Cancel the active run and those queued behind it, the last one first: none of them gets a turn by it.
+-- Cancel the active run and those queued behind it, the last one first, so that none of them gets a turn meanwhile.
 local function cancel_runs_ahead(active, queued, mode)
   local ids = { active }
   for id in string.gmatch(queued or '', '%S+') do ids[#ids + 1] = id end

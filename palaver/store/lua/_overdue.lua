@@ -1,8 +1,8 @@
--- What becomes of a step whose time is over, for sweep.lua.
+-- Handles a step whose time is over, for sweep.lua.
 -- needs: turn, poison
 
--- Newer code knows what it is. Until that comes it must not stand before others in the indexes; its delivery may have
--- been lost, or gone to a worker that left it.
+-- Leave the entry to newer code, which understands it. Until then it must not block others in the indexes, and it is
+-- delivered again: the delivery may have been lost or refused by an old worker.
 local function leave_to_newer_code()
   local name = args.what
   for queue, index in pairs(READY) do
@@ -16,7 +16,7 @@ local function leave_to_newer_code()
   if at and at + 5000 < NOW then redis.call('ZADD', DUE, NOW, member(name)) end
 end
 
--- Its lease has run out: its worker is gone.
+-- The lease has expired: the worker is gone.
 local function lease_lost(name, step)
   if STATUS == RunStatus.CANCELLING then
     discard_text(name, step)
@@ -42,7 +42,7 @@ local function lease_lost(name, step)
     string.format(Sentence.POISONOUS, name, step.losses))))
 end
 
--- Nobody decided, and no output came: the model is told.
+-- The action has expired without a decision or an output. The model is told.
 local function action_expired(name, step)
   local action
   for _, each in ipairs(pending_actions()) do

@@ -1,12 +1,12 @@
--- Which of the steps that a worker held has ended it, perhaps.
+-- Finds the step that may have killed its worker.
 -- needs: step
 
 -- Entries of DUE among which the other steps of a lost worker are looked for. Leases that ran out come first; 5 ms.
 local NEAR = 1000
 
--- Whether it may be this step that ended its worker. A tool's worker holds that one only. A model worker holds many, and
--- the one that ends workers is lost every time: it is the one that was lost most often, as soon as there is one
--- (ADR 0016). Those that were lost with it are spared.
+-- Whether this step may have killed its worker. A tools worker has one step only. A model worker has many; a step that
+-- kills workers is lost every time, so the step with the most losses is to blame, once there is a single one (ADR
+-- 0016). The steps that were lost with it are spared.
 local function blame(name, step)
   if step.spared or step.call then return not step.spared end
   local prefix, own, lost = string.match(STEPS, '^{.-}:'), member(name), {}
@@ -31,8 +31,8 @@ local function blame(name, step)
   return guilty == own
 end
 
--- Milliseconds after which a step comes back that was lost with others more than once: each in a moment of its own, so
--- that next time not all of them are lost again. Drawn anew each time, evenly from a span that grows.
+-- The delay in milliseconds of a step that was lost together with others more than once. Each step gets another delay,
+-- so that not all of them are lost together again. It is drawn evenly from a span that grows with each loss.
 local function spread_delay(step)
   local drawn = 0
   for i = 1, #ID do drawn = (drawn * (31 + 2 * step.losses) + string.byte(ID, i)) % 2147483647 end

@@ -1,4 +1,4 @@
--- The gate of a provider, as every script about one sees it. Times are ms.
+-- The gate of a provider, for all scripts about providers. Times are ms.
 -- needs: now
 -- The gate is a hash: until (end of the cool-down), opens (from when nobody need ask for it), published (the `until` that
 -- was published), begun (how far the ramp is used), orders (places in the queue so far), looked (up to when who is
@@ -23,7 +23,7 @@ local function save_field(name, number)
   redis.call('HSET', GATE, name, string.format('%.3f', number))
 end
 
--- Everything here is forgotten some time after it has lost its meaning; `at` is when that is.
+-- Let all keys expire some time after `at`, when they are no longer needed.
 local function expire(at)
   local left = math.max(math.ceil(at - NOW) + PATIENCE, redis.call('PTTL', GATE))
   for _, key in ipairs({ GATE, CALLS, LINE, keys.waiting, keys.places, keys.queue, keys.sums }) do
@@ -31,7 +31,7 @@ local function expire(at)
   end
 end
 
--- Free places go to who is first in line; the caller wakes them, but for the one that `asks`.
+-- Give free places to the first calls in line. The caller of the script wakes them, except the one that `asks`.
 local function grant_places(most, asks)
   redis.call('ZREMRANGEBYSCORE', CALLS, '-inf', NOW)
   local free = UNTIL <= NOW and most - redis.call('ZCARD', CALLS) or 0

@@ -1,4 +1,4 @@
--- The queue of those who wait for a provider.
+-- The queue of calls that wait for a provider.
 -- needs: provider
 -- A place is JSON: order (1, 2, …: kept from the first wait until the call begins), tokens (that the call may take),
 -- turn (when it may begin), ends (the end of the cool-down from which that was counted: with another, it is void) and
@@ -6,8 +6,9 @@
 
 local WAITING, PLACES, QUEUE, SUMS = keys.waiting, keys.places, keys.queue, keys.sums
 
--- Who comes at its turn, or late, begins even if others were late as well, up to a second ahead of the ramp and of the
--- rates. Who is later than that is not counted by those behind it until it comes.
+-- A call that asks at its turn or later may begin up to a second ahead of the ramp and of the rates, because other late
+-- calls may have taken its turn. A call that is more than a second late is not counted by the calls behind it until it
+-- asks again.
 local SLACK = 1000
 -- Tokens are summed up for so many places at once.
 local PART = 32
@@ -23,7 +24,7 @@ local function add_tokens(order, tokens)
   if redis.call('HINCRBY', SUMS, part, tokens) == 0 then redis.call('HDEL', SUMS, part) end
 end
 
--- The place of a call, which is not counted any more; a call that has none gets the last one.
+-- Remove a call from the queue and return its place. A call without a place gets the last one.
 local function leave_queue(call)
   local place = place_of(call)
   if redis.call('ZREM', QUEUE, call) == 1 then add_tokens(place.order, -place.tokens) end
@@ -62,13 +63,13 @@ local function tokens_ahead(place)
   return tokens
 end
 
--- So many at once; the rest of a crowd that is late is for the next script.
+-- The number of late calls that one script handles; the next script handles the rest.
 local CROWD = 200
 local late = redis.call('ZRANGEBYSCORE', WAITING, string.format('(%.0f', gate.looked or 0), NOW - SLACK, 'WITHSCORES',
   'LIMIT', 0, CROWD)
 for i = 1, #late, 2 do leave_queue(late[i]) end
 if #late == 2 * CROWD then
-  -- Others of the same moment are looked at again.
+  -- Calls with the same time may be left: the next script starts with that time.
   save_field('looked', late[#late] - 1)
 elseif #late > 0 then
   save_field('looked', NOW - SLACK)

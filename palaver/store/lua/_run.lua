@@ -1,4 +1,4 @@
--- A run, as every script about one sees it.
+-- The fields of a run, for all scripts about runs.
 -- needs: now
 
 local RUN, STEPS, CONV, LOG, FEED = keys.run, keys.steps, keys.conversation, keys.log, keys.feed
@@ -7,8 +7,8 @@ local ENDED = string.match(RUN, '^{.-}:') .. 'ended'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text.
 local ID, STATUS, PAUSING, ENTERED, STEER
--- NEWEST: the newest version of those that have written into the conversation; code that is older leaves it alone.
--- ENTRIES, BYTES: how far its log goes, and the data in it. Who changes them, changes them here too.
+-- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
+-- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.
 local NEWEST, ENTRIES, BYTES
 do
   local place = redis.call('HMGET', CONV, 'version', 'entries', 'bytes')

@@ -1,8 +1,8 @@
--- The lease that a verdict ends.
+-- Checks the lease under which a verdict is settled.
 -- needs: lease, turn, moved
 
--- The step, if its lease is live; else nothing and what to answer. With the same fence this very verdict was settled
--- before and its answer was lost on the way: what came of it is said once more.
+-- Returns the step if its lease is live, else nil and the reply. With the same fence the verdict is already settled,
+-- and the worker repeats the call because the answer was lost: it gets the same result again.
 local function step_to_settle()
   local step = ID and leased_to(STEPS, args.step, args.fence)
   if step then

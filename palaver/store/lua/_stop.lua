@@ -1,4 +1,4 @@
--- Stopping a run.
+-- Cancelling a run.
 -- needs: turn
 
 local RANK = { [CancelMode.GRACEFUL] = 1, [CancelMode.NOW] = 2, [CancelMode.ROLLBACK] = 3 }

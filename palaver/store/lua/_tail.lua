@@ -1,12 +1,12 @@
--- What the log has beyond what a worker knows.
+-- The part of the log that a worker does not know yet.
 -- needs: run, page
 
 -- A page of it behind the position `known`, whose entry was written at `known_at`.
 local function log_tail(known, known_at)
   local withdrawn_at, withdrawn = redis.call('HGET', CONV, 'withdrawn_at'), nil
-  -- What was derived from the log before something in it was withdrawn is not right any more.
+  -- A conversation that was cached before entries were withdrawn is wrong now.
   if withdrawn_at and known <= tonumber(withdrawn_at) then known = 0 end
-  -- Nor is it if the log was rewound since and other entries have taken these positions.
+  -- It is wrong, too, if Redis lost entries and other ones have taken their positions.
   local newest = known > 0 and redis.call('XRANGE', LOG, known .. '-0', known .. '-0')[1]
   if known > 0 and (not newest or tonumber(newest[2][LogEntry.AT]) ~= known_at) then known = 0 end
   if known == 0 and withdrawn_at then withdrawn = redis.call('HGET', CONV, 'withdrawn') end

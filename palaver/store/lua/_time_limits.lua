@@ -1,7 +1,7 @@
--- The times that a run has, and when the first of them is up.
+-- The time limits of a run, and the first one that will be reached.
 -- needs: limits, step
 
--- Each (ms): until when, how the run ends then and, for a warning, what it is and since when it runs.
+-- For each limit: when it is reached (ms), the stop reason, and for its warning the name and the start (ms).
 local function time_limits()
   local own = limits()
   local found = { { at = own.deadline, reason = StopReason.DEADLINE, what = 'deadline', since = own.since } }
@@ -15,7 +15,7 @@ local function time_limits()
   return found
 end
 
--- The one of them that is up first.
+-- The limit that is reached first.
 local function first_time_limit()
   local first
   for _, limit in ipairs(time_limits()) do
@@ -24,7 +24,7 @@ local function first_time_limit()
   return first
 end
 
--- Keep in DUE when a clock needs attention next: when 80 % of it are gone, which is said then, and when it is up.
+-- Put the next time into DUE at which a limit needs attention: at 80 % of it, for the warning, and when it is reached.
 local function schedule_time_limits()
   local next_at
   for _, limit in ipairs(time_limits()) do

@@ -1,4 +1,4 @@
--- How a run goes on from one step to the next.
+-- How a run continues from one step to the next.
 -- needs: usage, idle, finish
 
 local function conversation_full()
@@ -18,7 +18,8 @@ local function next_model_step()
   return ''
 end
 
--- After a step is gone: the turn goes on once none of its steps is left; a cancel ends it once nobody holds one.
+-- Called after a step has ended. The turn continues once none of its steps is left; a cancelled run ends once no step
+-- is leased.
 local function proceed()
   local steps = redis.call('HVALS', STEPS)
   if STATUS == RunStatus.CANCELLING then
@@ -32,7 +33,7 @@ local function proceed()
   return ''
 end
 
--- A tool call whose worker is gone, and which must not be started twice; `why` is what the model is told.
+-- Answer a tool call whose worker is gone and which must not be started twice; `why` is the text for the model.
 local function interrupted(name, step, why)
   local id = string.match(name, '/(.*)$')
   drop_step(name, step)
@@ -42,7 +43,8 @@ local function interrupted(name, step, why)
   return proceed()
 end
 
--- Take this run's place in its conversation. At its turn its input enters the log and its first step is delivered.
+-- Queue the run behind the active run of its conversation. If there is none, write its input to the log and deliver its
+-- first step.
 local function enter()
   local place = redis.call('HMGET', CONV, 'active', 'queued')
   if place[1] and place[1] ~= ID then
@@ -61,7 +63,7 @@ local function enter()
   return next_model_step()
 end
 
--- What to publish, once more: this very call was made before and its answer was lost on the way.
+-- Publish all ready steps again, because the answer to the first call of the script was lost.
 local function publish_what_is_ready()
   for _, each in ipairs(steps_in_order()) do
     local name, step = each[1], each[2]

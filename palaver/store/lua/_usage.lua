@@ -1,4 +1,4 @@
--- What a run has used, against its budget.
+-- The usage of a run, compared with its budget.
 -- needs: limits
 -- RUN `cost` is in nano-dollars, and `unpriced` there if a call's cost is unknown. A turn's tool calls are taken from the
 -- budget all at once, before the first of them begins.
@@ -15,8 +15,8 @@ local function count_usage(used)
   end
 end
 
--- Whether the run has used up its budget, with `calls` tool calls that are about to begin. A cost that nobody knows
--- may be any: it counts as all of it.
+-- Whether the run has used up its budget, including `calls` tool calls that are about to begin. An unknown cost counts
+-- as the whole budget.
 local function budget_spent(calls)
   local budget = limits().budget
   if not next(budget) then return false end

@@ -1,7 +1,7 @@
--- What a verdict brings and does, for settle.lua.
+-- Applies the parts of a verdict, for settle.lua.
 -- needs: turn
 
--- What has happened, whatever comes of it: it is counted, shown and kept.
+-- Count the usage and log the entries of a verdict, whatever its kind.
 local function record_outcome(name, step)
   count_usage(args.used)
   if args.tool_calls > 0 then redis.call('HINCRBY', RUN, 'tool_calls', args.tool_calls) end
@@ -22,7 +22,7 @@ local function record_outcome(name, step)
   for _, entry in ipairs(args.entries) do emit(entry.kind, entry.data, entry.opaque) end
 end
 
--- The calls that the model asked for become steps. Answers whether the budget allows that.
+-- Open a step for each tool call of the model. Returns false if the budget does not allow the calls.
 local function open_steps(name)
   local begin, waits = {}, {}
   for _, call in ipairs(args.calls) do

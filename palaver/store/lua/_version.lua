@@ -1,4 +1,4 @@
--- Newer code has written here, perhaps what this code would misread: it is left alone.
+-- Newer code has written here, and this code might misread it: do not touch it.
 -- needs: run
 
 if NEWEST > Format.VERSION then return { Format.NEWER } end

@@ -16,7 +16,7 @@ local ALL = Action.ALL
 local pending, by_id, by_call, targets, taken = pending_actions(), {}, {}, {}, {}
 for _, action in ipairs(pending) do by_id[action.id], by_call[action.call_id] = action, action end
 
--- The actions that an item is about. One request decides on an action once.
+-- The actions that an item is about. One request may decide on each action once.
 local function actions_for(item, action_type)
   if action_type == ActionType.CLIENT_TOOL then return { by_id[item.action] or by_call[item.action] } end
   if item.action ~= ALL then return { by_id[item.action] } end
@@ -28,7 +28,7 @@ local function actions_for(item, action_type)
   return found
 end
 
--- Why an item cannot be.
+-- The refusal code of an item, if it is refused.
 local function refusal(item)
   if item.type == ItemType.RESUME then
     return not (STATUS == RunStatus.PAUSED or PAUSING) and RefusalCode.NOT_PAUSED
@@ -74,5 +74,5 @@ for _, item in ipairs(args.items) do
 end
 close_calls(answered)
 steer(messages)
--- A run whose turn has not come has nothing to go on with.
+-- A run whose turn has not come has no steps yet.
 return accepted(ENTERED and proceed() or update_idle_status())

@@ -5,7 +5,7 @@ local name, worker = args.step, args.worker
 local step = step_of(name)
 if not step then return reply.stray { why = 'settled' } end
 if step.queue ~= args.queue then return reply.stray { why = 'not of this queue' } end
--- The same nonce: this very claim was made before and its answer was lost on the way.
+-- The same nonce: the worker repeats this claim because the answer was lost.
 local again = step.state == StepState.LEASED and step.nonce == args.nonce and step.worker == worker
 if step.state ~= StepState.READY and not again then return reply.stray { why = step.state } end
 if first_time_limit().at <= NOW then return reply.stray { why = 'deadline' } end
@@ -13,7 +13,7 @@ local facts = redis.call('HMGET', RUN, 'agent', 'waiting', 'fence', 'model', 'to
 
 redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
 if not again then
-  -- Redis may have lost its newest second: a number that was counted only would be given to two.
+  -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
   local fence = math.max((facts[3] or 0) + 1, NOW)
   step.state, step.fence, step.worker, step.nonce = StepState.LEASED, fence, worker, args.nonce
   step.fresh = not step.first or nil

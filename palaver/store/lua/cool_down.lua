@@ -9,13 +9,13 @@ if ends > UNTIL then
 end
 local at = UNTIL
 if args.call then
-  -- It has a place if this very call of the script was made before and its answer was lost on the way.
+  -- The call already has a place if this script is repeated because the answer was lost.
   local place = leave_queue(args.call)
   at = turn_of(place)
   join_queue(args.call, place, at, at)
 end
 expire(math.max(at, gate.opens))
--- Hundreds of calls in flight may hear it at once; the workers need not be told each time.
+-- Hundreds of calls in flight may be refused at once; the workers are not told of each.
 if UNTIL - (gate.published or 0) >= 100 then
   save_field('published', UNTIL)
   redis.call('PUBLISH', Channel.PROVIDERS, args.provider_name .. ' ' .. string.format('%.0f', gate.opens - NOW))

@@ -3,7 +3,7 @@ local COPY_LASTS = 600
 local source = redis.call('HMGET', keys.conversation, 'id', 'version', 'deleting', 'withdrawn')
 if not source[1] or source[3] then return reply.unknown() end
 if tonumber(source[2] or 0) > Format.VERSION then return { Format.NEWER } end
--- This very slice may have been copied before and its answer was lost on the way: go on behind what is there.
+-- The copy may be repeated because the answer was lost: continue behind the last copied entry.
 local last = redis.call('XREVRANGE', keys.new_log, '+', '-', 'COUNT', 1)[1]
 local entries, complete, bytes = page(keys.log, last and '(' .. last[1] or '-', args.through .. '-0')
 for _, entry in ipairs(entries) do redis.call('XADD', keys.new_log, entry[1], unpack(entry[2])) end

@@ -10,7 +10,7 @@ for i, entry in ipairs(entries) do
   ids[i] = entry[1]
   if not seen[id] then
     seen[id] = true
-    -- A fork has entries of runs that belong to the conversation it was made of.
+    -- The log of a fork has entries of runs that belong to the original conversation.
     if redis.call('HGET', args.prefix .. 'run:' .. id, 'conversation') == conversation[1] then
       redis.call('UNLINK', args.prefix .. 'run:' .. id, args.prefix .. 'feed:' .. id)
       redis.call('ZREM', keys.runs, id)

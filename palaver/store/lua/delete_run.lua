@@ -10,7 +10,7 @@ if not looked then
   redis.call('UNLINK', FEED)
   redis.call('ZREM', keys.runs, ID)
   redis.call('ZREM', ENDED, ID)
-  -- Workers that know what it said build the conversation anew.
+  -- Workers that have cached its messages rebuild the conversation.
   if there and ENTERED then withdraw() end
   local outcome = redis.call('HGET', CONV, 'last_outcome')
   if outcome and cjson.decode(outcome).run_id == ID then redis.call('HDEL', CONV, 'last_outcome') end
@@ -21,7 +21,7 @@ local function position_of(entry) return tonumber(string.match(entry[1], '%d+'))
 local entries, complete = page(LOG, looked + 1 .. '-0', '+')
 local ids, bytes = {}, 0
 for _, entry in ipairs(entries) do
-  -- A summary of what the run said has it too.
+  -- A summary contains the run's messages, too.
   local later = ENTERED and position_of(entry) > tonumber(ENTERED)
   if entry[2][LogEntry.RUN] == ID or (later and entry[2][LogEntry.TYPE] == EventKind.CONVERSATION_CONDENSED) then
     ids[#ids + 1], bytes = entry[1], bytes + size_of(entry)
@@ -35,7 +35,7 @@ if not complete then
   redis.call('HSET', RUN, 'deleting', position_of(entries[#entries]))
   return reply.more()
 end
--- Who has read the log meanwhile may have read a summary of it.
+-- A worker that has read the log meanwhile may have cached a summary of the run.
 if there and ENTERED then redis.call('HSET', CONV, 'withdrawn_at', ENTRIES) end
 redis.call('UNLINK', RUN)
 return reply.deleted()

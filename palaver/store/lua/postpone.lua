@@ -7,7 +7,7 @@ if STATUS == RunStatus.CANCELLING then
   abandon_step(name, step)
   return moved(proceed())
 end
--- What a policy allows for all attempts is not used up by waiting for the first of them, or the next.
+-- Waiting for an attempt does not use up the time that the retry policy allows for all attempts.
 step.first = not step.fresh and step.first + args.delay_ms or nil
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
 if not PAUSING then

@@ -5,7 +5,7 @@ if not step then return answer end
 record_outcome(name, step)
 
 if STATUS == RunStatus.CANCELLING then
-  -- An acknowledged cancel wins over whatever the worker brings; what has happened stays in the log.
+  -- An acknowledged cancel wins over the verdict; what has happened stays in the log.
   if args.output then redis.call('HSET', RUN, 'output', args.output) end
   abandon_step(name, step)
   return moved(proceed())
@@ -13,7 +13,7 @@ elseif args.verdict == VerdictKind.CONTINUE then
   drop_step(name, step)
   return moved(open_steps(name) and proceed() or finish(StopReason.BUDGET))
 elseif args.verdict == VerdictKind.FINISH and args.stop == StopReason.END_TURN and STEER then
-  -- The user has said more meanwhile.
+  -- The user has sent messages meanwhile: the model answers them first.
   drop_step(name, step)
   return moved(proceed())
 elseif args.verdict == VerdictKind.RETRY and first_time_limit().at > NOW and (step.call or not budget_spent(0)) then
@@ -25,7 +25,7 @@ if args.output then redis.call('HSET', RUN, 'output', args.output) end
 abandon_step(name, step)
 local limit = first_time_limit()
 if args.verdict ~= VerdictKind.FINISH and limit.at <= NOW then
-  -- What the run's own clock cut off did not fail.
+  -- A step that was stopped by a time limit of the run did not fail.
   return moved(finish(limit.reason))
 elseif args.verdict == VerdictKind.RETRY then
   return moved(finish(StopReason.BUDGET))

@@ -1,6 +1,6 @@
 -- needs: input, other_runs, create, page, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
--- The same run id: this very submit was made before and its answer was lost on the way.
+-- The same run id: the API repeats this submit because the answer was lost.
 if ID then
   publish_what_is_ready()
   return reply.created { run_id = ID, deliveries = deliveries }

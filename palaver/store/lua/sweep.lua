@@ -36,7 +36,8 @@ if step.state == StepState.LEASED then
 elseif step.state == StepState.AWAITING then
   if due then return moved(action_expired(what, step)) end
 elseif step.state == StepState.LATER then
-  -- Who was postponed or lost has waited already and comes first: behind a backlog it would miss its turn again.
+  -- A step that was postponed or lost has already waited, so it comes first: behind a backlog it would miss its turn
+  -- again.
   if due then deliver(what, step, step.postponed == step['until'] or step.losses > 0) end
 elseif step.state == StepState.READY then
   local since = tonumber(redis.call('ZSCORE', READY[step.queue], member(what)) or 0)

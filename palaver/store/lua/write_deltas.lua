@@ -3,7 +3,7 @@ local written = 0
 for i, run, steps, feed, step, fence, payload in args.deltas do
   if leased_to(steps, step, fence) then
     local at = redis.call('HMGET', run, 'events', 'fed')
-    -- The same nonce: this very call was made before, and got at least so far.
+    -- The same nonce: this call was made before, and wrote the deltas up to `last`.
     local nonce, last = string.match(at[2] or '', '^(%S+) (%d+)$')
     if nonce ~= args.nonce or tonumber(last) < i then
       local seq = at[1] + 1

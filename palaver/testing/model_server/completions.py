@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: judge the request, look up its fault, play it."""
+"""POST /v1/chat/completions: check the request, look up its fault, play it."""
 
 from __future__ import annotations
 
