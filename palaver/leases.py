@@ -70,6 +70,8 @@ class Lease:
     """``entries`` begin at the start of the log: the worker must discard what it had cached."""
     edited: bool = False
     """Somebody changed the arguments of ``call``."""
+    tool_missing: float = 0.0
+    """Seconds since a worker first lacked a tool of the step; 0 if none did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,8 @@ class Waiting(BaseModel):
     """The attempt that will be next, with ``backoff``."""
     error_class: str | None = None
     code: str | None = None
-    """What there is no room for, with ``provider_cooldown``: ``cooldown``, or the limit that is reached."""
+    """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached. With
+    ``missing_tool`` the tool."""
 
 
 class Cancel(BaseModel):

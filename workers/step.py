@@ -90,7 +90,7 @@ async def _work(function: Function, work: Work, active: ActiveStep) -> Verdict:
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
         active.begin(work.lease)
-        verdict = await function(work)
+        verdict = work.elsewhere() or await function(work)
         await work.flush()
         return verdict
     except asyncio.CancelledError:

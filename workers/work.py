@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from palaver.actions import ClientTool
 from palaver.arguments import read
 from palaver.errors import Source, StaleLease, UnknownTool
 from palaver.failpoints import failpoint
 from palaver.leases import Lease, Renewal
+from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.providers import Price
@@ -23,6 +24,11 @@ from workers.active_step import ActiveStep
 from workers.conversations import CachedConversation, OlderPart
 from workers.protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from workers.runtime import Runtime, away
+
+_PATIENCE: Final = 300.0
+"""Seconds for which a step looks for a worker that has its tools: while a deployment rolls, some have them."""
+_AGAIN: Final = 2.0
+"""Seconds between two looks."""
 
 
 class Work:
@@ -106,6 +112,18 @@ class Work:
             offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools))) or "none"
             raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
         return self.runtime.tools.check(call.name, call.arguments)
+
+    def elsewhere(self) -> Postpone | None:
+        """Give the step up for another worker if this one lacks a tool that it needs.
+
+        None if it lacks none, or if workers have lacked it for too long. Then the call of the tool, or the model's,
+        fails with ``UnknownTool``.
+        """
+        asked, call, tools = self.lease.agent.tools, self.lease.call, self.runtime.tools
+        for name in asked if call is None else (call.name,):
+            if name not in tools and name in asked and self.lease.tool_missing < _PATIENCE:
+                return Postpone(_AGAIN, name, WaitReason.MISSING_TOOL)
+        return None
 
     async def confirm(self) -> None:
         """Before a side effect begins: renew the lease if it may have expired. This process may have been

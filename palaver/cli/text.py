@@ -7,6 +7,7 @@ import unicodedata
 from datetime import datetime
 from typing import Any, Final
 
+from palaver.lifecycle import WaitReason
 from palaver.models import Run, Usage
 
 SNIPPET: Final = 200
@@ -93,6 +94,8 @@ def waiting(run: Run) -> str:
     if run.waiting is None:
         return ""
     parts = [run.waiting.reason.value.replace("_", " ")]
+    if run.waiting.reason is WaitReason.MISSING_TOOL and run.waiting.code:
+        parts.append(one_line(run.waiting.code))
     if run.waiting.run_id:
         parts.append(f"behind {run.waiting.run_id}")
     if run.waiting.until:

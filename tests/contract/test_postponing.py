@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from palaver.leases import Delivery, Stray
-from palaver.lifecycle import RunStatus
+from palaver.lifecycle import RunStatus, WaitReason
 from palaver.store import keys
+from palaver.verdicts import Postpone
 from tests.contract.store_driver import StoreDriver
 
 
@@ -70,6 +71,29 @@ async def test_waiting_for_room_is_not_the_steps_time(driver: StoreDriver) -> No
 async def _step(driver: StoreDriver, run_id: str) -> dict[str, Any]:
     found: dict[str, Any] = orjson.loads(await driver.redis.hget(keys.steps(run_id), "1"))
     return found
+
+
+async def test_a_step_that_lacks_a_tool_knows_since_when(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    assert lease.tool_missing == 0
+    missing = Postpone(2.0, 'look "up"', WaitReason.MISSING_TOOL)
+    for _ in range(2):
+        await driver.store.steps.settle(lease, missing)
+        waiting = (await driver.get(run_id)).waiting
+        assert waiting is not None
+        assert (waiting.reason, waiting.code) == ("missing_tool", 'look "up"')
+        event = (await driver.events(run_id))[-1]
+        assert event.data == {"step": "1", "reason": "missing_tool", "code": 'look "up"', "delay": 2}
+        step = await _step(driver, run_id)
+        await driver.redis.hset(keys.steps(run_id), "1", orjson.dumps({**step, "missing_since": step["until"] - 9_000}))
+        (settled,) = await driver.hasten(run_id, "1")
+        lease = await driver.claim(settled.deliveries[0])
+        assert 6.9 < lease.tool_missing < 9
+        assert (lease.attempt, lease.try_number) == (1, 1)
+    # It had its tool, and waited for something else: what was missing before counts no more.
+    await driver.postpone(lease)
+    (settled,) = await driver.hasten(run_id, "1")
+    assert (await driver.claim(settled.deliveries[0])).tool_missing == 0
 
 
 async def test_only_what_was_postponed_is_recalled(driver: StoreDriver) -> None:

@@ -10,6 +10,7 @@ import pytest
 from deploy.stack import PROCFILE
 from palaver.store.events import StoredEvent
 from tests.process.cluster import Cluster
+from tests.process.one_more import one_more
 
 pytestmark = pytest.mark.process
 
@@ -88,3 +89,16 @@ def test_a_guests_risky_tool_waits_for_an_approval(remote: Cluster) -> None:
     (action,) = remote.pending(run_id)
     remote.approve(run_id, action.id)
     assert json.loads(_answer(remote, run_id).data["message"]["content"]) == {"name": "remove"}
+
+
+@pytest.mark.parametrize(("line", "step"), [("worker", "1"), ("tools", "1/")])
+def test_a_step_looks_for_a_worker_that_has_its_tool(remote: Cluster, line: str, step: str) -> None:
+    """As while a deployment rolls: some workers have the tool, some have not."""
+    remote.kill(line)
+    with one_more(remote, line, app="workers.app"):
+        run_id = remote.submit("tool-1", '[[args {"key": "a"}]]', tools=["look_up"])
+        waits = remote.saw(run_id, "run.waiting", reason="missing_tool", code="look_up")
+        assert waits.data["step"].startswith(step)
+        remote.start(line)
+        assert json.loads(_answer(remote, run_id).data["message"]["content"]) == {"name": "look_up", "key": "a"}
+    assert not any(event.type == "run.retrying" for event in remote.events(run_id))

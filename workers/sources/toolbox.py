@@ -43,6 +43,9 @@ class Toolbox:
         """Every tool."""
         return tuple(declared for declared, _ in self._tools.values())
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
     def __getitem__(self, name: str) -> ToolDeclaration:
         """Raises:
         UnknownTool: there is none of this name here; says which one may be meant.

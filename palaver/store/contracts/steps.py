@@ -65,6 +65,8 @@ class Leased:
     try_number: int
     """Lost ones included."""
     elapsed_ms: int
+    missing_ms: int
+    """Since a worker first lacked a tool of the step; 0 if none did."""
     left_ms: int
     """Until the run's time is up."""
     agent: bytes

@@ -5,7 +5,8 @@
 -- may have ended its worker), first (when it was begun, ms; fresh: by the present lease), base (attempts made with an
 -- earlier model), and for a tool call: call (JSON text), idempotent, edited (somebody changed its arguments).
 -- Leased: fence, worker, nonce, spared (when its worker was lost, another step was to blame, or nobody).
--- Later: until (ms) and error_class or, if it was postponed and no attempt has failed, postponed (= until), reason, code.
+-- Later: until (ms) and error_class or, if it was postponed and no attempt has failed, postponed (= until), reason, code;
+-- missing_since (when a worker first lacked a tool of it, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.
 

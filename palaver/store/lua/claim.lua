@@ -37,7 +37,8 @@ if args.known then log = log_tail(args.known, args.known_at) end
 local most = limits().budget.tool_calls
 return reply.leased {
   fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
-  elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW, agent = facts[1], model = facts[4] or 0,
+  elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW,
+  missing_ms = step.missing_since and NOW - step.missing_since or 0, agent = facts[1], model = facts[4] or 0,
   call = step.call, edited = step.edited, calls_left = most and math.max(0, most - (facts[5] or 0)),
   since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
 }

@@ -9,10 +9,11 @@ if STATUS == RunStatus.CANCELLING then
 end
 -- Waiting for an attempt does not use up the time that the retry policy allows for all attempts.
 step.first = not step.fresh and step.first + args.delay_ms or nil
+step.missing_since = args.reason == WaitReason.MISSING_TOOL and (step.missing_since or NOW) or nil
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
 if not PAUSING then
-  emit(EventKind.RUN_WAITING, '{"step":"' .. name .. '","reason":"' .. args.reason .. '","code":"' .. args.code
-    .. '","delay":' .. (args.delay_ms / 1000) .. '}')
+  emit(EventKind.RUN_WAITING, '{"step":"' .. name .. '","reason":"' .. args.reason .. '","code":'
+    .. cjson.encode(args.code) .. ',"delay":' .. (args.delay_ms / 1000) .. '}')
 end
 deliver_later(name, step, step.postponed)
 update_idle_status()
