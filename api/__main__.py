@@ -19,6 +19,9 @@ from palaver.limits import KIB, most
 from palaver.settings import settings
 
 _BACKLOG: Final = 2048
+_KEEP_ALIVE: Final = 65
+"""Seconds for which an idle connection is kept: longer than clients (httpx: 5) and proxies (mostly 60) keep theirs. Who
+closes first may do so while a request is on its way, which is then lost."""
 _HEAD: Final = most("url") + most("headers") + 8 * KIB
 """Bytes at which a head is given up unread; the limits on its parts are checked once it is whole."""
 
@@ -46,6 +49,7 @@ def main() -> None:
         log_level=given.log_level,
         root_path=given.root_path,
         backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE,
         h11_max_incomplete_event_size=_HEAD,
     )
     config.load()

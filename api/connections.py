@@ -209,6 +209,8 @@ class Bounded(_Base):
             self._watch_sending()
         if self.cycle is before and self._counted:
             self._gate.spare[self] = self.loop.time()
+            if self._late is None and self.has_part_of_a_head():
+                self._await_head()
 
     def pause_writing(self) -> None:
         super().pause_writing()

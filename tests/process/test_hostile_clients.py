@@ -131,7 +131,7 @@ def test_what_is_not_said_within_ten_seconds_is_not_waited_for(api: ApiAlone, go
         "silent": (b"", b"", b""),
         "half a head": (GET, b"", b"HTTP/1.1 408 "),
         "a byte now and then": (GET, b"a", b"HTTP/1.1 408 "),
-        "half a second head": (whole + GET, b"", b"HTTP/1.1 200 "),
+        "half a second head": (whole + GET, b"", b"HTTP/1.1 408 "),
         "a second head, a byte now and then": (whole + GET, b"a", b"HTTP/1.1 408 "),
         "half a body": (POST + b"Content-Length: 100\r\n\r\n{", b"", b"HTTP/1.1 408 "),
         "a body, a byte now and then": (POST + b"Content-Length: 100\r\n\r\n{", b" ", b"HTTP/1.1 408 "),
