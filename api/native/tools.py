@@ -12,7 +12,7 @@ from api.operations import Backend, ToolState
 
 
 class ToolList(BaseModel):
-    """Every tool that a worker has, by name."""
+    """Every tool that a worker has or had within the last hour, by name."""
 
     data: list[ToolState]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from api.operations.backend import Backend, within_deadline
 from palaver.tools import ToolDeclaration
 
@@ -14,7 +16,7 @@ class ToolState(ToolDeclaration):
 
 
 async def read_tools(backend: Backend) -> list[ToolState]:
-    """Every tool that a worker has or had a moment ago, by name; of one name, what was seen last first."""
+    """Every tool that a worker has or had within the last hour, by name; of one name, what was seen last first."""
     sets = await within_deadline(backend.store.tools.declared())
     workers = await within_deadline(backend.store.fleet.workers())
     having: dict[str, list[str]] = {}
@@ -22,6 +24,7 @@ async def read_tools(backend: Backend) -> list[ToolState]:
         having.setdefault(worker.tools, []).append(worker.id)
     found: dict[str, tuple[ToolDeclaration, list[str]]] = {}
     for digest, declarations in sets.items():
+        await asyncio.sleep(0)  # a full set takes some milliseconds
         for each in declarations:
             found.setdefault(each.model_dump_json(), (each, []))[1].extend(having.get(digest, ()))
     states = [ToolState(**dict(each), workers=tuple(sorted(ids))) for each, ids in found.values()]

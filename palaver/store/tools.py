@@ -7,6 +7,7 @@ itself: they may be on any slots.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -49,4 +50,9 @@ class Tools:
         for digest in digests:
             pipeline.get(keys.tool_set(digest))
         texts = await pipeline.execute()
-        return {digest: declarations_in(text) for digest, text in zip(digests, texts, strict=True) if text is not None}
+        sets: dict[str, list[ToolDeclaration]] = {}
+        for digest, text in zip(digests, texts, strict=True):
+            if text is not None:
+                await asyncio.sleep(0)  # a full set takes some milliseconds of the loop
+                sets[digest] = declarations_in(text)
+        return sets

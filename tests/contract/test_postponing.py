@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.leases import Delivery, Stray
+from palaver.leases import Delivery, Lease, Stray
 from palaver.lifecycle import RunStatus, WaitReason
 from palaver.store import keys
 from palaver.verdicts import Postpone
-from tests.contract.store_driver import StoreDriver
+from tests.contract.store_driver import PAUSE, RESUME, StoreDriver
 
 
 async def test_a_postponed_run_says_why_and_until_when(driver: StoreDriver) -> None:
@@ -94,6 +94,46 @@ async def test_a_step_that_lacks_a_tool_knows_since_when(driver: StoreDriver) ->
     await driver.postpone(lease)
     (settled,) = await driver.hasten(run_id, "1")
     assert (await driver.claim(settled.deliveries[0])).tool_missing == 0
+
+
+async def test_the_time_without_a_tool_begins_again_once_the_step_was_tried_or_stood_still(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+
+    async def missing(lease: Lease) -> Delivery:
+        await driver.store.steps.settle(lease, Postpone(2.0, "look_up", WaitReason.MISSING_TOOL))
+        step = await _step(driver, run_id)
+        await driver.redis.hset(keys.steps(run_id), "1", orjson.dumps({**step, "missing_since": 1}))
+        (settled,) = await driver.hasten(run_id, "1")
+        return settled.deliveries[0]
+
+    async def tried(delivery: Delivery) -> Lease:
+        lease = await driver.claim(delivery)
+        assert lease.tool_missing > 1000
+        return lease
+
+    await driver.retry(await tried(await missing(lease)))
+    (settled,) = await driver.hasten(run_id, "1")
+    lease = await driver.claim(settled.deliveries[0])
+    assert lease.tool_missing == 0
+    settled = await driver.hand_back(await tried(await missing(lease)))
+    lease = await driver.claim(settled.deliveries[0])
+    assert lease.tool_missing == 0
+    (settled,) = await driver.lose(await tried(await missing(lease)))
+    lease = await driver.claim(settled.deliveries[0])
+    assert lease.tool_missing == 0
+    await missing(lease)
+    await driver.act(run_id, PAUSE)
+    acted = await driver.act(run_id, RESUME)
+    assert (await driver.claim(acted.settled.deliveries[0])).tool_missing == 0
+
+
+async def test_a_worker_that_claims_again_has_its_lease_although_a_cancel_came(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    settled = await driver.hand_back(lease)
+    first = await driver.claim(settled.deliveries[0], nonce="n")
+    await driver.store.runs.cancel(run_id)
+    assert (await driver.claim(settled.deliveries[0], nonce="n")).fence == first.fence
+    assert isinstance(await driver.try_claim(settled.deliveries[0], nonce="other"), Stray)
 
 
 async def test_only_what_was_postponed_is_recalled(driver: StoreDriver) -> None:

@@ -10,7 +10,7 @@ end
 
 -- The step waits until its run is resumed.
 local function park_step(name, step)
-  step.state, step.parked = StepState.PARKED, NOW
+  step.state, step.parked, step.missing_since = StepState.PARKED, NOW, nil
   save_step(name, step)
 end
 

@@ -1,12 +1,13 @@
 -- needs: emit, time_limits, tail, version
 if not STATUS then return reply.stray { why = 'unknown' } end
-if STATUS ~= RunStatus.QUEUED and STATUS ~= RunStatus.RUNNING then return reply.stray { why = STATUS } end
 local name, worker = args.step, args.worker
 local step = step_of(name)
+-- The same nonce: the worker repeats this claim because the answer was lost, or to get the whole log. It has the lease,
+-- also if a cancel came meanwhile.
+local again = step and step.state == StepState.LEASED and step.nonce == args.nonce and step.worker == worker
+if STATUS ~= RunStatus.QUEUED and STATUS ~= RunStatus.RUNNING and not again then return reply.stray { why = STATUS } end
 if not step then return reply.stray { why = 'settled' } end
 if step.queue ~= args.queue then return reply.stray { why = 'not of this queue' } end
--- The same nonce: the worker repeats this claim because the answer was lost.
-local again = step.state == StepState.LEASED and step.nonce == args.nonce and step.worker == worker
 if step.state ~= StepState.READY and not again then return reply.stray { why = step.state } end
 if first_time_limit().at <= NOW then return reply.stray { why = 'deadline' } end
 local facts = redis.call('HMGET', RUN, 'agent', 'waiting', 'fence', 'model', 'tool_calls')
