@@ -92,10 +92,10 @@ async def settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: 
             if overlong >= OVERLONG:
                 failure = Failure.of(ErrorClass.STORAGE, _NOT_TAKEN, code="not_settled", retryable=False)
             hopeless = overlong >= OVERLONG or failure.error_class is not ErrorClass.STORAGE
-            if hopeless and not isinstance(verdict, GiveUp):
+            if hopeless and failure.error_class is ErrorClass.INTERNAL:
+                log.exception("cannot settle %s/%s", lease.run_id, lease.step)
+            if hopeless and not isinstance(verdict, GiveUp | HandBack):
                 # The step would be repeated for ever: the run ends with this error.
-                if failure.error_class is ErrorClass.INTERNAL:
-                    log.exception("cannot settle %s/%s", lease.run_id, lease.step)
                 verdict = GiveUp(failure, StopReason.ERROR, verdict.usage)
                 continue
             if isinstance(verdict, HandBack) or asyncio.get_running_loop().time() > deadline:

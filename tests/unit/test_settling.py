@@ -82,8 +82,9 @@ async def test_a_verdict_that_cannot_be_written_ends_its_run_at_once() -> None:
     assert [type(each) for each in tried] == [Finish, GiveUp]
 
 
-async def test_a_lease_that_is_handed_back_waits_for_no_outage() -> None:
-    store = Store(redis.exceptions.ConnectionError("away"))
-    with pytest.raises(outages.NotSettled, match="ConnectionError"):
+@pytest.mark.parametrize("error", [redis.exceptions.ConnectionError("away"), ValueError("no")])
+async def test_a_lease_that_is_handed_back_waits_for_nothing_and_ends_no_run(error: Exception) -> None:
+    store = Store(error)
+    with pytest.raises(outages.NotSettled, match=type(error).__name__):
         await settle(store, HandBack(begun=True))
     assert len(store.tried) == 1
