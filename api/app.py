@@ -40,10 +40,12 @@ def create_app(
 ) -> FastAPI:
     """The API. What is not given is made from the settings, and those from the environment, when it starts.
 
-    One of the ``dialects`` has no prefix: it owns what the others do not.
+    One of the ``dialects`` has no prefix: it owns what the others do not. Raises ValueError if none is such.
 
     Starting raises ConfigurationError for settings that do not fit.
     """
+    if all(dialect.prefix for dialect in dialects):
+        raise ValueError("one of the dialects needs an empty prefix: it owns what the others do not")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -52,7 +52,11 @@ class Dialect:
 
         ``answers`` are the statuses with a sentence and a model, the usual one first; ``problems`` the codes that it
         may raise itself; ``examples`` are of its body; ``streams`` describe a 200 that is a stream, by media type.
+        Raises ValueError for a path that is not the dialect's.
         """
+
+        if not self.owns(path):
+            raise ValueError(f"{path} is not below {self.prefix}, the prefix of the dialect {self.name}")
 
         def declare(handler: H) -> H:
             takes = Takes.of(handler, path)

@@ -15,7 +15,7 @@ from palaver.cli.text import document
 from palaver.cli.transcript import Transcript
 from palaver.client import ClientError, Conflict, Palaver
 from palaver.client.backoff import passing
-from palaver.events import Event
+from palaver.events import Event, StreamRewound
 from palaver.lifecycle import RunStatus
 from palaver.models import Run
 
@@ -70,6 +70,8 @@ class Follower:
                         for event in events:
                             progress.heard()
                             self._away = None
+                            if isinstance(event, StreamRewound):
+                                self._position = event.first - 1
                             self._position = max(self._position, event.seq)
                             show(event)
                             self._see_to(event)

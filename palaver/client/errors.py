@@ -17,11 +17,14 @@ PalaverError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from palaver.actions import PendingAction
 from palaver.errors import PalaverError
 from palaver.lifecycle import RunStatus
+
+_BEGUN_NOTHING: Final = frozenset({"no_workers", "store_nearly_full", "too_many_connections", "too_many_watchers"})
+"""Codes of a 503 that refuses a request before it has any effect."""
 
 
 class ClientError(PalaverError):
@@ -64,7 +67,7 @@ class APIError(ClientError):
         self.request_id = request_id
         self.errors = tuple(errors)
         self.run_id = run_id
-        self.perhaps_done = status >= 500
+        self.perhaps_done = status >= 500 and code not in _BEGUN_NOTHING
         self.retry_after = retry_after
         self.pending_actions = tuple(pending_actions)
 

@@ -18,7 +18,7 @@ class Kept(Enum):
 
 
 class EventKind(StrEnum):
-    """The ``type`` of an event. What each of them says and carries is in ``palaver.events.payloads``."""
+    """The ``type`` of an event. What each of them says and carries is in ``palaver.events.classes``."""
 
     kept: Kept
 

@@ -161,6 +161,13 @@ def test_a_path_belongs_to_the_longest_prefix() -> None:
         assert dialect_of(path, several) is owner
 
 
+def test_a_dialect_has_routes_below_its_prefix_only_and_one_has_none() -> None:
+    with pytest.raises(ValueError, match="/elsewhere is not below /toy"):
+        TOY.route("GET", "/elsewhere", tag="x", summary="x", answers={200: ("x", None)})
+    with pytest.raises(ValueError, match="empty prefix"):
+        create_app(SETTINGS, dialects=(TOY,))
+
+
 def test_two_dialects_may_not_call_different_things_the_same() -> None:
     errors: dict[str, Any] = {"type": "object"}
     other = Dialect("other", "/other", toy_dialect.respond, type(TOY.errors)("application/json", "Problem", errors))

@@ -141,3 +141,8 @@ class TestBothClients:
         with pytest.raises(ConnectionFailed, match="no answer from") as caught:
             call(url, "queues")
         assert (caught.value.url, caught.value.perhaps_done) == (url, False)
+
+
+def test_a_refusal_for_want_of_room_has_begun_nothing() -> None:
+    assert not APIError(503, "no_workers", "No worker has told which tools it has.").perhaps_done
+    assert APIError(503, "unavailable", "The store took too long.").perhaps_done
