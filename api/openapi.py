@@ -144,7 +144,7 @@ def _query_parameters(query: type[Query] | None) -> list[dict[str, Any]]:
             "in": "query",
             "required": False,
             "style": "form",
-            "explode": False,
+            "explode": True,
             "description": facts.pop("description", ""),
             "schema": _inlined(facts, schema.get("$defs", {})),
         }

@@ -40,7 +40,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "duplicate_key": (400, "An object in the body has a key twice"),
         "too_deep": (400, "The body is nested too deeply"),
         "unknown_parameter": (400, "There is no such query parameter"),
-        "duplicate_parameter": (400, "A query parameter is given twice"),
+        "duplicate_parameter": (400, "A query parameter that is no list is given twice"),
         "malformed_request": (400, "The request is not well-formed"),
         "invalid_host": (400, "The Host header is not a host"),
         "invalid_idempotency_key": (400, "The Idempotency-Key cannot be used"),

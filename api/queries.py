@@ -1,9 +1,10 @@
-"""Query parameters, read strictly: one that is unknown, doubled or out of range is an error that names it."""
+"""Query parameters, read strictly: one that is unknown, out of range, or doubled without being a list, is an error that
+names it."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -51,9 +52,10 @@ def read_query(request: Request, model: type[Q]) -> Q:
             hint = did_you_mean(name, model.model_fields) or f"; there are: {known}"
             shown = name if _NAME.fullmatch(name) else ""
             raise Refused.of_faults([Fault(f"?{shown}", "unknown_parameter", f"is not known here{hint}")])
-        if name in found:
+        if name in found and not is_list(model, name):
             raise Refused.of_faults([Fault(f"?{name}", "duplicate_parameter", "is given twice")])
-        found[name] = value
+        # Clients write a list as `name=a,b` or as `name=a&name=b`.
+        found[name] = f"{found[name]},{value}" if name in found else value
     try:
         return model.model_validate(found)
     except ValidationError as error:
@@ -66,6 +68,11 @@ def read_query(request: Request, model: type[Q]) -> Q:
             for each in error.errors(include_url=False, include_input=False)
         ]
         raise Refused("validation_error", faults=faults) from None
+
+
+def is_list(model: type[BaseModel], name: str) -> bool:
+    """Whether a parameter has several values: with commas between them, or given several times."""
+    return get_origin(model.model_fields[name].annotation) is tuple
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:

@@ -60,7 +60,7 @@ class Filters(BaseModel):
 
     status: Annotated[tuple[RunStatus, ...], BeforeValidator(_statuses)] = Field(
         default=(),
-        description="Only these statuses, comma separated.",
+        description="Only these statuses: several parameters, or commas between them.",
         json_schema_extra={"minItems": 1, "maxItems": most("filter_status")},
     )
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")

@@ -77,6 +77,8 @@ async def test_a_key_in_the_url_is_no_key(path: str) -> None:
         ("limit=+5", 422, "validation_error", "?limit"),
         ("limit=", 422, "validation_error", "?limit"),
         ("limit=5&limit=6", 400, "duplicate_parameter", "?limit"),
+        ("status=queued&status=done", 422, "validation_error", "?status"),
+        ("status=queued&status=", 422, "validation_error", "?status"),
         ("limt=5", 400, "unknown_parameter", "?limt"),
         ("%00=5", 400, "unknown_parameter", "?"),
         ("offset=5", 400, "unknown_parameter", "?offset"),

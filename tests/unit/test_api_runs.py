@@ -228,6 +228,7 @@ async def test_a_list_filters() -> None:
         assert await listed("tag=blue") == [tagged["id"]]
         assert await listed("status=completed") == [done["id"]]
         assert await listed("status=completed,queued") == sorted([tagged["id"], done["id"]])
+        assert await listed("status=completed&status=queued") == sorted([tagged["id"], done["id"]])
         assert await listed(f"conversation_id={done['conversation_id']}") == [done["id"]]
         assert await listed("status=queued&tag=red") == []
         answer = await api.client.get("/v1/runs?status=queued,completed&tag=blue&limit=1")
