@@ -11,12 +11,13 @@ from typing import Final
 
 import uvicorn
 
-from api.connections import H11, gate
-from api.descriptors import Listener
-from api.hosts import refuse_open_bind
 from palaver.errors import ConfigurationError
 from palaver.limits import KIB, most
 from palaver.settings import settings
+
+from .connections import H11, gate
+from .descriptors import Listener
+from .hosts import refuse_open_bind
 
 _BACKLOG: Final = 2048
 _KEEP_ALIVE: Final = 65
@@ -41,7 +42,7 @@ def main() -> None:
     except ConfigurationError as error:
         sys.exit(f"palaver: {error}")
     config = uvicorn.Config(
-        "api.app:app",
+        f"{__package__}.app:app",
         host=given.host,
         port=given.port,
         http=H11,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.headers import JSON
+from .headers import JSON
 
 
 def answer(model: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -13,14 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from api.closing import closing_on_signals
-from api.dialects import Dialect, respond
-from api.hosts import refuse_open_bind
-from api.middleware import Access, Middleware
-from api.native import NATIVE
-from api.operations import Backend, Publishing
-from api.operations.catalog import ToolCatalog
-from api.pages import docs
 from palaver.deliveries import Publisher
 from palaver.policies import load_policies
 from palaver.providers import Provider, load_providers
@@ -28,6 +20,15 @@ from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.settings import settings as environment
 from palaver.store import Store
+
+from .closing import closing_on_signals
+from .dialects import Dialect, respond
+from .hosts import refuse_open_bind
+from .middleware import Access, Middleware
+from .native import NATIVE
+from .operations import Backend, Publishing
+from .operations.catalog import ToolCatalog
+from .pages import docs
 
 
 def create_app(

@@ -9,9 +9,10 @@ from typing import Final
 
 from starlette.types import Scope
 
-from api.operations import Caller
-from api.problems import Problem
 from palaver.settings import ApiKey
+
+from .operations import Caller
+from .problems import Problem
 
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 """Routes that tell nobody more than yes or no, and that whoever asks may have no key for."""

@@ -8,11 +8,12 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 
-from api.problems import Problem
-from api.requests import backend_of
-from api.strict_json import parse
-from api.validation import validate
 from palaver.limits import KIB, beyond, most
+
+from .problems import Problem
+from .requests import backend_of
+from .strict_json import parse
+from .validation import validate
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.descriptors import LINGERING, capacity
-from api.native.problems import respond
-from api.problems import ROOM_AFTER, Problem
 from palaver.limits import KIB, beyond, most
 from palaver.settings import settings
+
+from .descriptors import LINGERING, capacity
+from .native.problems import respond
+from .problems import ROOM_AFTER, Problem
 
 if TYPE_CHECKING:
     # Any of uvicorn's: they have the same attributes, and no common base that says so.

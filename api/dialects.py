@@ -10,9 +10,9 @@ from fastapi import APIRouter
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from api.openapi import Answer, ErrorFormat, Says, Schemas, operation
-from api.problems import Problem, problem_of
-from api.signatures import Handler, Takes
+from .openapi import Answer, ErrorFormat, Says, Schemas, operation
+from .problems import Problem, problem_of
+from .signatures import Handler, Takes
 
 H = TypeVar("H", bound=Handler)
 Respond = Callable[[Problem, str, str], Response]

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Final
 
 from starlette.requests import Request
 
-from api.problems import Problem
 from palaver.limits import beyond, most
+
+from .problems import Problem
 
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"

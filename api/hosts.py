@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from api.problems import Problem
 from palaver.errors import ConfigurationError
 from palaver.settings import Settings
+
+from .problems import Problem
 
 _HOST: Final = re.compile(rb"(?:([A-Za-z0-9._-]{1,253})|\[([0-9A-Fa-f:.]{2,45})\])(?::[0-9]{1,5})?")
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -13,13 +13,14 @@ from typing import Any, Final
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.auth import DOCUMENTS, PROBES, Keys, routed_path, unauthenticated
-from api.dialects import dialect_of, respond
-from api.hosts import Hosts, host_of
-from api.operations import Caller
-from api.problems import Problem
 from palaver.limits import beyond, most
 from palaver.settings import Settings
+
+from .auth import DOCUMENTS, PROBES, Keys, routed_path, unauthenticated
+from .dialects import dialect_of, respond
+from .hosts import Hosts, host_of
+from .operations import Caller
+from .problems import Problem
 
 _MAX_URL: Final = most("url")
 _MAX_HEADERS: Final = most("headers")

@@ -10,10 +10,10 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.headers import JSON, Header
-from api.problems import CODES
-from api.queries import Query
-from api.signatures import Takes
+from .headers import JSON, Header
+from .problems import CODES
+from .queries import Query
+from .signatures import Takes
 
 _REF: Final = "#/components/schemas/{model}"
 _OF_BODIES: Final = (

@@ -6,7 +6,7 @@ from typing import cast
 
 from starlette.requests import HTTPConnection
 
-from api.operations import Backend, Caller
+from .operations import Backend, Caller
 
 
 def backend_of(request: HTTPConnection) -> Backend:

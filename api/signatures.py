@@ -12,12 +12,12 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.auth import PROBES
-from api.bodies import read_body, read_optional_body
-from api.headers import JSON, Header, Offers, accepted
-from api.operations import Backend, Caller
-from api.queries import Query, read_query
-from api.requests import backend_of, caller_of
+from .auth import PROBES
+from .bodies import read_body, read_optional_body
+from .headers import JSON, Header, Offers, accepted
+from .operations import Backend, Caller
+from .queries import Query, read_query
+from .requests import backend_of, caller_of
 
 Handler = Callable[..., Awaitable[Response]]
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")

@@ -12,11 +12,12 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.headers import EVENT_STREAM
-from api.operations import StoredEvent
 from palaver.errors import ErrorClass, UnknownRun, classify
 from palaver.limits import MIB
 from palaver.tasks import end
+
+from .headers import EVENT_STREAM
+from .operations import StoredEvent
 
 _log = logging.getLogger("palaver.api")
 _FRAMES: Final = 1024

@@ -13,11 +13,12 @@ from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from api.strict_json import Path, pointer
 from palaver.actions import ToolPattern
 from palaver.errors import Fault, Refused
 from palaver.fields import ModelName, Tag, ToolName
 from palaver.limits import beyond, most
+
+from .strict_json import Path, pointer
 
 M = TypeVar("M", bound=BaseModel)
 

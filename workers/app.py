@@ -32,22 +32,23 @@ from palaver.failpoints import failpoint
 from palaver.limits import KIB
 from palaver.settings import settings
 from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
-from workers import child, environment
-from workers.consumer import Consumer
-from workers.consumer_watchdog import ConsumerWatchdog
-from workers.keeper import running
-from workers.logs import hide_secrets
-from workers.outages import NotSettled
-from workers.output import Output
-from workers.pool import TaskPool
-from workers.prefork import ToolPool, pipes, slots
-from workers.remote import Control
-from workers.request import StepRequest
-from workers.runtime import Runtime
-from workers.sources import SOURCES, open_toolbox
-from workers.step import StepFailed, StepHandler, attempt
-from workers.step_handlers import STEP_HANDLERS
-from workers.transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
+
+from . import child, environment
+from .consumer import Consumer
+from .consumer_watchdog import ConsumerWatchdog
+from .keeper import running
+from .logs import hide_secrets
+from .outages import NotSettled
+from .output import Output
+from .pool import TaskPool
+from .prefork import ToolPool, pipes, slots
+from .remote import Control
+from .request import StepRequest
+from .runtime import Runtime
+from .sources import SOURCES, open_toolbox
+from .step import StepFailed, StepHandler, attempt
+from .step_handlers import STEP_HANDLERS
+from .transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
 _POOL_EXTRA = 5.0
 """Seconds that the pool waits longer than the keeper's grace: by then every lease is settled or handed back."""

@@ -34,17 +34,18 @@ from palaver.limits import MIB
 from palaver.settings import Settings
 from palaver.step_kinds import StepKind
 from palaver.tools import ToolDeclaration
-from workers import processes
-from workers.keeper import running
-from workers.output import Output
-from workers.process_state import Surroundings
-from workers.runtime import Runtime
-from workers.slots import ActiveCall, Slots
-from workers.sources import SOURCES, Toolbox, open_toolbox
-from workers.sources.containment import Interrupted, failed, failing, timed_out, told
-from workers.step import StepHandler, attempt
 
-log = logging.getLogger(__name__)
+from . import processes
+from .keeper import running
+from .output import Output
+from .process_state import Surroundings
+from .runtime import Runtime
+from .slots import ActiveCall, Slots
+from .sources import SOURCES, Toolbox, open_toolbox
+from .sources.containment import Interrupted, failed, failing, timed_out, told
+from .step import StepHandler, attempt
+
+log = logging.getLogger("palaver.workers.child")
 
 GRACE: Final = 2.0
 """Seconds that a tool has to stop after the exception before its process ends."""

@@ -25,9 +25,10 @@ from palaver.settings import settings
 from palaver.store import Store
 from palaver.store.due import DueItem
 from palaver.verdicts import Continue, ToolOutcome
-from workers.slots import ActiveCall
 
-log = logging.getLogger(__name__)
+from .slots import ActiveCall
+
+log = logging.getLogger("palaver.workers.child_leases")
 
 _PATIENCE = 1.0
 """Seconds for Redis to answer; everything else of the main process waits meanwhile."""

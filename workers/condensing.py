@@ -14,10 +14,11 @@ from typing import Final
 from palaver.errors import ErrorClass, Failure, ProviderError, classify
 from palaver.models import AgentSpec, Message
 from palaver.verdicts import Condensed
-from workers.protocols import ModelProtocol, ModelReply
-from workers.work import Work
 
-log = logging.getLogger(__name__)
+from .protocols import ModelProtocol, ModelReply
+from .work import Work
+
+log = logging.getLogger("palaver.workers.condensing")
 
 _CALLS: Final = 10
 """For one summary. Each refusal halves what is asked with: 500 times the model's window is still brought down."""

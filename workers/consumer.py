@@ -11,9 +11,10 @@ from celery.worker import consumer
 from palaver.deliveries import QUEUES
 from palaver.limits import most
 from palaver.wire import CONTENT_TYPE, delivery_in, headers_of
-from workers.reading import dropped
 
-log = logging.getLogger(__name__)
+from .reading import dropped
+
+log = logging.getLogger("palaver.workers.consumer")
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]  # Celery is untyped

@@ -23,7 +23,7 @@ from palaver.deliveries import Publisher
 from palaver.settings import settings
 from palaver.step_kinds import RECOVERED
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.consumer_watchdog")
 
 _LOOKS = 4
 """Looks in the time after which a consumer counts as stalled."""

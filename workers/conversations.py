@@ -19,7 +19,8 @@ from palaver.models import Message
 from palaver.stuck import Turn
 from palaver.stuck_limits import MAX_TURNS
 from palaver.verdicts import Condensed
-from workers.protocols import ModelProtocol
+
+from .protocols import ModelProtocol
 
 _KEPT_BYTES: Final = 64 << 20
 """Of JSON, in all conversations of a worker process."""

@@ -16,7 +16,7 @@ from palaver.limits import most
 from palaver.secrets import Passing
 from palaver.store import Store
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.delta_writer")
 
 _LONGEST: Final = most("delta")
 _PER_STREAM: Final = 0.0003

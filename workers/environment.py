@@ -19,7 +19,7 @@ from palaver.errors import ConfigurationError
 from palaver.providers import load_providers
 from palaver.settings import Settings, settings
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.environment")
 
 _OURS: Final = "PALAVER_"
 _NEEDED_BY_OTHERS: Final = "PALAVER_API_KEYS"

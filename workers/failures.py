@@ -8,9 +8,10 @@ from palaver.errors import ErrorClass, Failure, classify
 from palaver.leases import Lease
 from palaver.retry import RetryPolicy
 from palaver.verdicts import Continue, RetryAfter, ToolOutcome, Verdict
-from workers.work import Work
 
-log = logging.getLogger(__name__)
+from .work import Work
+
+log = logging.getLogger("palaver.workers.failures")
 
 
 async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdict:

@@ -14,12 +14,13 @@ from typing import Final
 from palaver.errors import ToolError, ToolFailure
 from palaver.limits import MIB, beyond
 from palaver.settings import Settings
-from workers import processes
-from workers.child_leases import Ending, renew
-from workers.slots import Seen, Slots, overdue
-from workers.sources.containment import failure_of, timed_out
 
-log = logging.getLogger(__name__)
+from . import processes
+from .child_leases import Ending, renew
+from .slots import Seen, Slots, overdue
+from .sources.containment import failure_of, timed_out
+
+log = logging.getLogger("palaver.workers.guard")
 
 _SHORT: Final = 0.25
 """Seconds of a step that is too short to be measured."""

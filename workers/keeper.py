@@ -12,11 +12,12 @@ from palaver.failpoints import failpoint
 from palaver.leases import Renewal
 from palaver.store.fleet import WorkerReport
 from palaver.tasks import end
-from workers.active_step import ActiveStep, InterruptReason
-from workers.runtime import Runtime, away
-from workers.sweeper import Sweeper
 
-log = logging.getLogger(__name__)
+from .active_step import ActiveStep, InterruptReason
+from .runtime import Runtime, away
+from .sweeper import Sweeper
+
+log = logging.getLogger("palaver.workers.keeper")
 
 
 @contextlib.asynccontextmanager

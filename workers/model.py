@@ -30,8 +30,9 @@ from palaver.errors.headers import request_id as request_id_of
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec
 from palaver.providers import Price, Provider
-from workers.protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, ModelProtocol, ModelReply
-from workers.response_heads import Answer
+
+from .protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, ModelProtocol, ModelReply
+from .response_heads import Answer
 
 _BREATH = 16 * 1024
 _PAUSE = 0.005

@@ -12,10 +12,11 @@ from palaver.ids import call_of
 from palaver.leases import Lease, Settled, Stray
 from palaver.lifecycle import StopReason
 from palaver.verdicts import GiveUp, HandBack, Verdict
-from workers.conversations import CachedConversation
-from workers.runtime import Runtime, away
 
-log = logging.getLogger(__name__)
+from .conversations import CachedConversation
+from .runtime import Runtime, away
+
+log = logging.getLogger("palaver.workers.outages")
 
 SETTLE_FOR: Final = 60.0
 """Seconds that a finished step keeps its verdict while Redis is away: another model call costs more than the memory."""

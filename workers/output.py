@@ -19,7 +19,7 @@ from typing import Final, TextIO
 
 from palaver.limits import beyond
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.output")
 
 _PIPE: Final = 1 << 18
 """Linux lets all pipes of a user have 64 MiB together; a worker with a hundred children leaves some for others."""

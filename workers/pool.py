@@ -40,7 +40,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from kombu.asynchronous import get_event_loop
 
-from workers.tracer import Outcome, RequestStack, failed, trace_coroutine
+from .tracer import Outcome, RequestStack, failed, trace_coroutine
 
 logger = get_logger(__name__)
 

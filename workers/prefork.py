@@ -10,10 +10,11 @@ from celery.concurrency.asynpool import AsynPool
 from celery.concurrency.prefork import TaskPool
 
 from palaver.settings import settings
-from workers.child_leases import Ending
-from workers.guard import Guard
-from workers.output import Pipes
-from workers.slots import Slots
+
+from .child_leases import Ending
+from .guard import Guard
+from .output import Pipes
+from .slots import Slots
 
 _LOOK: Final = 0.25
 """Seconds between two looks at the children; a look is one waitpid a child, and some reads of /proc for busy ones."""

@@ -23,7 +23,7 @@ from palaver.store import Store
 from palaver.store.providers import Wait
 from palaver.verdicts import GiveUp, Postpone, RetryAfter, Verdict
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.provider_limiter")
 
 _COOL_DOWN: Final = 1.0
 """Seconds, when the provider does not say how long: the first back-off of most clients."""

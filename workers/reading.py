@@ -26,7 +26,7 @@ from palaver import deliveries
 from palaver.limits import beyond, most
 from palaver.wire import CONTENT_ENCODING, CONTENT_TYPE
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.reading")
 
 _SAY_EVERY: Final = 10.0
 """Seconds between two lines about what was dropped: a flood of messages must not become one of lines."""

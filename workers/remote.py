@@ -17,7 +17,8 @@ from celery.app import control
 from kombu import pidbox
 
 from palaver.limits import most
-from workers.reading import dropped
+
+from .reading import dropped
 
 COMMANDS: Final[Mapping[str, Mapping[str, tuple[object, ...]]]] = {
     "active": {"safe": (None, False, True)},

@@ -10,11 +10,11 @@ from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import WorkerLostError
 from celery.worker.request import Request
 
-from workers.child_leases import end_lease
-from workers.prefork import why_ended
-from workers.runtime import worker_id
+from .child_leases import end_lease
+from .prefork import why_ended
+from .runtime import worker_id
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.request")
 
 
 class StepRequest(Request):  # type: ignore[misc]  # Celery is untyped

@@ -19,14 +19,15 @@ from palaver.settings import Settings
 from palaver.step_kinds import StepKind
 from palaver.store import Store
 from palaver.tools import ToolSet
-from workers.active_step import ActiveStep, InterruptReason
-from workers.conversations import ConversationCache
-from workers.delta_writer import DeltaWriter
-from workers.model import ModelPort
-from workers.provider_limiter import ProviderLimiter
-from workers.sources import Toolbox
 
-log = logging.getLogger(__name__)
+from .active_step import ActiveStep, InterruptReason
+from .conversations import ConversationCache
+from .delta_writer import DeltaWriter
+from .model import ModelPort
+from .provider_limiter import ProviderLimiter
+from .sources import Toolbox
+
+log = logging.getLogger("palaver.workers.runtime")
 
 
 def worker_id(node: str, pid: int) -> str:

@@ -20,11 +20,12 @@ from palaver.lifecycle import RunStatus, StopReason
 from palaver.retry import RetryPolicy
 from palaver.step_kinds import StepKind
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
-from workers.active_step import ActiveStep, InterruptReason
-from workers.failures import verdict_on
-from workers.outages import claim, settle
-from workers.runtime import Runtime
-from workers.work import Work
+
+from .active_step import ActiveStep, InterruptReason
+from .failures import verdict_on
+from .outages import claim, settle
+from .runtime import Runtime
+from .work import Work
 
 Function = Callable[[Work], Awaitable[Verdict]]
 

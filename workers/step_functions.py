@@ -11,9 +11,10 @@ from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
 from palaver.secrets import hide
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
-from workers.condensing import ask_within_window
-from workers.sources.containment import failure_of
-from workers.work import Work
+
+from .condensing import ask_within_window
+from .sources.containment import failure_of
+from .work import Work
 
 _STOPS = {"content_filter": StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
 

@@ -6,8 +6,9 @@ from typing import Final
 
 from palaver.retry import MODEL_CALL, TOOL_CALL
 from palaver.step_kinds import MODEL, TOOL
-from workers.step import StepHandler
-from workers.step_functions import call_model, call_tool
+
+from .step import StepHandler
+from .step_functions import call_model, call_tool
 
 STEP_HANDLERS: Final = (
     StepHandler(MODEL, MODEL_CALL, call_model),

@@ -15,7 +15,7 @@ from palaver.step_kinds import QUEUES
 from palaver.store import Store
 from palaver.store.due import DueItem
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.sweeper")
 
 _TICK: Final = 0.25
 """The longest time between two sweeps, in seconds; entries that are due sooner are handled on time."""

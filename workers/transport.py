@@ -19,7 +19,8 @@ from kombu.transport import TRANSPORT_ALIASES
 from palaver.brokers import has_priorities, kombu_url, tls_options
 from palaver.deliveries import transport_options
 from palaver.step_kinds import RECOVERED
-from workers.reading import Transport
+
+from .reading import Transport
 
 
 class KeenConnection(Connection):

@@ -20,10 +20,11 @@ from palaver.secrets import hide
 from palaver.stuck import Nudge, Stuck, find_repetition
 from palaver.tools import ToolDeclaration
 from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, RetryAfter, Verdict
-from workers.active_step import ActiveStep
-from workers.conversations import CachedConversation, OlderPart
-from workers.protocols import AnswerReader, ModelProtocol, ModelReply, Offer
-from workers.runtime import Runtime, away
+
+from .active_step import ActiveStep
+from .conversations import CachedConversation, OlderPart
+from .protocols import AnswerReader, ModelProtocol, ModelReply, Offer
+from .runtime import Runtime, away
 
 _PATIENCE: Final = 300.0
 """Seconds for which a step looks for a worker that has its tools: while a deployment rolls, some have them."""

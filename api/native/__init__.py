@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.native import bulk, control, conversations, events, health, queues, runs, tools
-from api.native.dialect import NATIVE
+from . import bulk, control, conversations, events, health, queues, runs, tools
+from .dialect import NATIVE
 
 __all__ = ["NATIVE", "bulk", "control", "conversations", "events", "health", "queues", "runs", "tools"]

@@ -7,10 +7,11 @@ from typing import Final
 
 from starlette.responses import Response
 
-from api.answers import answer_json
-from api.native.links import run_json, run_path
-from api.operations import Taken
 from palaver.models import Run
+
+from ..answers import answer_json
+from ..operations import Taken
+from .links import run_json, run_path
 
 _POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}
 """Seconds after which looking again may show something new."""

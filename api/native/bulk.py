@@ -8,17 +8,18 @@ from typing import Annotated
 from pydantic import Field
 from starlette.responses import Response
 
-from api import operations
-from api.answers import answer
-from api.native.dialect import NATIVE
-from api.native.filters import Filters
-from api.operations import Backend, Bulk, BulkResult, Caller
-from api.operations.admission import refuse
 from palaver.errors import Fault
 from palaver.fields import AtMost, Strict
 from palaver.lifecycle import RunAction
 from palaver.limits import most
 from palaver.models import CancelMode
+
+from .. import operations
+from ..answers import answer
+from ..operations import Backend, Bulk, BulkResult, Caller
+from ..operations.admission import refuse
+from .dialect import NATIVE
+from .filters import Filters
 
 
 class BulkFilter(Strict, Filters):

@@ -6,16 +6,17 @@ from typing import Annotated, Final
 
 from starlette.responses import Response
 
-from api import operations
-from api.headers import IdempotencyKey
-from api.native.answers import REPLAYED, answer_asked, answer_run, headers_of
-from api.native.dialect import NATIVE, RunId
-from api.native.links import Run
-from api.operations import Backend, Caller
-from api.operations.agents import AGENT_PROBLEMS
 from palaver.actions import RunInput
 from palaver.fields import AtMost, Strict
 from palaver.models import CancelMode, Retry
+
+from .. import operations
+from ..headers import IdempotencyKey
+from ..operations import Backend, Caller
+from ..operations.agents import AGENT_PROBLEMS
+from .answers import REPLAYED, answer_asked, answer_run, headers_of
+from .dialect import NATIVE, RunId
+from .links import Run
 
 _ACTION: Final = "act_0123456789abcdef01234567"
 

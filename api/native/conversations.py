@@ -7,15 +7,16 @@ from typing import Final, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from api import operations
-from api.answers import answer
-from api.native.dialect import NATIVE, ConversationId
-from api.native.links import conversation_path
-from api.operations import Backend, MessagePage
-from api.operations.agents import AGENT_PROBLEMS
-from api.queries import FARTHEST, Number, Query
 from palaver.fields import Strict
 from palaver.models import AgentSpec, Conversation
+
+from .. import operations
+from ..answers import answer
+from ..operations import Backend, MessagePage
+from ..operations.agents import AGENT_PROBLEMS
+from ..queries import FARTHEST, Number, Query
+from .dialect import NATIVE, ConversationId
+from .links import conversation_path
 
 
 class NewConversation(Strict):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from api.dialects import Dialect
-from api.native.problems import MEDIA_TYPE, PROBLEM, respond
-from api.openapi import ErrorFormat
-from api.signatures import InPath
+from ..dialects import Dialect
+from ..openapi import ErrorFormat
+from ..signatures import InPath
+from .problems import MEDIA_TYPE, PROBLEM, respond
 
 NATIVE: Final = Dialect("", "", respond, ErrorFormat(MEDIA_TYPE, "Problem", PROBLEM))
 

@@ -8,15 +8,16 @@ import orjson
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from api import operations
-from api.answers import answer_json
-from api.headers import EVENT_STREAM, JSON, LastEventId, Offers
-from api.native.dialect import NATIVE, RunId
-from api.native.frames import STREAMS, frames
-from api.operations import Backend, EventSlice
-from api.queries import FARTHEST, Number, Query
-from api.streams import EventStream
 from palaver.events import KnownEvent
+
+from .. import operations
+from ..answers import answer_json
+from ..headers import EVENT_STREAM, JSON, LastEventId, Offers
+from ..operations import Backend, EventSlice
+from ..queries import FARTHEST, Number, Query
+from ..streams import EventStream
+from .dialect import NATIVE, RunId
+from .frames import STREAMS, frames
 
 _MAX_PAGE: Final = 1000
 

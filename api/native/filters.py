@@ -7,12 +7,13 @@ from typing import Annotated, Self, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from api.operations import RunFilter
-from api.validation import did_you_mean
 from palaver.errors import ErrorClass
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus
 from palaver.limits import beyond, most
+
+from ..operations import RunFilter
+from ..validation import did_you_mean
 
 
 def _statuses(given: object) -> object:

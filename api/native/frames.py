@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
-from api.headers import EVENT_STREAM
-from api.operations import Batches, StoredEvent
-from api.streams import Frames
 from palaver.events import EventKind, Kept
+
+from ..headers import EVENT_STREAM
+from ..operations import Batches, StoredEvent
+from ..streams import Frames
 
 _RETRY: Final = (1000, 3000)
 """Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""

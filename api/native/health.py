@@ -7,12 +7,13 @@ from typing import Literal
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api import operations
-from api.answers import answer
-from api.native.dialect import NATIVE
-from api.operations import Backend, Caller
-from api.problems import RETRY_AFTER, Problem
 from palaver.errors import ErrorClass, classify
+
+from .. import operations
+from ..answers import answer
+from ..operations import Backend, Caller
+from ..problems import RETRY_AFTER, Problem
+from .dialect import NATIVE
 
 
 class Health(BaseModel):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from api import operations
-from api.answers import answer
-from api.native.dialect import NATIVE
-from api.operations import Backend, ProviderState, QueueState, RoomState
-from api.queries import Query
 from palaver.step_kinds import QUEUES
+
+from .. import operations
+from ..answers import answer
+from ..operations import Backend, ProviderState, QueueState, RoomState
+from ..queries import Query
+from .dialect import NATIVE
 
 if TYPE_CHECKING:
     QueueName = str

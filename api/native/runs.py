@@ -8,19 +8,20 @@ from pydantic import Field
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
-from api import operations
-from api.answers import answer_json
-from api.headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
-from api.native.answers import answer_run, headers_of
-from api.native.dialect import NATIVE, RunId
-from api.native.filters import Filters
-from api.native.frames import STREAMS, frames
-from api.native.links import Run, RunList, page_path, run_list_json
-from api.operations import Backend, Caller, Until
-from api.operations.agents import AGENT_PROBLEMS
-from api.queries import Number, Query
-from api.streams import EventStream
 from palaver.models import Submission
+
+from .. import operations
+from ..answers import answer_json
+from ..headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
+from ..operations import Backend, Caller, Until
+from ..operations.agents import AGENT_PROBLEMS
+from ..queries import Number, Query
+from ..streams import EventStream
+from .answers import answer_run, headers_of
+from .dialect import NATIVE, RunId
+from .filters import Filters
+from .frames import STREAMS, frames
+from .links import Run, RunList, page_path, run_list_json
 
 
 class _RunId(Convertor[str]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api import operations
-from api.answers import answer
-from api.native.dialect import NATIVE
-from api.operations import Backend, ToolState
+from .. import operations
+from ..answers import answer
+from ..operations import Backend, ToolState
+from .dialect import NATIVE
 
 
 class ToolList(BaseModel):

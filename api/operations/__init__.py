@@ -5,18 +5,22 @@ Each takes the backend first, and typed values of ``palaver.models``. They raise
 
 from __future__ import annotations
 
-from api.operations.backend import Backend, Caller, Publishing
-from api.operations.bulk import Bulk, BulkResult, act_on_runs
-from api.operations.control import Acted, act, cancel, delete_run
-from api.operations.conversations import (
+from palaver.filters import RunFilter
+from palaver.store.events import StoredEvent
+from palaver.store.reading import RunPage
+
+from .backend import Backend, Caller, Publishing
+from .bulk import Bulk, BulkResult, act_on_runs
+from .control import Acted, act, cancel, delete_run
+from .conversations import (
     MessagePage,
     create_conversation,
     delete_conversation,
     read_conversation,
     read_messages,
 )
-from api.operations.listing import list_runs
-from api.operations.queues import (
+from .listing import list_runs
+from .queues import (
     ProviderState,
     QueueState,
     RoomState,
@@ -25,13 +29,10 @@ from api.operations.queues import (
     read_queues,
     read_room,
 )
-from api.operations.submitting import Taken, retry, submit
-from api.operations.tools import ToolState, read_tools
-from api.operations.waiting import Until, admit_watcher, await_run, may_watch, read_run
-from api.operations.watching import Batches, EventSlice, follow, read_events, watch
-from palaver.filters import RunFilter
-from palaver.store.events import StoredEvent
-from palaver.store.reading import RunPage
+from .submitting import Taken, retry, submit
+from .tools import ToolState, read_tools
+from .waiting import Until, admit_watcher, await_run, may_watch, read_run
+from .watching import Batches, EventSlice, follow, read_events, watch
 
 __all__ = [
     "Acted",

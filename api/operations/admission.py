@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Final
 
-from api.operations.agents import agent_faults, price_faults, resolved
-from api.operations.backend import Backend
-from api.operations.catalog import KnownTools
-from api.operations.history_rules import input_faults
 from palaver.errors import Fault, Refused
 from palaver.limits import most
 from palaver.models import AgentSpec, Budget, Retry, Submission
+
+from .agents import agent_faults, price_faults, resolved
+from .backend import Backend
+from .catalog import KnownTools
+from .history_rules import input_faults
 
 _FARTHEST: Final = timedelta(days=366)
 """A typing error in a year is likelier than a run that takes one."""

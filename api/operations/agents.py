@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from api.operations.backend import Backend
-from api.operations.catalog import KnownTools
-from api.operations.tool_schemas import schema_faults
-from api.validation import did_you_mean
 from palaver.errors import ConfigurationError, Fault
 from palaver.models import AgentSpec
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
+
+from ..validation import did_you_mean
+from .backend import Backend
+from .catalog import KnownTools
+from .tool_schemas import schema_faults
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",

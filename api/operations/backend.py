@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from api.operations.catalog import KnownTools, ToolCatalog
 from palaver.errors import NoRoom, StoreUnavailable
 from palaver.follow_up import follow_up
 from palaver.leases import Delivery, Settled
@@ -18,6 +17,8 @@ from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.sharing import Sharing
+
+from .catalog import KnownTools, ToolCatalog
 
 T = TypeVar("T")
 

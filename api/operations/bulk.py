@@ -12,13 +12,14 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from api.operations.backend import Backend, Caller, within_deadline
-from api.operations.listing import list_runs
 from palaver.errors import NoRoom, StateConflict, UnknownRun
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunAction
 from palaver.limits import most
 from palaver.models import CancelMode, Retry, Run
+
+from .backend import Backend, Caller, within_deadline
+from .listing import list_runs
 
 _TIME: Final = 20.0
 """Seconds after which no further page is begun: a client or a proxy gives up after 30 or 60."""

@@ -9,14 +9,15 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from api.strict_json import pointer
-from api.validation import did_you_mean
 from palaver.errors import Fault
 from palaver.limits import most
 from palaver.store import Store
 from palaver.store.sharing import Sharing
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits, said_of
+
+from ..strict_json import pointer
+from ..validation import did_you_mean
 
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """By name; while a deployment rolls a tool may have several declarations, those seen last first."""

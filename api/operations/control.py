@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from api.operations.backend import Backend, Caller, within_deadline
-from api.operations.input_rules import admit_items
-from api.operations.submitting import explained
 from palaver.actions import Item, Steering
 from palaver.errors import StateConflict
 from palaver.failpoints import failpoint
 from palaver.models import CancelMode, Run
+
+from .backend import Backend, Caller, within_deadline
+from .input_rules import admit_items
+from .submitting import explained
 
 
 @dataclass(frozen=True, slots=True)

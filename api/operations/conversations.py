@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from api.operations.admission import admit_agent
-from api.operations.backend import Backend, within_deadline
 from palaver.events import MESSAGES
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec, Conversation, Message
 from palaver.opaque import Opaque
 from palaver.store.events import LogEntry
 from palaver.store.runs import Runs
+
+from .admission import admit_agent
+from .backend import Backend, within_deadline
 
 _LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through, about: status changes lie between messages."""

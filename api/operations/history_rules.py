@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from api.strict_json import pointer
 from palaver.content import CARRIED
 from palaver.errors import Fault
 from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
+
+from ..strict_json import pointer
 
 _ID: Final = most("message_id")
 _NAMED: Final = {"text": "text", "image": "an image", "file": "a file", "reasoning": "reasoning"}

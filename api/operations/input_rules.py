@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from api.operations.admission import refuse
-from api.operations.backend import Backend, within_deadline
-from api.operations.catalog import KnownTools, argument_faults
 from palaver.actions import ALL, Decision, Item, PendingAction, Steering, ToolOutput
 from palaver.errors import Fault
+
+from .admission import refuse
+from .backend import Backend, within_deadline
+from .catalog import KnownTools, argument_faults
 
 
 async def admit_items(run_id: str, items: Sequence[Item], backend: Backend) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from api.operations.backend import Backend, within_deadline
 from palaver.errors import Refused
 from palaver.filters import RunFilter
 from palaver.limits import beyond, most
 from palaver.store.reading import RunPage
+
+from .backend import Backend, within_deadline
 
 
 async def list_runs(backend: Backend, admitted: RunFilter, *, limit: int, cursor: str | None) -> RunPage:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from api.operations.backend import Backend, within_deadline
+from .backend import Backend, within_deadline
 
 
 class QueueWorker(BaseModel):

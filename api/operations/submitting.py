@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from api.operations.admission import admit_cost, admit_retry, admit_submission, limits_cost
-from api.operations.backend import Backend, Caller, within_deadline
 from palaver.errors import Fault, Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.failpoints import failpoint
 from palaver.models import Retry, Run, Submission
 from palaver.store.runs import Submitted
+
+from .admission import admit_cost, admit_retry, admit_submission, limits_cost
+from .backend import Backend, Caller, within_deadline
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import orjson
 
-from api.strict_json import Path, pointer
 from palaver.limits import beyond, most
+
+from ..strict_json import Path, pointer
 
 _MAX_BYTES: Final = most("tool_schema")
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from api.operations.backend import Backend, within_deadline
 from palaver.tools import ToolDeclaration
+
+from .backend import Backend, within_deadline
 
 
 class ToolState(ToolDeclaration):

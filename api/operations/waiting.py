@@ -6,11 +6,12 @@ import asyncio
 from contextlib import aclosing
 from enum import StrEnum
 
-from api.operations.backend import Backend
 from palaver.errors import NoRoom, UnknownRun
 from palaver.limits import beyond
 from palaver.models import Run
 from palaver.tasks import end
+
+from .backend import Backend
 
 
 class Until(StrEnum):

@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from api.operations.backend import Backend, within_deadline
-from api.operations.waiting import admit_watcher
 from palaver.errors import Refused
 from palaver.events import EventKind
 from palaver.models import Run
 from palaver.store.events import StoredEvent, about_stream
+
+from .backend import Backend, within_deadline
+from .waiting import admit_watcher
 
 Batches = AsyncGenerator[Sequence[StoredEvent], None]
 """What happened, in order, as it comes; an empty batch says that nothing does. `stream.gap` stands for events that are

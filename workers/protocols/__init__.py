@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import Final
 
 from palaver.providers import ProtocolName
-from workers.protocols.chat_completions import ChatCompletions
-from workers.protocols.port import AnswerReader, ModelProtocol, ModelReply, Offer
+
+from .chat_completions import ChatCompletions
+from .port import AnswerReader, ModelProtocol, ModelReply, Offer
 
 __all__ = ["CHAT_COMPLETIONS", "PROTOCOLS", "AnswerReader", "ModelProtocol", "ModelReply", "Offer"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from workers.sources.functions import functions
-from workers.sources.port import OpenSource, RunBlocking, ToolSource
-from workers.sources.toolbox import Toolbox, open_toolbox
+from .functions import functions
+from .port import OpenSource, RunBlocking, ToolSource
+from .toolbox import Toolbox, open_toolbox
 
 __all__ = ["SOURCES", "OpenSource", "RunBlocking", "ToolSource", "Toolbox", "open_toolbox"]
 

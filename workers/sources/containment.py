@@ -15,7 +15,7 @@ from palaver.limits import beyond, most
 from palaver.tools import ToolDeclaration
 from palaver.tools.rendering import render
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("palaver.workers.sources.containment")
 
 _BLOCKED: Final = 0.2
 """Seconds on a loop that many steps share, after which the log names the tool."""

@@ -9,8 +9,9 @@ from typing import Any
 
 from palaver.settings import Settings
 from palaver.tools import Tool, ToolDeclaration, load_tools
-from workers.sources.containment import contained
-from workers.sources.port import RunBlocking, ToolSource
+
+from .containment import contained
+from .port import RunBlocking, ToolSource
 
 
 class Functions:

@@ -10,8 +10,9 @@ from typing import Any
 from palaver.errors import ConfigurationError, UnknownTool
 from palaver.settings import Settings
 from palaver.tools import ToolDeclaration
-from workers.sources.containment import contained
-from workers.sources.port import OpenSource, RunBlocking, ToolSource
+
+from .containment import contained
+from .port import OpenSource, RunBlocking, ToolSource
 
 Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
 """What is around each call of a tool."""

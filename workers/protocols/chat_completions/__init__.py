@@ -11,10 +11,11 @@ import orjson
 from palaver.arguments import readable
 from palaver.content import ImagePart, text_of
 from palaver.models import AgentSpec, Message, ToolCall
-from workers.protocols.chat_completions.answer import Completion
-from workers.protocols.chat_completions.breakpoints import marked, system_message
-from workers.protocols.chat_completions.opaque import restored
-from workers.protocols.port import Offer
+
+from ..port import Offer
+from .answer import Completion
+from .breakpoints import marked, system_message
+from .opaque import restored
 
 _LONGEST_NAME: Final = 64
 _NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")

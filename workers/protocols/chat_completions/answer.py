@@ -18,10 +18,11 @@ from palaver.errors import (
 from palaver.limits import beyond, most
 from palaver.models import ToolCall, Usage
 from palaver.secrets import hide
-from workers.protocols.chat_completions.calls import Calls, text_of
-from workers.protocols.chat_completions.opaque import EXTRA, OpaqueFields
-from workers.protocols.port import ModelReply
-from workers.protocols.verbatim import elements, members
+
+from ..port import ModelReply
+from ..verbatim import elements, members
+from .calls import Calls, text_of
+from .opaque import EXTRA, OpaqueFields
 
 _LINE: Final = most("answer_line")
 _TEXT: Final = most("answer_text")

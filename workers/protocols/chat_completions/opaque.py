@@ -16,9 +16,10 @@ import orjson
 from palaver.errors import ResponseTooLarge
 from palaver.limits import beyond, most
 from palaver.secrets import hide
-from workers.protocols.verbatim import Tree, elements, members, merged, tree, written
 
-log = logging.getLogger(__name__)
+from ..verbatim import Tree, elements, members, merged, tree, written
+
+log = logging.getLogger("palaver.workers.protocols.chat_completions.opaque")
 
 TEXTS: Final = ("reasoning_content", "reasoning")
 DETAILS: Final = "reasoning_details"
