@@ -172,6 +172,13 @@ _ALL: Final = (
     *_group(
         "Tools",
         ("tool_timeout", "`timeout` of a tool", 86_400, "seconds", "the process does not start, and says why"),
+        (
+            "missing_tool",
+            "time for which a step looks for a worker that has its tools",
+            300,  # a deployment that rolls is through by then
+            "seconds",
+            "`unknown_tool`: the model is told so of a call, a model step fails",
+        ),
         ("tool_result", "what a model is told of a result", 256 * KIB, "characters", "cut, and the model is told so"),
         ("inline_results", "results of the inline tools of a turn", MIB, "characters", "`tool_error`, to the model"),
         ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),

@@ -13,6 +13,7 @@ from palaver.errors import Source, StaleLease, UnknownTool
 from palaver.failpoints import failpoint
 from palaver.leases import Lease, Renewal
 from palaver.lifecycle import WaitReason
+from palaver.limits import beyond, most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.providers import Price
@@ -26,10 +27,8 @@ from .conversations import CachedConversation, OlderPart
 from .protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from .runtime import Runtime, away
 
-_PATIENCE: Final = 300.0
-"""Seconds for which a step looks for a worker that has its tools: while a deployment rolls, some have them."""
-_AGAIN: Final = 2.0
-"""Seconds between two looks."""
+_LOOK_AGAIN: Final = 2.0
+"""Seconds for which a step waits before another worker looks whether it has the tools."""
 
 
 class Work:
@@ -122,8 +121,10 @@ class Work:
         """
         asked, call, tools = self.lease.agent.tools, self.lease.call, self.runtime.tools
         for name in asked if call is None else (call.name,):
-            if name not in tools and name in asked and self.lease.tool_missing < _PATIENCE:
-                return Postpone(_AGAIN, name, WaitReason.MISSING_TOOL)
+            if name not in tools and name in asked:
+                if self.lease.tool_missing < most("missing_tool"):
+                    return Postpone(_LOOK_AGAIN, name, WaitReason.MISSING_TOOL)
+                beyond("missing_tool")
         return None
 
     async def confirm(self) -> None:

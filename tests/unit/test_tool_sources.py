@@ -12,6 +12,7 @@ import pytest
 from palaver import tool
 from palaver.errors import ConfigurationError, InvalidToolCall, UnknownTool
 from palaver.lifecycle import WaitReason
+from palaver.limits import exceeded
 from palaver.models import AgentSpec, ToolCall
 from palaver.settings import Settings
 from palaver.tools import ToolDeclaration
@@ -135,5 +136,7 @@ def test_a_step_goes_elsewhere_for_a_tool_that_is_not_here(
         deltas=SimpleNamespace(buffer=lambda _: None),
     )
     work = Work(lease, runtime, CachedConversation(CHAT_COMPLETIONS), ActiveStep("run_1", "1"))
+    given_up = exceeded["missing_tool"]
     verdict = work.elsewhere()
     assert (verdict and (verdict.code, verdict.reason)) == (told and (told, WaitReason.MISSING_TOOL))
+    assert exceeded["missing_tool"] - given_up == (missing == 300)
