@@ -10,15 +10,23 @@ end
 
 -- The step waits until its run is resumed.
 local function park_step(name, step)
-  step.state, step.parked, step.missing_since = StepState.PARKED, NOW, nil
+  step.state, step.parked = StepState.PARKED, NOW
   save_step(name, step)
+end
+
+-- The lease ends before its worker tried the step: the times of the step go on as if it had not been claimed.
+local function untried(step)
+  if step.fresh then step.first = nil end
+  step.untried = true
 end
 
 -- Remove the step from its worker and from the indexes. Returns false if the run is paused or about to be.
 local function reset_step(name, step)
   if step.state ~= StepState.READY then unindex_step(name, step) end
+  local tried = step.state == StepState.LEASED and not step.untried
+  if tried or step.state == StepState.PARKED then step.missing_since = nil end
   step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
-  step.spared = nil
+  step.spared, step.untried = nil, nil
   return not PAUSING and STATUS ~= RunStatus.PAUSED
 end
 

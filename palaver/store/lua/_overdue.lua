@@ -28,7 +28,6 @@ local function lease_lost(name, step)
   discard_text(name, step)
   local blamed = blame(name, step)
   step.losses, step.blamed = step.losses + 1, (step.blamed or 0) + (blamed and 1 or 0)
-  step.missing_since = nil
   if step.call and not step.idempotent then
     return interrupted(name, step, Sentence.WORKER_LOST)
   end

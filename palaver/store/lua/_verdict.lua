@@ -49,7 +49,7 @@ local function retry_step(name, step)
     redis.call('HINCRBY', RUN, 'model', 1)
     step.base, step.first = step.attempt, nil
   end
-  step.attempt, step.error_class, step.missing_since = step.attempt + 1, cjson.decode(args.error).class, nil
+  step.attempt, step.error_class = step.attempt + 1, cjson.decode(args.error).class
   deliver_later(name, step, NOW + args.delay_ms)
   update_idle_status()
 end

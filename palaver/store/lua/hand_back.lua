@@ -3,11 +3,7 @@ local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
 count_usage(args.used)
-if not args.begun and step.fresh then step.first = nil end
-if args.begun then
-  step.missing_since = nil
-  discard_text(name, step)
-end
+if args.begun then discard_text(name, step) else untried(step) end
 if STATUS == RunStatus.CANCELLING then
   abandon_step(name, step)
   return moved(proceed())

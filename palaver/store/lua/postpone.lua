@@ -8,7 +8,8 @@ if STATUS == RunStatus.CANCELLING then
   return moved(proceed())
 end
 -- Waiting for an attempt does not use up the time that the retry policy allows for all attempts.
-step.first = not step.fresh and step.first + args.delay_ms or nil
+untried(step)
+step.first = step.first and step.first + args.delay_ms
 step.missing_since = args.reason == WaitReason.MISSING_TOOL and (step.missing_since or NOW) or nil
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
 if not PAUSING then
