@@ -17,12 +17,11 @@ from typing import Any, Final, NamedTuple
 import lupa.lua51  # type: ignore[import-untyped]
 
 from palaver.settings import Settings
-from palaver.store import assembly
-from palaver.store.assembly import Files, Names, Source
+from palaver.store.assembly import Assembler, Files, Names, Source, lua_files
 from palaver.store.contracts import SCRIPTS
 from palaver.store.contracts.declaration import Script
 from palaver.store.scripts import VERSION
-from palaver.store.shared_names import shared_names
+from palaver.store.shared_names import ScriptSettings, shared_names
 
 REDIS: Final = frozenset(
     {
@@ -112,6 +111,7 @@ class _Dump:
 
 def faults(scripts: Sequence[type[Script[Any]]], names: Names, files: Files) -> Iterator[str]:
     """What is wrong with ``scripts``, made of ``files``: a line each."""
+    assembler = Assembler(names, files)
     code = {file: _COMMENTS.sub(lambda found: found[1] or "", text) for file, text in files.items()}
     for file, text in code.items():
         if _POSITIONS.search(text):
@@ -119,15 +119,14 @@ def faults(scripts: Sequence[type[Script[Any]]], names: Names, files: Files) -> 
         for function in _FUNCTION.findall(text):
             if sum(len(re.findall(rf"\b{function}\b", each)) for each in code.values()) == 1:
                 yield f"{file}.lua: nobody calls {function}"
-    needed = {part for script in scripts for part in assembly.parts(script.name, files)}
+    needed = {part for script in scripts for part in assembler.parts(script.name)}
     for file in files.keys() - needed:
         yield f"{file}.lua: no script needs it"
     for file in needed:
-        alone = {f"{part}.lua": files[part] for part in assembly.parts(file, files)}
-        yield from _undefined(assembly.join(alone, names))
+        yield from _undefined(assembler.alone(file))
     for script in scripts:
-        yield from _undefined(assembly.assemble(script, names, files))
-        yield from _undeclared(script, "".join(code[part] for part in assembly.parts(script.name, files)))
+        yield from _undefined(assembler.script(script))
+        yield from _undeclared(script, "".join(code[part] for part in assembler.parts(script.name)))
 
 
 def _undefined(source: Source) -> Iterator[str]:
@@ -190,9 +189,9 @@ def _fields(code: str) -> set[str]:
 
 def main() -> None:
     """Print what is wrong, if anything is."""
-    files = assembly.lua_files()
+    files = lua_files()
     try:
-        found = sorted(set(faults(SCRIPTS, shared_names(Settings(), VERSION), files)))
+        found = sorted(set(faults(SCRIPTS, shared_names(ScriptSettings.of(Settings()), VERSION), files)))
     except (LookupError, RecursionError) as error:
         found = [str(error)]
     print("\n".join(found) if found else f"{len(SCRIPTS)} scripts, {len(files)} files: no faults")

@@ -46,23 +46,50 @@ class Source(NamedTuple):
     lines: Sequence[Line]
 
 
-def assemble(script: type[Script[Any]], names: Names, files: Files) -> Source:
-    """The whole text of a script.
+class Assembler:
+    """Makes scripts of ``files``, in which ``names`` are known. It translates each file once."""
 
-    Raises:
-        LookupError: a name that Python does not know, or a part that is not there.
-        RecursionError: parts need each other.
-    """
-    head = {f"contract of {script.name}": contract(script)}
-    return join(head | {f"{part}.lua": files[part] for part in parts(script.name, files)}, names)
+    def __init__(self, names: Names, files: Files) -> None:
+        self._names = names
+        self._files = files
+        self._parts: dict[str, Sequence[str]] = {}
+        self._translated: dict[str, Source] = {}
 
+    def script(self, script: type[Script[Any]]) -> Source:
+        """The whole text of a script.
 
-def join(texts: Files, names: Names) -> Source:
-    """Texts, each with its file's name, one behind the other."""
-    lines: list[Line] = []
-    for file, text in texts.items():
-        lines += (Line(file, number) for number in range(1, text.count("\n") + 1))
-    return Source("".join(_for_redis(file, text, names) for file, text in texts.items()), lines)
+        Raises:
+            LookupError: a name that Python does not know, or a part that is not there.
+            RecursionError: parts need each other.
+        """
+        head = f"contract of {script.name}"
+        return _joined(_source(head, contract(script), self._names), self.alone(script.name))
+
+    def alone(self, name: str) -> Source:
+        """The text of a file behind all that it needs, without what is generated for a script. Raises the same."""
+        return _joined(*map(self._of_file, self.parts(name)))
+
+    def parts(self, name: str, above: tuple[str, ...] = ()) -> Sequence[str]:
+        """The names of all files that the file ``name`` needs, each behind its own needs, and of itself.
+
+        Raises:
+            KeyError: a part is not there.
+            RecursionError: parts need each other.
+        """
+        if name in above:
+            raise RecursionError(" needs ".join((*above, name)))
+        if name not in self._parts:
+            found: list[str] = []
+            for line in _NEEDS.findall(self._files[name]):
+                for needed in line.split(", "):
+                    found += (part for part in self.parts(f"_{needed}", (*above, name)) if part not in found)
+            self._parts[name] = [*found, name]
+        return self._parts[name]
+
+    def _of_file(self, name: str) -> Source:
+        if name not in self._translated:
+            self._translated[name] = _source(f"{name}.lua", self._files[name], self._names)
+        return self._translated[name]
 
 
 @cache
@@ -72,20 +99,13 @@ def lua_files() -> Files:
     return {each.name.removesuffix(".lua"): each.read_text() for each in folder.iterdir()}
 
 
-def parts(name: str, files: Files, above: tuple[str, ...] = ()) -> list[str]:
-    """The file ``name`` behind all that it needs.
+def _source(file: str, text: str, names: Names) -> Source:
+    lines = [Line(file, number) for number in range(1, text.count("\n") + 1)]
+    return Source(_for_redis(file, text, names), lines)
 
-    Raises:
-        KeyError: a part is not there.
-        RecursionError: parts need each other.
-    """
-    if name in above:
-        raise RecursionError(" needs ".join((*above, name)))
-    found: list[str] = []
-    for line in _NEEDS.findall(files[name]):
-        for needed in line.split(", "):
-            found += (part for part in parts(f"_{needed}", files, (*above, name)) if part not in found)
-    return [*found, name]
+
+def _joined(*sources: Source) -> Source:
+    return Source("".join(each.text for each in sources), [line for each in sources for line in each.lines])
 
 
 def contract(script: type[Script[Any]]) -> str:

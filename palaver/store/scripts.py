@@ -8,19 +8,20 @@ constants.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from redis.exceptions import NoScriptError
 
 from palaver.errors import NotDurable
 from palaver.settings import Settings
-from palaver.store.assembly import assemble, lua_files
+from palaver.store.assembly import Assembler, lua_files
 from palaver.store.connection import Connection, Value
 from palaver.store.contracts import SCRIPTS
 from palaver.store.contracts.declaration import Script
 from palaver.store.keys import promised
-from palaver.store.shared_names import shared_names
+from palaver.store.shared_names import ScriptSettings, shared_names
 
 VERSION: Final = 1
 """The version of the data that the scripts write. A change that older code would misread increments it (ADR 0015)."""
@@ -34,10 +35,9 @@ class Scripts:
     """Runs the scripts of ``lua/`` on one connection pool."""
 
     def __init__(self, redis: Connection, settings: Settings) -> None:
-        names = shared_names(settings, VERSION)
         self._redis = redis
         self._wait = _waiting(settings.durability)
-        self._sources = {script.name: assemble(script, names, lua_files()).text for script in SCRIPTS}
+        self._sources = _sources(ScriptSettings.of(settings), VERSION)
         self._shas = {
             name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
             for name, source in self._sources.items()
@@ -114,6 +114,13 @@ class Scripts:
             keys, args = script.pack()
             pipeline.evalsha(self._shas[script.name], len(keys), *keys, *args)
         return await pipeline.execute(raise_on_error=False)
+
+
+@lru_cache(maxsize=8)
+def _sources(settings: ScriptSettings, version: int) -> Mapping[str, str]:
+    """The text of each script, by its name. That takes 10 ms, and few processes have more than one set of settings."""
+    assembler = Assembler(shared_names(settings, version), lua_files())
+    return {script.name: assembler.script(script).text for script in SCRIPTS}
 
 
 def _waiting(durability: str) -> tuple[tuple[Value, ...], int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, Self, get_args
 
 from palaver.actions import ALL, ActionType
 from palaver.errors import ErrorClass
@@ -31,7 +31,35 @@ _ENUMS: Final[tuple[type[Enum], ...]] = (
 )  # fmt: skip
 
 
-def shared_names(settings: Settings, version: int) -> Names:
+class ScriptSettings(NamedTuple):
+    """The settings that are written into the scripts."""
+
+    retention: int
+    feed_retention: int
+    run_deadline_ms: int
+    feed_cap: int
+    max_entries: int
+    max_conversation_bytes: int
+    max_queued: int
+    max_losses: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those among ``settings``."""
+        return cls(
+            retention=int(settings.retention),
+            # A feed goes with its run at the latest.
+            feed_retention=int(min(settings.feed_retention, settings.retention)),
+            run_deadline_ms=int(settings.run_deadline * 1000),
+            feed_cap=settings.feed_cap,
+            max_entries=settings.max_entries,
+            max_conversation_bytes=settings.max_conversation_bytes,
+            max_queued=settings.max_queued,
+            max_losses=settings.max_losses,
+        )
+
+
+def shared_names(settings: ScriptSettings, version: int) -> Names:
     """Every namespace; ``version`` is that of what the scripts write."""
     return {
         **{each.__name__: {name: member.value for name, member in each.__members__.items()} for each in _ENUMS},
@@ -53,7 +81,7 @@ def shared_names(settings: Settings, version: int) -> Names:
         "Events": {"FEED_ONLY": frozenset(kind for kind in EventKind if not kind.durable)},
         "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
         "Limit": {name.upper(): limit.most for name, limit in LIMITS.items()},
-        "Setting": _of_settings(settings),
+        "Setting": {name.upper(): value for name, value in settings._asdict().items()},
         "Format": {"VERSION": version, "NEWER": NEWER},
     }
 
@@ -72,18 +100,4 @@ def _facts(error_class: ErrorClass) -> Mapping[str, Any]:
         "retryable": facts.retryable,
         "recoverable": facts.recoverable,
         "user_action": facts.user_action,
-    }
-
-
-def _of_settings(settings: Settings) -> Mapping[str, int]:
-    return {
-        "RETENTION": int(settings.retention),
-        # A feed goes with its run at the latest.
-        "FEED_RETENTION": int(min(settings.feed_retention, settings.retention)),
-        "RUN_DEADLINE_MS": int(settings.run_deadline * 1000),
-        "FEED_CAP": settings.feed_cap,
-        "MAX_ENTRIES": settings.max_entries,
-        "MAX_CONVERSATION_BYTES": settings.max_conversation_bytes,
-        "MAX_QUEUED": settings.max_queued,
-        "MAX_LOSSES": settings.max_losses,
     }

@@ -11,7 +11,7 @@ import pytest
 from fakeredis import FakeAsyncRedis
 
 from palaver.errors import NewerVersion
-from palaver.store.assembly import contract, join, literal, lua_files
+from palaver.store.assembly import Assembler, literal, lua_files
 from palaver.store.contracts import SCRIPTS
 from palaver.store.contracts.declaration import Script
 from palaver.store.contracts.replies import RefusalCode
@@ -99,7 +99,7 @@ GIVEN = Try(
 
 
 async def ask(script: Script[Any], lua: str) -> Any:
-    source = join({"head": contract(type(script)), "body": lua}, {}).text
+    source = Assembler({}, {script.name: lua}).script(type(script)).text
     keys, args = script.pack()
     redis = FakeAsyncRedis()
     answer = await redis.eval(source, len(keys), *keys, *args)

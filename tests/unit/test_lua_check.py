@@ -9,14 +9,14 @@ import pytest
 
 from deploy.lua_check import faults, globals_of
 from palaver.settings import Settings
-from palaver.store.assembly import assemble, lua_files
+from palaver.store.assembly import Assembler, lua_files
 from palaver.store.contracts import SCRIPTS, Promote
 from palaver.store.contracts.declaration import Script
 from palaver.store.keys import Key
 from palaver.store.scripts import VERSION
-from palaver.store.shared_names import shared_names
+from palaver.store.shared_names import ScriptSettings, shared_names
 
-NAMES = shared_names(Settings(redis_url="redis://127.0.0.1:1/0"), VERSION)
+NAMES = shared_names(ScriptSettings.of(Settings()), VERSION)
 PARTS = {
     "_clock": "local NOW = tonumber(redis.call('TIME')[1])\n",
     "_note": "-- needs: clock\nlocal function note(text) redis.call('SET', keys.place, text .. NOW) end\n",
@@ -120,9 +120,10 @@ def test_the_globals_of_functions_within_functions_are_seen() -> None:
 
 
 def test_a_script_has_each_part_once_behind_what_it_needs() -> None:
-    lines = [line.file for line in assemble(Promote, NAMES, lua_files()).lines]
+    source = Assembler(NAMES, lua_files()).script(Promote)
+    lines = [line.file for line in source.lines]
     order = list(dict.fromkeys(lines))
-    assert len(lines) == assemble(Promote, NAMES, lua_files()).text.count("\n")
+    assert len(lines) == source.text.count("\n")
     assert order[0] == "contract of promote"
     assert order[-1] == "promote.lua"
     assert order.index("_now.lua") < order.index("_run.lua") < order.index("_emit.lua") < order.index("_deliver.lua")
