@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from palaver.lifecycle import RunStatus, StopReason
     from palaver.models import AgentSpec, Budget, Conversation, Message, Run, Usage
     from palaver.stuck_limits import StuckLimits
-    from palaver.tools import tool
+    from palaver.tools import ToolContext, tool
 
 _HOMES: Final = {
     "palaver.actions": ("Approvals", "ClientTool", "PendingAction"),
@@ -57,7 +57,7 @@ _HOMES: Final = {
     "palaver.lifecycle": ("RunStatus", "StopReason"),
     "palaver.models": ("AgentSpec", "Budget", "Conversation", "Message", "Run", "Usage"),
     "palaver.stuck_limits": ("StuckLimits",),
-    "palaver.tools": ("tool",),
+    "palaver.tools": ("ToolContext", "tool"),
 }
 """Where each public name is defined; the imports above say the same to editors and type checkers."""
 
@@ -88,6 +88,7 @@ __all__ = [
     "StopReason",
     "StuckLimits",
     "TooManyRequests",
+    "ToolContext",
     "ToolError",
     "Unauthorized",
     "Unavailable",

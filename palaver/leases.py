@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import orjson
@@ -68,6 +69,10 @@ class Lease:
     """Tool calls that the run's budget has left; None for any number."""
     rebuilt: bool = False
     """``entries`` begin at the start of the log: the worker must discard what it had cached."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """The run's."""
+    submitted_by: str | None = None
+    """The name of the key that submitted the run."""
     edited: bool = False
     """Somebody changed the arguments of ``call``."""
     tool_missing: float = 0.0
@@ -131,3 +136,27 @@ class Delta:
     def payload(self) -> bytes:
         """What the event carries (`palaver.events.MessageDelta`)."""
         return orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": self.text})
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a tool says that a call is, with the lease under which the tool runs."""
+
+    lease: Lease
+    call: ToolCall
+    text: str
+    fraction: float | None
+
+    @property
+    def payload(self) -> bytes:
+        """What the event carries (`palaver.events.ToolProgress`)."""
+        return orjson.dumps(
+            {
+                "step": self.lease.step,
+                "attempt": self.lease.try_number,
+                "call_id": self.call.id,
+                "tool": self.call.name,
+                "text": self.text,
+                "fraction": self.fraction,
+            }
+        )

@@ -183,6 +183,8 @@ _ALL: Final = (
         ("inline_results", "results of the inline tools of a turn", MIB, "characters", "`tool_error`, to the model"),
         ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),
         ("tool_error", "what is read of an exception's text", 2_000, "characters", "cut"),
+        ("progress_text", "text of a call's progress", 500, "characters", "cut"),
+        ("progress", "progress of a call that watchers see in a second", 1, "events", "the newest is shown"),
         (
             "tool_output",
             "what a call prints into the log",

@@ -196,6 +196,8 @@ class Run(BaseModel):
     """A pause is asked for; it holds once nothing is under way any more."""
     withdrawn: bool = False
     """Rolled back: models are not told of its messages any more."""
+    submitted_by: str | None = None
+    """The key that submitted it, by its name in ``PALAVER_API_KEYS``; None without keys."""
     retried_from: str | None = None
     """The run that this one goes on with."""
     agent: AgentSpec

@@ -94,6 +94,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "message.delta": _OF_A_STEP,
     "message.discarded": _OF_A_STEP,
     "tool.finished": {"step": "1/c1"},
+    "tool.progress": {**_OF_A_STEP, "step": "1/c1", "call_id": "c1", "tool": "calculator", "fraction": None},
     "conversation.condensed": {"step": "1", "summary": "so far", "through": 3},
     "action.required": {"step": "1/c1"},
     "action.resolved": {"action_id": "act_1", "call_id": "call_1", "decision": "approve"},

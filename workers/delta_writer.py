@@ -1,4 +1,4 @@
-"""Token deltas on their way to watchers: gathered for some tens of milliseconds, written for all streams at once.
+"""What is under way, on its way to watchers: gathered for some tens of milliseconds, written for all at once.
 
 One Redis write a token would cost more than the model call. The interval grows with the number of streams that have
 something to say, so that a worker with 500 streams spends a bounded share of its loop on them.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
-from palaver.leases import Delta, Lease
+from palaver.leases import Delta, Lease, Progress
 from palaver.limits import most
 from palaver.secrets import Passing
 from palaver.store import Store
@@ -22,6 +22,22 @@ _LONGEST: Final = most("delta")
 _PER_STREAM: Final = 0.0003
 """Seconds of interval for each stream in a write; a delta costs about 50 us here and 20 us in Redis
 (bench/store_cost.py)."""
+
+
+class Buffer(Protocol):
+    """What watchers are to be shown of one attempt."""
+
+    lost: bool
+    """Something could not be written."""
+    writing: asyncio.Event | None
+    """Set once what is being written is written; None if nothing is."""
+
+    @property
+    def pending(self) -> object:
+        """True if there is something to write."""
+
+    def take(self, *, last: bool = False) -> Iterator[Delta | Progress]:
+        """What is to be written; nothing comes after the ``last`` time."""
 
 
 class DeltaBuffer:
@@ -69,14 +85,14 @@ class DeltaWriter:
     def __init__(self, store: Store, interval: float) -> None:
         self._store = store
         self._interval = interval
-        self._waiting: list[DeltaBuffer] = []
+        self._waiting: list[Buffer] = []
         self._something = asyncio.Event()
 
     def buffer(self, lease: Lease) -> DeltaBuffer:
         """A gathering place for one attempt."""
         return DeltaBuffer(self, lease)
 
-    def wake(self, buffer: DeltaBuffer) -> None:
+    def wake(self, buffer: Buffer) -> None:
         """``buffer`` has something to say."""
         self._waiting.append(buffer)
         self._something.set()
@@ -90,7 +106,7 @@ class DeltaWriter:
             batch, self._waiting = self._waiting, []
             await self.write([buffer for buffer in batch if buffer.pending])
 
-    async def write(self, batch: list[DeltaBuffer], *, last: bool = False) -> None:
+    async def write(self, batch: list[Buffer], *, last: bool = False) -> None:
         """Write what ``batch`` has gathered. Deltas are worth less than the run: if Redis is away, they are dropped."""
         written = asyncio.Event()
         for buffer in batch:

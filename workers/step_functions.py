@@ -14,6 +14,7 @@ from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Ve
 
 from .condensing import ask_within_window
 from .sources.containment import failure_of
+from .tool_calls import make_call
 from .work import Work
 
 _STOPS = {"content_filter": StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
@@ -63,7 +64,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
             if approvals.ask(tool.name, risky=tool.risky):
                 open_calls.append(OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout))
             elif tool.inline:
-                told = answer(call, await work.runtime.tools.call(tool.name, arguments))
+                told = answer(call, await make_call(work, tool, call, arguments))
                 room -= len(told.message.text)
                 if room < 0:
                     beyond("inline_results")
@@ -90,6 +91,6 @@ async def call_tool(work: Work) -> Verdict:
     tool, arguments = work.tool(call)
     failpoint("tool.starting")
     await work.confirm()
-    result = answer(call, await work.runtime.tools.call(tool.name, arguments), edited=work.lease.edited)
+    result = answer(call, await make_call(work, tool, call, arguments), edited=work.lease.edited)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

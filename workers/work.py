@@ -147,6 +147,11 @@ class Work:
             raise StaleLease
 
     @property
+    def time_left(self) -> float:
+        """Seconds until the run's time is up."""
+        return self.lease.time_left - (time.monotonic() - self._begun)
+
+    @property
     def prompt_bytes(self) -> int:
         """The approximate size of the next prompt."""
         return len(self.lease.agent.instructions) + sum(map(len, self.messages()))
@@ -176,7 +181,7 @@ class Work:
             agent,
             body,
             on_text=on_text,
-            time_left=lease.time_left - (time.monotonic() - self._begun),
+            time_left=self.time_left,
             request_id=f"{request_id}:{purpose}-{len(self._readers)}" if purpose else request_id,
             reader=reader,
         )

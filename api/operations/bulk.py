@@ -138,7 +138,7 @@ class _Doing:
                     )
                     await self.backend.follow_up(settled)
                 case "retry":
-                    made = await within_deadline(store.control.retry(run_id, Retry()))
+                    made = await within_deadline(store.control.retry(run_id, Retry(), by=self.caller.name))
                     self.backend.publisher.publish_soon(made.deliveries)
                 case "delete":
                     await within_deadline(store.control.delete_run(run_id))

@@ -61,6 +61,7 @@ def show_run(to: Console, run: Run) -> None:
         "ended": moment(run.times.ended_at),
         "deadline": "" if run.status.terminal else moment(run.times.deadline),
         "usage": usage(run.usage),
+        "submitted by": run.submitted_by,
         "retry of": run.retried_from,
         "cancel": _cancel(run.cancel),
         "tags": ", ".join(run.tags),

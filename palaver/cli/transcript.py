@@ -37,6 +37,7 @@ from palaver.events import (
     StreamGap,
     StreamRewound,
     ToolFinished,
+    ToolProgress,
 )
 from palaver.models import Message, Run
 
@@ -213,6 +214,13 @@ class Transcript:
     @_tell.register
     def _condensed(self, event: ConversationCondensed) -> None:
         self._line("(the conversation grew too long: its older part is now a summary to the model)", "yellow")
+
+    @_tell.register
+    def _tool_progress(self, event: ToolProgress) -> None:
+        done = "" if event.fraction is None else f" ({event.fraction:.0%})"
+        told = f"{one_line(event.tool)}: {one_line(event.text)}{done}"
+        self.doing = told
+        self._line(f"… {told}")
 
     @_tell.register
     def _tool_finished(self, event: ToolFinished) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from palaver.actions import ClientTool, PendingAction, ToolOutput
 from palaver.errors import ToolFailure
 from palaver.models import Run
+from palaver.tools.context import ToolContext
 from palaver.tools.declaration import Tool, tool
 from palaver.tools.rendering import render
 
@@ -57,7 +58,20 @@ class ClientToolset:
         """What the run waits for and a function here answers."""
         for action in run.pending_actions:
             if action.type == "client_tool" and action.tool in self.functions:
-                yield FunctionCall(action, self.functions[action.tool])
+                yield FunctionCall(action, self.functions[action.tool], _context(run, action))
+
+
+def _context(run: Run, action: PendingAction) -> ToolContext:
+    """What a function may know of its call. Its progress is shown to nobody: it runs in the watcher's own program."""
+    return ToolContext(
+        run_id=run.id,
+        conversation_id=run.conversation_id,
+        call_id=action.call_id,
+        metadata=run.metadata,
+        submitted_by=run.submitted_by,
+        deadline=action.expires_at,
+        idempotency_key=f"{run.id}:{action.id}",
+    )
 
 
 def _tool_of(function: Callable[..., Any]) -> Tool:
@@ -83,11 +97,11 @@ class FunctionCall:
 
     action: PendingAction
     function: Tool
+    context: ToolContext
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """What it is called with. Raises InvalidToolCall when that does not fit."""
-        return self.function.parse(self.action.arguments)
+    def bound(self) -> Callable[[], Any]:
+        """The call, to be made. Raises InvalidToolCall when the arguments do not fit."""
+        return self.function.bind(self.function.parse(self.action.arguments), self.context)
 
     def output(self, result: object, *, is_error: bool = False) -> ToolOutput:
         """What the model is told of a result."""

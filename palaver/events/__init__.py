@@ -31,14 +31,16 @@ from palaver.events.classes import (
     StreamGap,
     StreamRewound,
     ToolFinished,
+    ToolProgress,
     UnknownEvent,
     read_event,
 )
-from palaver.events.kinds import MESSAGES, EventKind, Kept
+from palaver.events.kinds import MESSAGES, UNDER_WAY, EventKind, Kept
 
 __all__ = [
     "EVENTS",
     "MESSAGES",
+    "UNDER_WAY",
     "ActionRequired",
     "ActionResolved",
     "BaseEvent",
@@ -68,6 +70,7 @@ __all__ = [
     "StreamGap",
     "StreamRewound",
     "ToolFinished",
+    "ToolProgress",
     "UnknownEvent",
     "read_event",
 ]

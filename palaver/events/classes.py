@@ -190,6 +190,20 @@ class MessagesWithdrawn(BaseEvent):
     last: int
 
 
+class ToolProgress(BaseEvent):
+    """A tool says how far a call is."""
+
+    type: Literal[EventKind.TOOL_PROGRESS] = EventKind.TOOL_PROGRESS
+    step: str
+    """That of the model, if the tool runs within it."""
+    attempt: int
+    call_id: str
+    tool: str
+    text: str
+    fraction: float | None
+    """Which part of the work is done, from 0 to 1; None if the tool does not say."""
+
+
 class ToolFinished(BaseEvent):
     """A tool call has its result."""
 
@@ -289,6 +303,7 @@ KnownEvent = TypeAliasType(
         | MessageCreated
         | MessageDiscarded
         | MessagesWithdrawn
+        | ToolProgress
         | ToolFinished
         | ActionRequired
         | ActionResolved

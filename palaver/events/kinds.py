@@ -46,6 +46,7 @@ class EventKind(StrEnum):
     MESSAGE_CREATED = "message.created", Kept.LOG
     MESSAGE_DISCARDED = "message.discarded", Kept.FEED
     MESSAGES_WITHDRAWN = "messages.withdrawn", Kept.LOG
+    TOOL_PROGRESS = "tool.progress", Kept.FEED
     TOOL_FINISHED = "tool.finished", Kept.LOG
     ACTION_REQUIRED = "action.required", Kept.LOG
     ACTION_RESOLVED = "action.resolved", Kept.LOG
@@ -62,3 +63,5 @@ class EventKind(StrEnum):
 
 MESSAGES: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})
 """Those that bring a message into the conversation."""
+UNDER_WAY: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.TOOL_PROGRESS})
+"""Those that show what is under way: what comes of it is told by another event."""

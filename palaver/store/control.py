@@ -118,18 +118,18 @@ class RunControl:
             tags=run.tags,
         )
         if wanted.from_step is not None:
-            return await self._fork(run, wanted.from_step, again, key)
+            return await self._fork(run, wanted.from_step, again, key, by)
         if not run.status.allows("retry") or run.withdrawn:
             raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
         again = again.model_copy(update={"input": await self._left_to_say(run)})
-        return await self._runs.take_on(again, run.conversation_id, "retry", key, retried_from=run_id)
+        return await self._runs.take_on(again, run.conversation_id, "retry", key, by=by, retried_from=run_id)
 
-    async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey) -> Submitted:
+    async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
         through = await self._position_before(run, step)
         target = new_id("conv", shard_of(run.id))
         copied = await self._runs.copy(run.conversation_id, target, through=through, made_anew=run.id)
         try:
-            made = await self._runs.take_on(again, target, "fork", key, retried_from=run.id, fork=copied)
+            made = await self._runs.take_on(again, target, "fork", key, by=by, retried_from=run.id, fork=copied)
         except (StateConflict, IdempotencyMismatch, NoRoom, TimePassed):
             # Refused for certain. After any other error there may be a run that has it.
             await self._runs.forget_copy(target)

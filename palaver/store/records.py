@@ -48,10 +48,10 @@ def _json(text: bytes | None) -> Any:
 
 
 RUN_FIELDS: Final = (
-    "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "retried_from",
-    "agent", "model", "seq", "attempt", "output", "error", "cancel", "created_at", "started_at", "ended_at", "deadline",
-    "start_by", "start_after", "events", "budget", "metadata", "tags", "input_tokens", "cached_tokens", "output_tokens",
-    "model_calls", "tool_calls", "cost", "unpriced", "deleting",
+    "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
+    "retried_from", "agent", "model", "seq", "attempt", "output", "error", "cancel", "created_at", "started_at",
+    "ended_at", "deadline", "start_by", "start_after", "events", "budget", "metadata", "tags", "input_tokens",
+    "cached_tokens", "output_tokens", "model_calls", "tool_calls", "cost", "unpriced", "deleting",
 )  # fmt: skip
 """Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
 _CACHED: Final = 16 * KIB
@@ -92,6 +92,7 @@ def run(fields: Fields) -> Run:
         pending_actions=tuple(action(each) for each in _json(fields.get(b"actions")) or ()),
         pausing=b"pausing" in fields,
         withdrawn=b"withdrawn" in fields,
+        submitted_by=by.decode() if (by := fields.get(b"submitted_by")) else None,
         retried_from=retried.decode() if (retried := fields.get(b"retried_from")) else None,
         agent=spec,
         model=spec.models[int(fields.get(b"model", 0))],

@@ -101,10 +101,10 @@ class Runs(Reading):
         conversation_id = submission.conversation_id
         if conversation_id is None:
             shard = pick_shard(key.digest or new_id("run", "00"), len(self._shards))
-            return await self.take_on(submission, new_id("conv", shard), "new", key)
+            return await self.take_on(submission, new_id("conv", shard), "new", key, by=by)
         if not is_id("conv", conversation_id):
             raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
-        return await self.take_on(submission, conversation_id, "known", key)
+        return await self.take_on(submission, conversation_id, "known", key, by=by)
 
     async def take_on(
         self,
@@ -113,6 +113,7 @@ class Runs(Reading):
         kind: SubmitKind,
         key: IdempotencyKey,
         *,
+        by: str | None,
         retried_from: str | None = None,
         fork: Fork | None = None,
     ) -> Submitted:
@@ -147,6 +148,7 @@ class Runs(Reading):
             metadata=orjson.dumps(submission.metadata),
             tags=orjson.dumps(submission.tags),
             budget=submission.budget.model_dump_json(exclude_none=True) if submission.budget else None,
+            submitted_by=by,
             retried_from=retried_from,
             copied_through=fork.through if fork else None,
             most_due=ceiling,

@@ -12,7 +12,7 @@ from palaver.content import parts_from
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import MESSAGES, EventKind
 from palaver.ids import call_of
-from palaver.leases import Delta, Lease, LogMessage, Renewal, Settled, Stray
+from palaver.leases import Delta, Lease, LogMessage, Progress, Renewal, Settled, Stray
 from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
@@ -103,6 +103,8 @@ class Steps:
             entries=tuple(_messages(tail, Withdrawn(withdrawn))),
             calls_left=leased.calls_left,
             rebuilt=since == 0,
+            metadata=orjson.loads(leased.metadata),
+            submitted_by=leased.submitted_by,
             edited=leased.edited,
         )
 
@@ -189,8 +191,8 @@ class Steps:
         answers = dict(zip(order, replies, strict=True))
         return [answers[i] for i in range(len(leases))]
 
-    async def write_deltas(self, deltas: Sequence[Delta]) -> None:
-        """Show ``deltas`` to watchers. Deltas whose lease is lost are dropped."""
+    async def write_deltas(self, deltas: Sequence[Delta | Progress]) -> None:
+        """Show ``deltas`` to watchers. Those whose lease is lost are dropped."""
         calls: list[WriteDeltas] = []
         by_shard: dict[str, list[NewDelta]] = {}
         for delta in deltas:
@@ -205,9 +207,11 @@ def _held(lease: Lease) -> HeldLease:
     return HeldLease(keys.run(run_id), keys.steps(run_id), run_id, lease.step, lease.fence)
 
 
-def _shown(delta: Delta) -> NewDelta:
+def _shown(delta: Delta | Progress) -> NewDelta:
     lease, run_id = delta.lease, delta.lease.run_id
-    return NewDelta(keys.run(run_id), keys.steps(run_id), keys.feed(run_id), lease.step, lease.fence, delta.payload)
+    kind = EventKind.MESSAGE_DELTA if isinstance(delta, Delta) else EventKind.TOOL_PROGRESS
+    run, steps, feed = keys.run(run_id), keys.steps(run_id), keys.feed(run_id)
+    return NewDelta(run, steps, feed, lease.step, lease.fence, kind, delta.payload)
 
 
 def _batches(deltas: Iterable[NewDelta]) -> Iterator[list[NewDelta]]:

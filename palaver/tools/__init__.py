@@ -10,8 +10,18 @@ def weather(city: str, days: int = 1) -> str:
 from __future__ import annotations
 
 from palaver.errors import RetryableToolError, ToolError
+from palaver.tools.context import ToolContext
 from palaver.tools.declaration import Tool, tool
 from palaver.tools.declared import ToolDeclaration, ToolSet
 from palaver.tools.loading import load_tools
 
-__all__ = ["RetryableToolError", "Tool", "ToolDeclaration", "ToolError", "ToolSet", "load_tools", "tool"]
+__all__ = [
+    "RetryableToolError",
+    "Tool",
+    "ToolContext",
+    "ToolDeclaration",
+    "ToolError",
+    "ToolSet",
+    "load_tools",
+    "tool",
+]

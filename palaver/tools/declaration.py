@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, overload
+from functools import partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, overload
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from palaver.arguments import in_words, read
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.limits import most
+from palaver.tools.context import ToolContext
 from palaver.tools.declared import ToolDeclaration
 
 
@@ -33,6 +36,8 @@ class Tool:
     arguments: type[BaseModel] = field(repr=False)
     schema: dict[str, Any] = field(repr=False)
     """JSON schema of the arguments, as a model sees it."""
+    context_parameter: str | None = None
+    """The parameter that takes the ``ToolContext``; None if there is none."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -54,6 +59,11 @@ class Tool:
     def is_async(self) -> bool:
         """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
+
+    def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
+        """A call of the function with ``arguments``, and with ``context`` if it asks for it."""
+        asked = {} if self.context_parameter is None else {self.context_parameter: context}
+        return partial(self.function, **arguments, **asked)
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """The keyword arguments in the JSON text ``arguments``, validated against the signature.
@@ -104,7 +114,8 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
 
-    The name, the description (the docstring) and the JSON schema (the signature) are what the model sees.
+    The name, the description (the docstring) and the JSON schema (the signature) are what the model sees. A parameter
+    that is annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
     ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model
     is told that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval.
 
@@ -115,7 +126,7 @@ def tool(
         raise ConfigurationError(f"a tool's timeout is more than 0 and at most {most('tool_timeout'):,} s")
 
     def declare(function: Callable[..., Any]) -> Tool:
-        arguments = _arguments_of(function)
+        arguments, context_parameter = _parameters_of(function)
         schema = arguments.model_json_schema()
         schema.pop("title", None)
         for field_schema in schema.get("properties", {}).values():
@@ -130,13 +141,16 @@ def tool(
             timeout=timeout,
             arguments=arguments,
             schema=schema,
+            context_parameter=context_parameter,
         )
 
     return declare if function is None else declare(function)
 
 
-def _arguments_of(function: Callable[..., Any]) -> type[BaseModel]:
+def _parameters_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str | None]:
+    """The parameters that the model fills, as a model of pydantic's, and the name of the one for the context."""
     fields: dict[str, Any] = {}
+    contexts: list[str] = []
     try:
         signature = inspect.signature(function, eval_str=True)
     except NameError as error:
@@ -146,6 +160,21 @@ def _arguments_of(function: Callable[..., Any]) -> type[BaseModel]:
             raise ConfigurationError(f"tool {function.__name__}: parameter {parameter.name} must be an ordinary one")
         if parameter.annotation is parameter.empty:
             raise ConfigurationError(f"tool {function.__name__}: parameter {parameter.name} needs a type annotation")
+        if _is_context(parameter.annotation):
+            contexts.append(parameter.name)
+            continue
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (parameter.annotation, default)
-    return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    if len(contexts) > 1:
+        raise ConfigurationError(f"tool {function.__name__}: one parameter may be a ToolContext, not {len(contexts)}")
+    model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    return model, contexts[0] if contexts else None
+
+
+def _is_context(annotation: Any) -> bool:
+    """Whether it is ``ToolContext``, perhaps with None as an alternative."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        return {*get_args(annotation)} == {ToolContext, NoneType}
+    return annotation is ToolContext

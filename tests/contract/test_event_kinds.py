@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from palaver.events import EVENTS, BaseEvent, EventKind, Kept
-from palaver.leases import Delta, Lease
+from palaver.leases import Delta, Lease, Progress
 from palaver.lifecycle import StopReason
 from palaver.models import Budget, Message, Usage
 from palaver.stuck import Nudge
@@ -32,6 +32,7 @@ async def _failures(driver: StoreDriver) -> str:
     (delivery,) = await driver.ask(lease, "c1")
     lease = await driver.claim(delivery)
     assert lease.call is not None
+    await driver.store.steps.write_deltas([Progress(lease, lease.call, "3 of 10", 0.3)])
     failed = Continue(outcomes=(ToolOutcome.failed(lease.call, TOOL_ERROR),))
     settled = await driver.store.steps.settle(lease, failed)
     lease = await driver.claim(settled.deliveries[0])

@@ -10,7 +10,7 @@ from typing import Any
 
 from palaver.errors import RetryableToolError, ToolError
 from palaver.settings import Settings
-from palaver.tools import ToolDeclaration
+from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.schemas import fitting
 from workers.sources.containment import contained
 from workers.sources.port import RunBlocking, ToolSource
@@ -71,7 +71,7 @@ class RemoteTools:
         """By the schema: there is nothing else of the tool here."""
         return fitting(declared, text)
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any]) -> str:
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> str:
         """Ask the server."""
         return await contained(declared, partial(self._ask, declared.name, arguments))
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from celery import current_task
 from pydantic import Field
 
-from palaver import tool
+from palaver import ToolContext, tool
 from palaver.failpoints import failpoint
 from palaver.tools import RetryableToolError, Tool
 
@@ -27,10 +27,10 @@ _COARSE = 5
 Seconds = Annotated[float, Field(ge=0, le=60)]
 
 
-def _write(event: str, name: str) -> None:
+def _write(event: str, name: str, **more: Any) -> None:
     # The task id names run, step and call; the delivery number behind the last colon does not matter.
     call = current_task.request.id.rpartition(":")[0] if current_task else ""
-    line = {"event": event, "tool": name, "call": call, "pid": os.getpid(), "at": time.clock_gettime(_COARSE)}
+    line = {"event": event, "tool": name, "call": call, "pid": os.getpid(), "at": time.clock_gettime(_COARSE), **more}
     ledger = os.open(os.environ["TOOL_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(ledger, json.dumps(line).encode() + b"\n")
     os.close(ledger)
@@ -59,6 +59,54 @@ def record_idempotent(seconds: Seconds = 0) -> str:
     time.sleep(seconds)
     _write("end", "record_idempotent")
     return "recorded"
+
+
+def _told(context: ToolContext) -> dict[str, Any]:
+    """Everything that the context says, for a test to compare."""
+    names = (each.name for each in fields(context) if each.name not in {"report", "deadline"})
+    return {name: getattr(context, name) for name in names} | {
+        "metadata": dict(context.metadata),
+        "in_time": 0 < context.time_left <= 30,
+    }
+
+
+@tool(idempotent=True)
+def tell(context: ToolContext) -> dict[str, Any]:
+    """Says what it knows of its call; the first try of each call asks for another."""
+    _write("begin", "tell", key=context.idempotency_key)
+    if context.attempt == 1:
+        raise RetryableToolError("once more", retry_after=0)
+    return _told(context)
+
+
+@tool
+async def tell_async(word: str = "", *, here: ToolContext) -> dict[str, Any]:
+    """Says what it knows of its call, on the loop."""
+    return _told(here)
+
+
+@tool(inline=True)
+def tell_inline(context: ToolContext) -> dict[str, Any]:
+    """Says what it knows of its call, in the model worker."""
+    return _told(context)
+
+
+@tool(idempotent=True)
+def tell_and_crash(context: ToolContext) -> dict[str, Any]:
+    """Its process is gone before the first try has an answer."""
+    _write("begin", "tell_and_crash", key=context.idempotency_key)
+    if context.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return _told(context)
+
+
+@tool
+def advance(context: ToolContext) -> str:
+    """Says how far it is, until its run is cancelled."""
+    _write("begin", "advance")
+    for number in range(10_000_000):
+        context.progress(f"{number} \ud800 of 10000000 files", fraction=number / 10_000_000)
+    return "unreachable"
 
 
 @tool(timeout=0.3)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from palaver.errors import ConfigurationError
+from palaver.errors import ConfigurationError, ErrorClass
 from palaver.settings import Settings, settings
 from tests.unit.api_world import BODY, World, world
 
@@ -76,8 +76,26 @@ async def test_a_cancel_says_whose_key_asked(key: str, name: str | None) -> None
     async with world(guarded) as api:
         api.client.headers["Authorization"] = f"Bearer {key}"
         assert (await _cancelled(api))["cancel"]["by"] == name
+        run = await api.submit()
+        assert run["submitted_by"] == name
+        assert (await api.claim(run)).submitted_by == name
         api.client.headers["Authorization"] = f"Bearer ops={key}"
         assert (await api.client.get("/v1/runs")).status_code == 401
+
+
+async def test_who_retries_a_run_has_submitted_the_new_one() -> None:
+    guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},web={THREE}")
+    async with world(guarded) as api:
+        api.client.headers["Authorization"] = f"Bearer {ONE}"
+        for path, body in (("{}/retry", None), ("/v1/runs/actions", {"action": "retry", "filter": {"tag": "again"}})):
+            run = await api.submit(tags=["again"])
+            await api.fail(run, ErrorClass.PROVIDER_ERROR)
+            await api.client.post(
+                path.format(run["links"]["self"]), json=body, headers={"Authorization": f"Bearer {THREE}"}
+            )
+            newest = (await api.client.get("/v1/runs?limit=1")).json()["data"][0]
+            assert (newest["retried_from"], newest["submitted_by"]) == (run["id"], "web")
+            await api.client.post(f"{newest['links']['self']}/cancel")
 
 
 async def test_an_idempotency_key_is_known_to_keys_of_the_same_name() -> None:

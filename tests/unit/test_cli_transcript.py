@@ -183,6 +183,13 @@ class TestEnds:
             assert shown in CommandResult(api, "watch", RUN_ID).out
 
 
+class TestProgress:
+    def test_of_a_tool_is_a_line_each(self, api: ScriptedAPI) -> None:
+        reports = (("1 of 3\x1b[2J\nfiles", 1 / 3), ("nearly", None))
+        shown = [frame(n, "tool.progress", text=text, fraction=part) for n, (text, part) in enumerate(reports, 1)]
+        assert told(api, *shown) == [r"… calculator: 1 of 3\x1b[2J files (33%)", "… calculator: nearly"]
+
+
 class TestOptions:
     def test_an_agent_and_a_budget(self, api: ScriptedAPI, tmp_path: Path) -> None:
         spec = tmp_path / "agent.json"

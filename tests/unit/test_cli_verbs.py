@@ -237,8 +237,9 @@ class TestShowing:
         assert r"\x08\n" in line
 
     def test_a_paused_run_and_a_cancelled_one(self, api: ScriptedAPI) -> None:
-        api.on("GET", RUN, answer(run_object("paused", retried_from="run_00old")))
+        api.on("GET", RUN, answer(run_object("paused", retried_from="run_00old", submitted_by="bob")))
         out = CommandResult(api, "show", RUN_ID).out
+        assert "submitted by  bob\n" in out
         assert f"what to do    palaver resume {RUN_ID}\n" in out
         assert "retry of      run_00old\n" in out
         api.on("GET", RUN, answer(run_object("running", pausing=True)))

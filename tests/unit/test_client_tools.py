@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from palaver import ToolError, tool
+from palaver import ToolContext, ToolError, tool
 from palaver.actions import Approvals, ClientTool
 from palaver.client import AsyncPalaver, Conflict, NotFound, WaitTimeout
 from palaver.errors import ConfigurationError
@@ -185,7 +185,13 @@ async def gives_up(path: str) -> str:
     raise asyncio.CancelledError
 
 
+def knows_its_call(path: str, context: ToolContext) -> str:
+    context.progress("to nobody")
+    return f"{context.run_id} {context.idempotency_key}"
+
+
 ENDINGS: dict[Any, tuple[str, bool]] = {
+    knows_its_call: (f"{RUN_ID} {RUN_ID}:act_1", False),
     open_file: ("a.txt:1", False),
     finds: ('{"lines":12}', False),
     awaits: ("awaited a.txt", False),

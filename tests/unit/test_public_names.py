@@ -20,8 +20,8 @@ PUBLIC = (
     "APIError", "AgentSpec", "Approvals", "AsyncPalaver", "Budget", "BulkResult", "ClientError", "ClientTool",
     "ConfigurationError", "Conflict", "ConnectionFailed", "Conversation", "Event", "Exported", "Message", "NotFound",
     "Palaver", "PalaverError", "PendingAction", "RetryableToolError", "Run", "RunFailed", "RunStatus", "StopReason",
-    "StuckLimits", "TooManyRequests", "ToolError", "Unauthorized", "Unavailable", "Unprocessable", "Usage",
-    "WaitTimeout", "tool",
+    "StuckLimits", "TooManyRequests", "ToolContext", "ToolError", "Unauthorized", "Unavailable", "Unprocessable",
+    "Usage", "WaitTimeout", "tool",
 )  # fmt: skip
 SERVER_ONLY = ("aiohttp", "celery", "fastapi", "flower", "kombu", "orjson", "pydantic_settings", "redis", "uvicorn")
 CLI_ONLY = ("rich", "typer")

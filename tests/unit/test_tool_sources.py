@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from palaver import tool
+from palaver import ToolContext, tool
 from palaver.errors import ConfigurationError, InvalidToolCall, UnknownTool
 from palaver.lifecycle import WaitReason
 from palaver.limits import exceeded
@@ -47,7 +47,7 @@ async def test_a_toolbox_has_the_tools_of_all_sources() -> None:
         ):
             declared, arguments = tools.check(name, text)
             assert declared.name == name
-            assert await tools.call(name, arguments) == result
+            assert await tools.call(name, arguments, ToolContext()) == result
 
 
 async def test_two_sources_with_a_tool_of_one_name_are_refused_by_both_names() -> None:

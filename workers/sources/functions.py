@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from palaver.settings import Settings
-from palaver.tools import Tool, ToolDeclaration, load_tools
+from palaver.tools import Tool, ToolContext, ToolDeclaration, load_tools
 
 from .containment import contained
 from .port import RunBlocking, ToolSource
@@ -31,10 +30,10 @@ class Functions:
         """As ``ToolSource``."""
         return self._tools[declared.name].parse(text)
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any]) -> str:
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> str:
         """As ``ToolSource``."""
         run = contained if declared.name in self._on_loop else self._run_blocking
-        return await run(declared, partial(self._tools[declared.name].function, **arguments))
+        return await run(declared, self._tools[declared.name].bind(arguments, context))
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from palaver.settings import Settings
-from palaver.tools import ToolDeclaration
+from palaver.tools import ToolContext, ToolDeclaration
 
 
 class ToolSource(Protocol):
@@ -28,8 +28,9 @@ class ToolSource(Protocol):
             InvalidToolCall: they do not; says to the model what does not fit.
         """
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any]) -> str:
-        """Call the tool with ``arguments`` that ``check`` let pass; what the model is told of the result.
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> str:
+        """Call the tool with ``arguments`` that ``check`` let pass; what the model is told of the result. ``context``
+        is for a tool that wants to know of the call.
 
         It takes no longer than the tool declares, and neither the answer nor what is said of a failure is longer than
         the limits: ``contained`` sees to all of that. It ends soon when it is cancelled.

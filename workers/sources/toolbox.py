@@ -9,7 +9,7 @@ from typing import Any
 
 from palaver.errors import ConfigurationError, UnknownTool
 from palaver.settings import Settings
-from palaver.tools import ToolDeclaration
+from palaver.tools import ToolContext, ToolDeclaration
 
 from .containment import contained
 from .port import OpenSource, RunBlocking, ToolSource
@@ -63,7 +63,7 @@ class Toolbox:
         declared, source = self._of(name)
         return declared, source.check(declared, text)
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> str:
         """Call a tool; what the model is told of its result.
 
         Raises:
@@ -71,7 +71,7 @@ class Toolbox:
         """
         declared, source = self._of(name)
         with self._watch(declared):
-            return await source.call(declared, arguments)
+            return await source.call(declared, arguments, context)
 
     def _of(self, name: str) -> tuple[ToolDeclaration, ToolSource]:
         try:

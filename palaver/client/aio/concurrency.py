@@ -42,10 +42,10 @@ class FunctionCalls:
 
 async def _output(call: FunctionCall) -> ToolOutput:
     try:
-        arguments = call.arguments
+        function = call.bound()
         if call.function.is_async:
-            return call.output(await call.function(**arguments))
-        result = await asyncio.to_thread(call.function, **arguments)
+            return call.output(await function())
+        result = await asyncio.to_thread(function)
         return call.output(await result if inspect.isawaitable(result) else result)
     except (KeyboardInterrupt, GeneratorExit):
         raise

@@ -47,7 +47,7 @@ class FunctionCalls:
 
 def _output(call: FunctionCall) -> ToolOutput:
     try:
-        result = call.function(**call.arguments)
+        result = call.bound()()
         return call.output(asyncio.run(_result(result)) if inspect.isawaitable(result) else result)
     except BaseException as error:
         return call.failed(error)

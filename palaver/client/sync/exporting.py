@@ -12,7 +12,7 @@ from palaver.client.errors import NotFound
 from palaver.client.exported import Exported, record
 from palaver.client.requests import PAGE, Request
 from palaver.client.sync.transport import Transport
-from palaver.events import EventKind
+from palaver.events import UNDER_WAY
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunStatus
 
@@ -78,8 +78,8 @@ class _Exporting:
             return
         yield from self._conversation(run["conversation_id"])
         for event in self._pages(lambda position: requests.get_events(run_id, position), 0):
-            # Token deltas are in the messages, and the one kind of event that there may be thousands of.
-            if event["type"] != EventKind.MESSAGE_DELTA:
+            # What came of it has events of its own, and of no other kinds there may be thousands.
+            if event["type"] not in UNDER_WAY:
                 yield record("event", event=event)
         yield record("run", run=run)
 

@@ -87,6 +87,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     metadata: Json
     tags: Json
     budget: Json | None
+    submitted_by: str | None
+    """The name of the key that asks."""
     retried_from: str | None
     """The run that this one goes on with."""
     copied_through: int | None

@@ -72,6 +72,10 @@ class Leased:
     agent: bytes
     call: bytes | None
     """The tool call to answer, JSON."""
+    metadata: Json
+    """The run's."""
+    submitted_by: str | None
+    """The name of the key that submitted the run."""
     edited: bool
     """A person changed the arguments of the call."""
     model: int
@@ -240,13 +244,14 @@ class Renew(Script[Renewed]):
 
 
 class NewDelta(NamedTuple):
-    """A piece of a model's text, under the lease that it was made under."""
+    """What a model or a tool does just now, under the lease that it does it under."""
 
     run: Key
     steps: Key
     feed: Key
     step: str
     fence: int
+    kind: EventKind
     payload: Json
 
 

@@ -13,6 +13,7 @@ local function create(kept, agent, max_steps)
     'deadline', args.deadline or math.max(NOW, args.start_after or 0) + Setting.RUN_DEADLINE_MS,
     'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages))
   if args.budget then redis.call('HSET', RUN, 'budget', args.budget) end
+  if args.submitted_by then redis.call('HSET', RUN, 'submitted_by', args.submitted_by) end
   if args.retried_from then redis.call('HSET', RUN, 'retried_from', args.retried_from) end
   redis.call('ZADD', keys.runs, NOW, ID)
   emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')

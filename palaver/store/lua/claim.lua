@@ -10,7 +10,8 @@ if not step then return reply.stray { why = 'settled' } end
 if step.queue ~= args.queue then return reply.stray { why = 'not of this queue' } end
 if step.state ~= StepState.READY and not again then return reply.stray { why = step.state } end
 if first_time_limit().at <= NOW then return reply.stray { why = 'deadline' } end
-local facts = redis.call('HMGET', RUN, 'agent', 'waiting', 'fence', 'model', 'tool_calls')
+local facts = redis.call('HMGET', RUN, 'agent', 'waiting', 'fence', 'model', 'tool_calls', 'metadata',
+  'submitted_by')
 
 redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
 if not again then
@@ -40,6 +41,6 @@ return reply.leased {
   fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
   elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW,
   missing_ms = step.missing_since and NOW - step.missing_since or 0, agent = facts[1], model = facts[4] or 0,
-  call = step.call, edited = step.edited, calls_left = most and math.max(0, most - (facts[5] or 0)),
+  metadata = facts[6], submitted_by = facts[7], call = step.call, edited = step.edited, calls_left = most and math.max(0, most - (facts[5] or 0)),
   since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
 }
