@@ -25,6 +25,8 @@ class Delivery:
     """``3`` for a model step, ``3/call_id`` for a tool step."""
     number: int
     """The number of deliveries of this step so far."""
+    title: str = ""
+    """What the step is, for operators: its model or tool, and the agent. Names only."""
 
     @property
     def task_id(self) -> str:
@@ -101,6 +103,20 @@ class Stray:
     """A delivery without work: its step is settled, leased to another worker, cancelled or not yet due."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProgress:
+    """How far a model's answer has come."""
+
+    received: int
+    """Bytes of the answer."""
+    characters: int
+    """Of its text."""
+    quiet: float
+    """Seconds since the last of it came."""
+    left: float
+    """Seconds until the call is given up, unless more comes."""
 
 
 class Renewal(IntEnum):

@@ -156,3 +156,21 @@ class WaitReason(StrEnum):
     """A person must approve or deny a tool call."""
     CLIENT_TOOL = "client_tool"
     """The client must answer a tool call."""
+
+
+class StepState(StrEnum):
+    """The state of an open step. The last three occur in runs that wait, are paused, or end."""
+
+    READY = "ready"
+    """The step was delivered; it is in the ready index of its queue."""
+    LEASED = "leased"
+    """A worker has it; in the due index by the end of the lease."""
+    LATER = "later"
+    """In the due index: a retry, or postponed."""
+    AWAITING = "awaiting"
+    """It waits for a decision or a client's output; in the due index by the end of that."""
+    PARKED = "parked"
+    """Its run is paused."""
+    ABORTED = "aborted"
+    """The step is abandoned. It is kept until the run ends, so that the result of its call says truthfully what
+    happened."""

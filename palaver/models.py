@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, mo
 
 from palaver.actions import Approvals, ClientTool, PendingAction
 from palaver.content import Content, text_of
+from palaver.current_steps import CurrentStep
 from palaver.fields import AtMost, ModelName, Strict, Tag, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.stuck_limits import StuckLimits
@@ -190,6 +191,10 @@ class Run(BaseModel):
     status: RunStatus
     stop_reason: StopReason | None = None
     waiting: Waiting | None = None
+    current_steps: tuple[CurrentStep, ...] = ()
+    """What it is doing now: its open steps, those that a worker has first; 16 at most."""
+    current_step_count: int = 0
+    """All of its open steps."""
     pending_actions: tuple[PendingAction, ...] = ()
     """Calls that wait for a decision or a client's output, in call order."""
     pausing: bool = False

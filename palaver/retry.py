@@ -140,7 +140,7 @@ class RetryPolicy:
         if elapsed + delay > limit:
             note = f"Gave up: the policy allows {limit:g} s for all attempts."
             return GiveUp(failure.noting(note), stop_reason(failure))
-        return RetryAfter(delay, failure)
+        return RetryAfter(delay, failure, rule.attempts)
 
     def over(self, base: RetryPolicy) -> RetryPolicy:
         """This policy, completed with the rules of ``base`` for all classes that this policy does not name."""

@@ -37,6 +37,8 @@ class OpenCall:
     """What must happen before the call begins; None if it may begin now."""
     timeout: float = 0.0
     """The longest wait, in seconds."""
+    limit: float | None = None
+    """The longest that an attempt may take, in seconds; None if nobody knows."""
     kind: StepKind = TOOL
     """Of the step that it becomes."""
 
@@ -92,6 +94,8 @@ class RetryAfter:
     delay: float
     """Seconds until the next attempt is due."""
     failure: Failure
+    attempts: int | None = None
+    """How many the policy allows after such a failure; None with a ``fallback``."""
     fallback: bool = False
     """Use the agent's next model. Attempts and time are counted from zero, and the run stays with that model."""
     usage: Usage = field(default_factory=Usage)

@@ -15,12 +15,16 @@ import orjson
 
 from palaver.ids import call_of, is_id
 from palaver.leases import Delivery
+from palaver.secrets import hide
 from palaver.step_kinds import KIND_OF, MODEL, RECOVERED
 
 CONTENT_TYPE: Final = "application/json"
 CONTENT_ENCODING: Final = "utf-8"
 _EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 _STEP: Final = re.compile(r"[1-9][0-9]{0,8}(/[A-Za-z0-9_-]{1,64})?")
+_NAMES: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,265}( for [^\s\x00-\x1f\x7f]{1,64})?")
+"""A title: the names of a model or a tool, and of an agent."""
+_TITLE: Final = "title"
 _HIGHEST: Final = 2**53
 _NO_MORE: Final[Mapping[str, object]] = {
     "eta": None,
@@ -34,14 +38,16 @@ _NO_MORE: Final[Mapping[str, object]] = {
 
 def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
     """The headers of the message, sent by ``origin``."""
+    title = hide(delivery.title)
     return {
         "lang": "py",
         "task": delivery.task_name,
         "id": delivery.task_id,
-        "root_id": delivery.run_id,
+        "root_id": delivery.task_id,
         "parent_id": None,
-        "argsrepr": f"{delivery.run_id} step {delivery.step}",
-        "kwargsrepr": "{}",
+        "argsrepr": f"{title}{' · ' if title else ''}{delivery.run_id} step {delivery.step}",
+        "kwargsrepr": f"palaver show {delivery.run_id}",
+        _TITLE: title,
         "origin": origin,
         "ignore_result": True,
         "shadow": None,
@@ -76,4 +82,7 @@ def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
         return None
     if (kind is MODEL) != (call_of(step) is None):
         return None
-    return Delivery(queue, run_id, conversation_id, step, number)
+    title = headers.get(_TITLE)
+    if not isinstance(title, str) or not _NAMES.fullmatch(title):
+        title = ""
+    return Delivery(queue, run_id, conversation_id, step, number, title)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from enum import Enum, auto
 
-from palaver.leases import Lease
+from palaver.leases import AnswerProgress, Lease
 
 
 class InterruptReason(Enum):
@@ -22,6 +23,27 @@ class InterruptReason(Enum):
     """The worker stops: hand the lease back."""
 
 
+@dataclass(slots=True)
+class CallProgress:
+    """How far a model call is, while it goes on. Where it runs it is written, where leases are renewed it is told."""
+
+    received: int = 0
+    """Bytes."""
+    characters: int = 0
+    """Of text."""
+    came_at: float = 0.0
+    """When the last of it came, or the call began (monotonic, as the next)."""
+    ends_at: float | None = None
+    """When the call is given up, unless more comes; None before it begins."""
+
+    def now(self) -> AnswerProgress | None:
+        """As the store is told; None if there is nothing to tell."""
+        if self.ends_at is None:
+            return None
+        now = time.monotonic()
+        return AnswerProgress(self.received, self.characters, now - self.came_at, self.ends_at - now)
+
+
 class ActiveStep:
     """A step that this process works on, from before its claim until after it is settled."""
 
@@ -31,6 +53,7 @@ class ActiveStep:
         self.reason: InterruptReason | None = None
         self.lease: Lease | None = None
         self.begun = False
+        self.progress = CallProgress()
         # Set before the claim is sent, so that the lease is never believed to last longer than it does.
         self._renewed_at = time.monotonic()
         self._task: asyncio.Task[object] | None = None

@@ -58,7 +58,8 @@ class Keeper:
         while True:
             leased = {each: each.lease for each in runtime.active if each.lease is not None}
             asked_at = time.monotonic()
-            for each, answer in zip(leased, await runtime.store.steps.renew([*leased.values()]), strict=True):
+            told = {i: now for i, each in enumerate(leased) if (now := each.progress.now()) is not None}
+            for each, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], told), strict=True):
                 _apply(each, answer, asked_at)
             await runtime.store.tools.publish(runtime.tool_set)
             await runtime.store.fleet.report(

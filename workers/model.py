@@ -31,6 +31,7 @@ from palaver.limits import beyond, most
 from palaver.models import AgentSpec
 from palaver.providers import Price, Provider
 
+from .active_step import CallProgress
 from .protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, ModelProtocol, ModelReply
 from .response_heads import Answer
 
@@ -99,10 +100,12 @@ class ModelPort:
         time_left: float,
         request_id: str,
         reader: AnswerReader,
+        progress: CallProgress,
     ) -> ModelReply:
         """Ask the model; ``on_text`` gets the answer's text as it comes, ``time_left`` (s) bounds the whole call.
 
-        ``reader`` gathers the answer, so that the caller has what came before a failure.
+        ``reader`` gathers the answer, so that the caller has what came before a failure; ``progress`` says how far
+        the call is.
 
         Raises:
             ProviderError: of the kind that says what went wrong.
@@ -115,7 +118,7 @@ class ModelPort:
                 f"the workers know no provider {agent.provider!r}; their PALAVER_PROVIDERS names it, or not"
             )
         try:
-            return await self._complete(provider, agent, body, on_text, time_left, request_id, reader)
+            return await self._complete(provider, agent, body, on_text, time_left, request_id, reader, progress)
         except ProviderError as error:
             error.provider, error.model = agent.provider, agent.model_name
             raise
@@ -129,6 +132,7 @@ class ModelPort:
         time_left: float,
         request_id: str,
         reader: AnswerReader,
+        progress: CallProgress,
     ) -> ModelReply:
         timeouts, loop = provider.timeouts, asyncio.get_running_loop()
         protocol = PROTOCOLS[provider.protocol]
@@ -151,7 +155,9 @@ class ModelPort:
         )
         begun = False
         response: httpx.Response | None = None
-        limit = asyncio.timeout_at(min(end, loop.time() + timeouts.first_token))
+        progress.received, progress.characters, progress.came_at = 0, 0, asked_at
+        progress.ends_at = min(end, asked_at + timeouts.first_token)
+        limit = asyncio.timeout_at(progress.ends_at)
         try:
             async with limit, _answering(await self._connected().handle_async_request(request)) as (response, stream):
                 if response.status_code != 200:
@@ -166,14 +172,17 @@ class ModelPort:
                     # A timer moved for each token costs more than parsing the token.
                     if now >= move_at:
                         move_at = now + timeouts.idle * _IDLE_SLACK
-                        limit.reschedule(min(end, move_at + timeouts.idle))
+                        progress.ends_at = min(end, move_at + timeouts.idle)
+                        limit.reschedule(progress.ends_at)
                     received += len(data)
+                    progress.received, progress.came_at = received, now
                     if received > most_bytes:
                         beyond("answer" if streamed else "answer_document")
                         raise ResponseTooLarge(f"the answer is larger than {most_bytes} bytes")
                     if not streamed:
                         whole += data
                     elif text := reader.feed(data):
+                        progress.characters += len(text)
                         on_text(text)
                     if reader.done:
                         break

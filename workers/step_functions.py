@@ -62,7 +62,9 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
             tool, arguments = work.tool(call)
             approvals = work.lease.agent.approvals
             if approvals.ask(tool.name, risky=tool.risky):
-                open_calls.append(OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout))
+                open_calls.append(
+                    OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout, limit=tool.timeout)
+                )
             elif tool.inline:
                 told = answer(call, await make_call(work, tool, call, arguments))
                 room -= len(told.message.text)
@@ -71,7 +73,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")
                 outcomes.append(told)
             else:
-                open_calls.append(OpenCall(call, tool.idempotent))
+                open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout))
         except ToolFailure as error:
             outcomes.append(ToolOutcome.failed(call, failure_of(error)))
     return outcomes, open_calls

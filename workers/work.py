@@ -184,6 +184,7 @@ class Work:
             time_left=self.time_left,
             request_id=f"{request_id}:{purpose}-{len(self._readers)}" if purpose else request_id,
             reader=reader,
+            progress=self._active.progress,
         )
 
     def _offers(self, agent: AgentSpec) -> list[Offer]:

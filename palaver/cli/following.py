@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 
 import typer
 from rich.console import Console
 
 from palaver.cli.approving import ApprovalPrompt
 from palaver.cli.connection import INTERRUPTED, say
+from palaver.cli.doing import doing
 from palaver.cli.progress import Progress
 from palaver.cli.text import document
 from palaver.cli.transcript import Transcript
@@ -89,12 +90,18 @@ class Follower:
         finally:
             self._asking = False
 
+    def _doing(self) -> str:
+        """What the run is busy with: as it says itself, or what the events told if it does not."""
+        with suppress(ClientError):
+            return doing(self._client.get(self._run_id)) or self.transcript.doing
+        return self.transcript.doing
+
     def _still(self, quiet: float) -> None:
         if self._asking:
             return  # it is the user's turn
         newline = "\n" if self.transcript.mid_line else ""
         self.transcript.mid_line = False
-        doing = f"trying to reach the API again ({self._away})" if self._away else self.transcript.doing
+        doing = f"trying to reach the API again ({self._away})" if self._away else self._doing()
         say(f"{newline}… {doing}, {quiet:.0f} s so far")
 
 

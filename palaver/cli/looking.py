@@ -25,7 +25,7 @@ def list(
 
 
 def show(run_id: RunId, api: Api) -> None:
-    """Show one run: where it is, why it waits, what it said, what failed, and how to decide on its calls."""
+    """Show one run: what it is doing, why it waits, what it said, what failed, and how to decide on its calls."""
     with api.connected() as client:
         found = client.get(run_id)
     api.show(found, lambda: show_run(console(), found))

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from palaver.cli.advice import advise
+from palaver.cli.doing import doing, doing_lines
 from palaver.cli.pending import action_lines
 from palaver.cli.text import moment, one_line, plain, usage, waiting
 from palaver.models import Cancel, Run
@@ -37,7 +38,7 @@ def runs_table(runs: Iterable[Run]) -> Table:
     for run in runs:
         tools = ", ".join(action.tool for action in run.pending_actions)
         waits = f"{waiting(run)}: {one_line(tools)}" if tools else waiting(run)
-        what = advise(run).why or waits or one_line(run.output, 80)
+        what = advise(run).why or waits or doing(run) or one_line(run.output, 80)
         cells = (run.id, run.status.value, run.agent.model, moment(run.times.created_at), what)
         table.add_row(*(Text(plain(cell)) for cell in cells))
     return table
@@ -72,6 +73,8 @@ def show_run(to: Console, run: Run) -> None:
     for name, text in facts.items():
         if text:
             to.print(Text(f"{name:13} {one_line(text, 2000)}"), soft_wrap=True)
+    for line in doing_lines(run):
+        to.print(Text(f"{'now':13} {line}"), soft_wrap=True)
     for line in action_lines(run.id, run.pending_actions):
         to.print(Text(plain(line)), soft_wrap=True)
     if run.output:

@@ -23,6 +23,7 @@ class Sentence(StrEnum):
     ENDED_UNBEGUN = "Not started: the run ended (%s)."
     WORKER_STOPPED = "Interrupted: the worker that ran this call was stopped." + _IN_DOUBT
     WORKER_LOST = "Interrupted: the worker that ran this call was lost." + _IN_DOUBT
+    LEASE_LOST = "Worker %s did not renew its lease: it has died, or lost its connection."
     POISONOUS = "Step %s lost its worker %d times; it may be what ends them."
     NO_OUTPUT = "The client gave no output within %s s."
     NO_DECISION = "Nobody decided in time, so the tool call was denied."

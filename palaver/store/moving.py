@@ -15,4 +15,4 @@ def settled(moved: Moved, run_id: str, conversation_id: str) -> Settled:
 
 def deliveries(due: Iterable[DueDelivery], run_id: str, conversation_id: str) -> tuple[Delivery, ...]:
     """The deliveries to publish, with their ids."""
-    return tuple(Delivery(each.queue, run_id, conversation_id, each.step, each.number) for each in due)
+    return tuple(Delivery(each.queue, run_id, conversation_id, each.step, each.number, each.title) for each in due)

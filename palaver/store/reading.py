@@ -23,6 +23,7 @@ from palaver.store.connection import Connection, now_ms
 from palaver.store.contracts import ReadLog
 from palaver.store.contracts.logs import LogPage
 from palaver.store.contracts.replies import Unknown
+from palaver.store.current_steps import show_steps
 from palaver.store.events import LogEntry, Withdrawn, from_log, in_reply
 from palaver.store.scripts import Scripts
 
@@ -121,10 +122,14 @@ class Reading:
         pipeline = self._redis.pipeline(transaction=False)
         for run_id in run_ids:
             pipeline.hmget(keys.run(run_id), records.RUN_FIELDS)
-        for values in await pipeline.execute():
+            pipeline.hgetall(keys.steps(run_id))
+        replies = await pipeline.execute()
+        for values, steps in zip(replies[::2], replies[1::2], strict=True):
             if fields := records.run_fields(values):
-                size = sum(map(len, fields.values()))
-                found.append((records.run(fields), size))
+                size = sum(map(len, (*fields.values(), *steps.values())))
+                run = records.run(fields)
+                show_steps(run, steps, fields.get(b"progress"))
+                found.append((run, size))
                 if size > _LARGE:
                     await asyncio.sleep(0)
         await self._say_who_is_ahead([run for run, _ in found])

@@ -141,6 +141,7 @@ class Runs(Reading):
             fingerprint=key.fingerprint or None,
             on_conflict=submission.on_conflict,
             agent=agent.model_dump_json() if agent else None,
+            names=" ".join((agent.name or "-", *agent.models)) if agent else None,
             max_steps=agent.max_steps if agent else None,
             start_after=records.millis(submission.start_after) if submission.start_after else None,
             start_by=records.millis(submission.start_by) if submission.start_by else None,

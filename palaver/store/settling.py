@@ -72,6 +72,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
     delay_ms, fallback = 0, False
+    attempts: int | None = None
     message: Message | None = None
     outcomes: tuple[ToolOutcome, ...] = ()
     calls: tuple[OpenCall, ...] = ()
@@ -82,7 +83,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
         case Finish():
             kind, message, stop = VerdictKind.FINISH, verdict.message, verdict.stop_reason
         case RetryAfter():
-            kind, fallback = VerdictKind.RETRY, verdict.fallback
+            kind, fallback, attempts = VerdictKind.RETRY, verdict.fallback, verdict.attempts
             delay_ms, error = int(verdict.delay * 1000), _error(verdict.failure, lease)
         case GiveUp() if lease.call is None:
             kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
@@ -116,6 +117,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
         stop=stop,
         fallback=fallback,
         error=error,
+        attempts=attempts,
         delay_ms=delay_ms,
         streamed=streamed,
         used=used(verdict.usage),
@@ -165,9 +167,11 @@ def _opened(
                 raise ValueError("the id of a call cannot be part of a step's name")
             step = steps[call.id]
             action, queue = _action(lease, step), step.kind.queue
-            opened.append(NewCall(call.id, call.name, queue, step.idempotent, call.model_dump_json(), action))
+            limit = None if step.limit is None else ceil(step.limit * 1000)
+            told = call.model_dump_json()
+            opened.append(NewCall(call.id, call.name, queue, step.idempotent, told, action, limit))
         elif finishes or call.id in answered:
-            opened.append(NewCall(call.id, call.name, None, False, None, None))
+            opened.append(NewCall(call.id, call.name, None, False, None, None, None))
         else:
             raise ValueError("a call has neither a step nor an answer")
     return opened

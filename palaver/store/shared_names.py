@@ -12,7 +12,7 @@ from palaver.errors.sentences import Sentence
 from palaver.errors.vocabulary import FACTS
 from palaver.events import EventKind
 from palaver.leases import Renewal
-from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason, WaitReason
+from palaver.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.limits import LIMITS
 from palaver.models import CancelMode, OnConflict
 from palaver.settings import Settings
@@ -23,7 +23,7 @@ from palaver.store.contracts.declaration import NEWER
 from palaver.store.contracts.logs import ENTRY_FIELDS
 from palaver.store.contracts.replies import RefusalCode
 from palaver.store.contracts.runs import ItemType, Resolution, SubmitKind
-from palaver.store.contracts.steps import RunDue, StepState, VerdictKind
+from palaver.store.contracts.steps import RunDue, VerdictKind
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from secrets import token_hex
+from types import MappingProxyType
 from typing import Any, Final, assert_never
 
 import orjson
@@ -12,7 +13,7 @@ from palaver.content import parts_from
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import MESSAGES, EventKind
 from palaver.ids import call_of
-from palaver.leases import Delta, Lease, LogMessage, Progress, Renewal, Settled, Stray
+from palaver.leases import AnswerProgress, Delta, Lease, LogMessage, Progress, Renewal, Settled, Stray
 from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
@@ -35,6 +36,7 @@ _BATCH: Final = 100
 """Leases or deltas in one script call; Redis needs about a millisecond for them (bench/store_cost.py)."""
 _BATCH_BYTES: Final = most("script_page_bytes")
 """Of deltas in one script call."""
+_NONE: Final[Mapping[int, AnswerProgress]] = MappingProxyType({})
 
 
 class Steps:
@@ -174,8 +176,8 @@ class Steps:
             return None
         return settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None
 
-    async def renew(self, leases: Sequence[Lease]) -> list[Renewal]:
-        """Prolong ``leases``; the answers are in the same order."""
+    async def renew(self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE) -> list[Renewal]:
+        """Prolong ``leases``; the answers are in the same order. ``progress`` is told with them, by place in it."""
         order: list[int] = []
         calls: list[Renew] = []
         by_shard: dict[str, list[int]] = {}
@@ -184,7 +186,7 @@ class Steps:
         for shard, members in by_shard.items():
             for start in range(0, len(members), _BATCH):
                 chunk = members[start : start + _BATCH]
-                held = tuple(_held(leases[i]) for i in chunk)
+                held = tuple(_held(leases[i], progress.get(i)) for i in chunk)
                 calls.append(Renew(due=keys.due(shard), lease_ms=self._lease_ms, leases=held))
                 order += chunk
         replies = [Renewal(code) for renewed in await self._scripts.run_all(calls) for code in renewed.answers]
@@ -202,9 +204,13 @@ class Steps:
         await self._scripts.run_all(calls)
 
 
-def _held(lease: Lease) -> HeldLease:
+def _held(lease: Lease, progress: AnswerProgress | None) -> HeldLease:
     run_id = lease.run_id
-    return HeldLease(keys.run(run_id), keys.steps(run_id), run_id, lease.step, lease.fence)
+    place = keys.run(run_id), keys.steps(run_id), run_id, lease.step, lease.fence
+    if progress is None:
+        return HeldLease(*place, 0, 0, 0, None)
+    quiet_ms, left_ms = int(progress.quiet * 1000), max(0, int(progress.left * 1000))
+    return HeldLease(*place, progress.received, progress.characters, quiet_ms, left_ms)
 
 
 def _shown(delta: Delta | Progress) -> NewDelta:

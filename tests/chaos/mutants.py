@@ -139,7 +139,7 @@ MUTANTS: Final = {
             "ordinary_day",
             "losses_follow_deaths",
             "workers/keeper.py",
-            "await runtime.store.steps.renew([*leased.values()])",
+            "await runtime.store.steps.renew([*leased.values()], told)",
             "[Renewal.PROLONGED] * len(leased)",
         ),
         _mutant(

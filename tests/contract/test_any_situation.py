@@ -169,5 +169,7 @@ async def test_pausing_and_resuming_is_as_if_nothing_had_been(driver: StoreDrive
         assert (await driver.get(situation.run_id)).status == "paused"
         await driver.act(situation.run_id, RESUME)
         after = await driver.get(situation.run_id)
+        for step in (*before.current_steps, *after.current_steps):
+            step.since = None
         assert after.model_copy(update={"last_event_id": before.last_event_id}) == before
     await driver.drive_to_the_end([situation.run_id])

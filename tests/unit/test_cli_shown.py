@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -95,3 +98,61 @@ def test_no_command_shows_one(api: ScriptedAPI) -> None:
     said = CommandResult(api, "show", RUN_ID)
     assert said.err
     assert harmless(said.err)
+
+
+def _doing(*steps: dict[str, Any], count: int | None = None) -> dict[str, Any]:
+    return {**run_object("running"), "current_steps": steps, "current_step_count": count or len(steps)}
+
+
+def _hanging(**more: Any) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    return {
+        "step": "1", "kind": "model", "name": "fake/hang", "state": "leased", "attempt": 3, "max_attempts": 5,
+        "since": (now - timedelta(seconds=12)).isoformat(), "worker": "w1/1",
+        "progress": {"bytes": 0, "characters": 0, "at": (now - timedelta(seconds=12)).isoformat()},
+        "last_failure": {
+            "error_class": "timeout", "code": "first_token_timeout", "message": "…", "at": now.isoformat(),
+        },
+        "gives_up_at": (now + timedelta(seconds=3600)).isoformat(), "again_at": None, **more,
+    }  # fmt: skip
+
+
+def test_a_hanging_call_is_shown_by_name(api: ScriptedAPI) -> None:
+    api.on("GET", RUN, answer(_doing(_hanging())))
+    (line,) = [each for each in CommandResult(api, "show", RUN_ID).out.splitlines() if each.startswith("now")]
+    words = r"now +calling fake/hang for \d+ s \(attempt 3 of 5, last: timeout first_token_timeout\); "
+    assert re.fullmatch(words + r"nothing has come yet; given up in \d+ s at the latest", line)
+
+
+def test_what_has_come_of_an_answer_is_shown_and_that_no_more_comes(api: ScriptedAPI) -> None:
+    at = (datetime.now(UTC) - timedelta(seconds=40)).isoformat()
+    progress = {"bytes": 20_480, "characters": 1_500, "at": at}
+    api.on("GET", RUN, answer(_doing(_hanging(attempt=1, last_failure=None, progress=progress))))
+    out = CommandResult(api, "show", RUN_ID).out
+    assert "20,480 bytes and 1,500 characters of text have come, the last 4" in out
+    assert "attempt" not in out.partition("calling")[2]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("ready", "fake/hang waits for a worker for 1"),
+        ("later", "fake/hang waits until "),
+        ("awaiting", "fake/hang waits for somebody for 1"),
+        ("parked", "fake/hang is paused for 1"),
+    ],
+)
+def test_a_step_that_nobody_has_says_what_it_waits_for(api: ScriptedAPI, state: str, said: str) -> None:
+    more = {"worker": None, "progress": None, "gives_up_at": None, "again_at": datetime.now(UTC).isoformat()}
+    api.on("GET", RUN, answer(_doing(_hanging(state=state, **more))))
+    assert said in CommandResult(api, "show", RUN_ID).out
+
+
+def test_a_list_shows_the_first_step_and_counts_the_others(api: ScriptedAPI) -> None:
+    api.on("GET", RUNS, answer({"data": [_doing(_hanging(), count=128)], "next_cursor": None, "has_more": False}))
+    assert "(and 127 more)" in CommandResult(api, "list").out
+
+
+def test_steps_that_are_left_out_are_counted(api: ScriptedAPI) -> None:
+    api.on("GET", RUN, answer(_doing(_hanging(), _hanging(), count=20)))
+    assert "… and 18 more" in CommandResult(api, "show", RUN_ID).out

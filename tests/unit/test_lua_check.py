@@ -84,11 +84,11 @@ def test_a_fault_is_found(right: str, wrong: str, said: str) -> None:
 
 
 def test_a_batch_is_read_by_the_names_of_its_fields() -> None:
-    files = lua_files()
-    renew = files["renew"].replace("step, fence in args.leases", "fence, step in args.leases")
+    files, rest = lua_files(), "received, characters, quiet_ms, left_ms"
+    renew = files["renew"].replace("step, fence, received", "fence, step, received")
     assert renew != files["renew"]
     said = list(faults(SCRIPTS, NAMES, {**files, "renew": renew}))
-    assert said == ["renew.lua: it is for i, run, steps, run_id, step, fence in args.leases"]
+    assert said == [f"renew.lua: it is for i, run, steps, run_id, step, fence, {rest} in args.leases"]
 
 
 def test_a_part_says_itself_what_it_needs() -> None:

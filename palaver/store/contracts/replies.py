@@ -15,6 +15,8 @@ class DueDelivery(NamedTuple):
     queue: str
     step: str
     number: int
+    title: str
+    """What the step is, for operators; empty if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

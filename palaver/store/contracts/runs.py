@@ -78,6 +78,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     on_conflict: OnConflict
     agent: Json | None
     """None for the conversation's."""
+    names: str | None
+    """Of that agent (- for none) and of its models."""
     max_steps: int | None
     """Of that agent."""
     start_after: int | None

@@ -15,24 +15,6 @@ from palaver.store.contracts.wire import Batch, Entries, Json
 from palaver.store.keys import Key, RunKeys
 
 
-class StepState(StrEnum):
-    """The state of an open step. The last three occur in runs that wait, are paused, or end."""
-
-    READY = "ready"
-    """The step was delivered; it is in the ready index of its queue."""
-    LEASED = "leased"
-    """A worker has it; in the due index by the end of the lease."""
-    LATER = "later"
-    """In the due index: a retry, or postponed."""
-    AWAITING = "awaiting"
-    """It waits for a decision or a client's output; in the due index by the end of that."""
-    PARKED = "parked"
-    """Its run is paused."""
-    ABORTED = "aborted"
-    """The step is abandoned. It is kept until the run ends, so that the result of its call says truthfully what
-    happened."""
-
-
 class RunDue(StrEnum):
     """The entries of a run in the due index, besides its steps."""
 
@@ -133,6 +115,8 @@ class NewCall(NamedTuple):
     call: Json | None
     action: Json | None
     """What it waits for; None if it may begin."""
+    limit_ms: int | None
+    """The longest that an attempt may take; None if nobody knows."""
 
 
 class VerdictKind(StrEnum):
@@ -156,6 +140,8 @@ class Settle(Script[Moved | Stale]):
     fallback: bool
     """With the agent's next model (retry)."""
     error: Json | None
+    attempts: int | None
+    """How many the retry policy allows after such a failure (retry)."""
     delay_ms: int
     streamed: bool
     """Watchers saw text that is withdrawn."""
@@ -226,6 +212,14 @@ class HeldLease(NamedTuple):
     run_id: str
     step: str
     fence: int
+    received: int
+    """Bytes of an answer that have come so far."""
+    characters: int
+    """Of text in it."""
+    quiet_ms: int
+    """Since the last of it came."""
+    left_ms: int | None
+    """Until the attempt is given up; None if it does not say how far it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ local function await_actions(waits)
     local name, step, action = unpack(each)
     action.expires_at = NOW + action.timeout
     step.state, step.action, step['until'] = StepState.AWAITING, action.id, action.expires_at
+    step.since = NOW
     step.client = action.type == ActionType.CLIENT_TOOL or nil
     save_step(name, step)
     redis.call('ZADD', DUE, action.expires_at, member(name))

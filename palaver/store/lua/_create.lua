@@ -1,14 +1,14 @@
 -- The record of a new run, for submit.lua.
 -- needs: time_limits
 
-local function create(kept, agent, max_steps)
+local function create(kept, agent, max_steps, names)
   if not kept then redis.call('HSET', CONV, 'id', args.conversation_id, 'created_at', NOW) end
-  redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps)
+  redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps, 'names', names)
   redis.call('HINCRBY', CONV, 'unfinished', 1)
   redis.call('PERSIST', CONV)
   redis.call('PERSIST', LOG)
   redis.call('HSET', RUN, 'id', ID, 'conversation', args.conversation_id, 'status', STATUS, 'agent', agent,
-    'max_steps', max_steps, 'seq', 0, 'created_at', NOW, 'start_after', args.start_after or '',
+    'max_steps', max_steps, 'names', names, 'seq', 0, 'created_at', NOW, 'start_after', args.start_after or '',
     'start_by', args.start_by or '',
     'deadline', args.deadline or math.max(NOW, args.start_after or 0) + Setting.RUN_DEADLINE_MS,
     'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages))

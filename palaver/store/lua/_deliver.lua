@@ -3,14 +3,23 @@
 
 local deliveries = {}
 
+-- What the step is, for operators: its tool or the model, and the agent. Empty if nobody knows.
+local function title_of(step)
+  local names = {}
+  for name in string.gmatch(NAMES or '', '%S+') do names[#names + 1] = name end
+  local what = step and (step.tool or not step.call and names[2 + (MODEL or 0)])
+  if not what then return '' end
+  return names[1] == '-' and what or what .. ' for ' .. names[1]
+end
+
 -- The caller of the script publishes the delivery; a lost one is found in READY and sent again.
-local function publish(queue, name, number)
-  deliveries[#deliveries + 1] = { queue, name, number }
+local function publish(queue, name, number, step)
+  deliveries[#deliveries + 1] = { queue, name, number, title_of(step) }
 end
 
 -- The step waits until its run is resumed.
 local function park_step(name, step)
-  step.state, step.parked = StepState.PARKED, NOW
+  step.state, step.since, step.parked = StepState.PARKED, NOW, NOW
   save_step(name, step)
 end
 
@@ -36,10 +45,10 @@ local function deliver(name, step, again)
   step['until'] = nil
   if not goes_on then return park_step(name, step) end
   if not step.call then log_steering() end
-  step.state, step.deliveries = StepState.READY, step.deliveries + 1
+  step.state, step.since, step.deliveries = StepState.READY, NOW, step.deliveries + 1
   save_step(name, step)
   redis.call('ZADD', READY[step.queue], NOW, member(name))
-  publish(again and step.queue .. Queue.RECOVERED or step.queue, name, step.deliveries)
+  publish(again and step.queue .. Queue.RECOVERED or step.queue, name, step.deliveries, step)
 end
 
 -- Make it available at a later time (ms).
@@ -48,7 +57,7 @@ local function deliver_later(name, step, at, again)
   local goes_on = reset_step(name, step)
   step['until'] = at
   if not goes_on then return park_step(name, step) end
-  step.state = StepState.LATER
+  step.state, step.since = StepState.LATER, NOW
   save_step(name, step)
   redis.call('ZADD', DUE, at, member(name))
 end

@@ -22,7 +22,8 @@ local function wait_for_step(step)
   if step.postponed == step['until'] then
     wait_for(step.reason, { ['until'] = step['until'], code = step.code })
   else
-    wait_for(WaitReason.BACKOFF, { ['until'] = step['until'], attempt = try_of(step), error_class = step.error_class })
+    local class = step.failed and step.failed.class
+    wait_for(WaitReason.BACKOFF, { ['until'] = step['until'], attempt = try_of(step), error_class = class })
   end
 end
 

@@ -32,7 +32,8 @@ local function lease_lost(name, step)
     return interrupted(name, step, Sentence.WORKER_LOST)
   end
   if step.blamed < Setting.MAX_LOSSES then
-    step.error_class = ErrorClass.WORKER_LOST
+    local class = ErrorClass.WORKER_LOST
+    step.failed = { class = class, code = class, message = string.format(Sentence.LEASE_LOST, step.worker), at = NOW }
     deliver_later(name, step, (blamed or step.losses == 1) and NOW or NOW + spread_delay(step), true)
     if PAUSING or step.state == StepState.LATER then update_idle_status() end
     return ''

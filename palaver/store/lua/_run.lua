@@ -6,7 +6,8 @@ local DUE, READY = keys.due, keys.ready
 local ENDED = string.match(RUN, '^{.-}:') .. 'ended'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text.
-local ID, STATUS, PAUSING, ENTERED, STEER
+-- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0.
+local ID, STATUS, PAUSING, ENTERED, STEER, NAMES, MODEL
 -- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
 -- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.
 local NEWEST, ENTRIES, BYTES
@@ -22,8 +23,8 @@ local function stamp_version()
 end
 
 local function load_run()
-  ID, STATUS, PAUSING, ENTERED, STEER =
-    unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer'))
+  ID, STATUS, PAUSING, ENTERED, STEER, NAMES, MODEL =
+    unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer', 'names', 'model'))
 end
 load_run()
 

@@ -2,10 +2,12 @@
 -- needs: run
 --
 -- A step is JSON in the steps hash: state (StepState in Python), queue, attempt, losses, deliveries, blamed (how often it
--- may have ended its worker), first (when it was begun, ms; fresh: by the present lease), base (attempts made with an
--- earlier model), and for a tool call: call (JSON text), idempotent, edited (somebody changed its arguments).
+-- may have ended its worker), since (in this state, ms), first (when it was begun, ms; fresh: by the present lease), base
+-- (attempts made with an earlier model), failed (the last failure: class, code, message, at (ms) and attempts, how many the
+-- policy allows after such a one), and for a tool call: call (JSON text), tool (its name), limit_ms (of an attempt),
+-- idempotent, edited (somebody changed its arguments).
 -- Leased: fence, worker, nonce, spared (when its worker was lost, another step was to blame, or nobody).
--- Later: until (ms) and error_class or, if it was postponed and no attempt has failed, postponed (= until), reason, code;
+-- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
 -- missing_since (when a worker first lacked a tool of it, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.

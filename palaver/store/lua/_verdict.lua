@@ -30,8 +30,8 @@ local function open_steps(name)
   end
   if #begin > 0 and budget_spent(#begin) then return false end
   for _, call in ipairs(begin) do
-    local step = { queue = call.queue, idempotent = call.idempotent, call = call.call, attempt = 1, losses = 0,
-      deliveries = 0 }
+    local step = { queue = call.queue, idempotent = call.idempotent, call = call.call, tool = call.name,
+      limit_ms = call.limit_ms, attempt = 1, losses = 0, deliveries = 0 }
     if call.action then
       waits[#waits + 1] = { name .. '/' .. call.id, step, cjson.decode(call.action) }
     else
@@ -46,10 +46,12 @@ local function retry_step(name, step)
   emit(EventKind.RUN_RETRYING, '{"step":"' .. name .. '","attempt":' .. try_of(step) .. ',"delay":'
     .. (args.delay_ms / 1000) .. ',"fallback":' .. tostring(args.fallback) .. ',"error":' .. args.error .. '}')
   if args.fallback then
-    redis.call('HINCRBY', RUN, 'model', 1)
+    MODEL = redis.call('HINCRBY', RUN, 'model', 1)
     step.base, step.first = step.attempt, nil
   end
-  step.attempt, step.error_class = step.attempt + 1, cjson.decode(args.error).class
+  local error = cjson.decode(args.error)
+  step.failed = { class = error.class, code = error.code, message = error.message, at = NOW, attempts = args.attempts }
+  step.attempt = step.attempt + 1
   deliver_later(name, step, NOW + args.delay_ms)
   update_idle_status()
 end

@@ -17,7 +17,7 @@ redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
 if not again then
   -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
   local fence = math.max((facts[3] or 0) + 1, NOW)
-  step.state, step.fence, step.worker, step.nonce = StepState.LEASED, fence, worker, args.nonce
+  step.state, step.since, step.fence, step.worker, step.nonce = StepState.LEASED, NOW, fence, worker, args.nonce
   step.fresh = not step.first or nil
   step.first = step.first or NOW
   save_step(name, step)

@@ -21,7 +21,7 @@ end
 local function refused(code, other) return reply.refused { code = code, other = other } end
 
 local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome', 'unfinished',
-  'deleting')
+  'deleting', 'names')
 local active, later = kept[2], start_after and start_after > NOW
 if kind == SubmitKind.FORK and (ENTRIES ~= args.copied_through or withdrawals(keys.forked) ~= args.withdrawals) then
   return refused(RefusalCode.CONVERSATION_CHANGED)
@@ -56,7 +56,8 @@ if conversation_full() then return refused(RefusalCode.CONVERSATION_FULL) end
 local clears = active and not later and (conflict == OnConflict.INTERRUPT or conflict == OnConflict.ROLLBACK)
 if not clears and tonumber(kept[7] or 0) >= Setting.MAX_QUEUED then return refused(RefusalCode.QUEUE_FULL, active) end
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', ENTRIES) end
-create(kept[1], agent, max_steps)
+NAMES = args.agent and args.names or kept[9] or ''
+create(kept[1], agent, max_steps, NAMES)
 if args.fingerprint then remember('run', ID) end
 if later then
   redis.call('ZADD', DUE, start_after, member(RunDue.START))
