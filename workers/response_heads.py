@@ -1,7 +1,8 @@
-"""Limits the informational heads that a provider may send before the response."""
+"""Limits the informational heads that a provider may send before the response, and sees what they do to a connection."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -30,7 +31,11 @@ class Answer(aiohttp.ClientResponse):
             if heads > most("answer_heads"):
                 beyond("answer_heads")
                 raise BadHttpMessage("too many heads before the answer")
-            return await ResponseHandler.read(protocol)
+            head = await ResponseHandler.read(protocol)
+            if head[0].code == HTTPStatus.SWITCHING_PROTOCOLS:
+                # What follows on this connection is no HTTP: no other call may be sent there.
+                protocol.force_close()
+            return head
 
         # In place of its own, for as long as heads are read.
         protocol.read = read  # type: ignore[method-assign]
