@@ -1,4 +1,4 @@
-"""Limits the informational heads that a provider may send before the response, and sees what they do to a connection."""
+"""Limits the informational heads that come before a response, and sees what they do to its connection."""
 
 from __future__ import annotations
 

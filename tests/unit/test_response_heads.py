@@ -9,6 +9,7 @@ import pytest
 from palaver.errors import ProviderHTTPError
 from palaver.models import AgentSpec
 from palaver.providers import Provider
+from workers.active_step import CallProgress
 from workers.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS
 
@@ -74,6 +75,7 @@ async def test_a_connection_that_was_switched_to_another_protocol_is_not_used_ag
                     time_left=30,
                     request_id="run_1:1:1",
                     reader=CHAT_COMPLETIONS.reader(max_calls=1),
+                    progress=CallProgress(),
                 )
         await port.close()
         assert server.connections == connections
