@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
+from pydantic_core import core_schema
 
 from .headers import JSON, Header
 from .problems import CODES
@@ -16,6 +19,7 @@ from .queries import Query
 from .signatures import Takes
 
 _REF: Final = "#/components/schemas/{model}"
+_MODE: Final = re.compile("-(?:Input|Output)$")
 _OF_BODIES: Final = (
     "malformed_json", "duplicate_key", "too_deep", "request_timeout", "payload_too_large",
     "unsupported_media_type", "validation_error", "invalid_unicode", "too_many_items",
@@ -27,23 +31,71 @@ Answer = type[BaseModel] | UnionType | None
 """The model of an answer, several of which it is one, or nothing."""
 
 
+class _Generator(GenerateJsonSchema):
+    """Says what generators of clients need to know: answers have every field, and which fields a body may leave out.
+
+    Some generators take a field with a ``default`` for one that is always there, so bodies say theirs in words.
+    """
+
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        """As its base."""
+        return self.mode == "serialization" or super().field_is_required(field, total)
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        """As its base."""
+        found = super().default_schema(schema)
+        default = found.pop("default", None)
+        if self.mode == "validation" and default not in (None, "", [], {}):
+            found["description"] = f"Default: `{json.dumps(default)}`."
+        return found
+
+
 class Schemas:
-    """The schemas that the document's components hold, gathered as routes are declared."""
+    """The schemas that the document's components hold, gathered as routes are declared.
+
+    A body may leave out what has a default, and an answer has every field. So a model that is in both has two schemas:
+    ``AgentSpec`` is what is answered, and ``AgentSpecInput`` what may be sent.
+    """
 
     def __init__(self) -> None:
-        self._models: list[type[BaseModel]] = []
+        self._models: dict[type[BaseModel], JsonSchemaMode] = {}
 
-    def ref(self, model: type[BaseModel]) -> dict[str, str]:
-        """A reference to a model's schema."""
-        if model not in self._models:
-            self._models.append(model)
+    def of_body(self, model: type[BaseModel]) -> dict[str, str]:
+        """A reference to the schema of a body."""
+        return self._ref(model, "validation")
+
+    def of_answer(self, model: type[BaseModel]) -> dict[str, str]:
+        """A reference to the schema of an answer."""
+        return self._ref(model, "serialization")
+
+    def _ref(self, model: type[BaseModel], mode: JsonSchemaMode) -> dict[str, str]:
+        if self._models.setdefault(model, mode) != mode:
+            raise TypeError(f"{model.__name__} is a body and an answer: make it two models")
         return {"$ref": _REF.format(model=model.__name__)}
 
     def components(self) -> dict[str, Any]:
         """The schemas, by name."""
-        _, definitions = models_json_schema([(model, "validation") for model in self._models], ref_template=_REF)
-        found: dict[str, Any] = definitions.get("$defs", {})
-        return found
+        _, definitions = models_json_schema([*self._models.items()], ref_template=_REF, schema_generator=_Generator)
+        found = _renamed(definitions).get("$defs", {})
+        if lost := [model.__name__ for model in self._models if model.__name__ not in found]:
+            raise TypeError(f"part of an answer and a whole body, or the other way round: {', '.join(lost)}")
+        return cast(dict[str, Any], found)
+
+
+def _renamed(part: Any) -> Any:
+    """Schemas whose names have no dashes, as names in programs: pydantic ends them with ``-Input`` and ``-Output``."""
+    if isinstance(part, list):
+        return [_renamed(each) for each in part]
+    if not isinstance(part, dict):
+        return _name(part) if isinstance(part, str) and part.startswith(_REF.format(model="")) else part
+    renamed = {_name(key): _renamed(value) for key, value in part.items()}
+    if len(renamed) < len(part):
+        raise TypeError("a model ends with Input and has the name of another one's schema: rename it")
+    return renamed
+
+
+def _name(name: str) -> str:
+    return _MODE.sub(lambda found: "" if found[0] == "-Output" else "Input", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +136,7 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
     if says.streams is not None:
         found["responses"]["200"].setdefault("content", {}).update(says.streams)
     if takes.body is not None:
-        content: dict[str, Any] = {"schema": schemas.ref(takes.body)}
+        content: dict[str, Any] = {"schema": schemas.of_body(takes.body)}
         if says.examples:
             content["examples"] = {name: {"value": value} for name, value in says.examples.items()}
         found["requestBody"] = {"required": takes.body_required, "content": {JSON: content}}
@@ -101,10 +153,10 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
 def _answer(description: str, model: Answer, schemas: Schemas) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": description}
     if isinstance(model, UnionType):
-        schema: dict[str, Any] = {"anyOf": [schemas.ref(each) for each in get_args(model)]}
+        schema: dict[str, Any] = {"anyOf": [schemas.of_answer(each) for each in get_args(model)]}
         answer["content"] = {JSON: {"schema": schema}}
     elif model is not None:
-        answer["content"] = {JSON: {"schema": schemas.ref(model)}}
+        answer["content"] = {JSON: {"schema": schemas.of_answer(model)}}
     return answer
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Unprocessable,
         WaitTimeout,
     )
+    from palaver.conversation_message import ConversationMessage
     from palaver.errors import ConfigurationError, PalaverError, RetryableToolError, RunFailed, ToolError
     from palaver.events import Event
     from palaver.lifecycle import RunStatus, StopReason
@@ -52,6 +53,7 @@ _HOMES: Final = {
         "Unprocessable",
         "WaitTimeout",
     ),
+    "palaver.conversation_message": ("ConversationMessage",),
     "palaver.errors": ("ConfigurationError", "PalaverError", "RetryableToolError", "RunFailed", "ToolError"),
     "palaver.events": ("Event",),
     "palaver.lifecycle": ("RunStatus", "StopReason"),
@@ -74,6 +76,7 @@ __all__ = [
     "Conflict",
     "ConnectionFailed",
     "Conversation",
+    "ConversationMessage",
     "Event",
     "Exported",
     "Message",

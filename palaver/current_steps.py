@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from palaver.errors import ErrorClassName
 from palaver.lifecycle import StepState
 
 MOST_SHOWN: Final = 16
@@ -27,7 +28,7 @@ class StepProgress(BaseModel):
 class StepFailure(BaseModel):
     """Why the attempt before did not succeed."""
 
-    error_class: str
+    error_class: ErrorClassName
     code: str
     message: str
     at: datetime

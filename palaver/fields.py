@@ -22,6 +22,20 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class AsItCame:
+    """An object that is taken as it is: its type says what it is, and nobody checks it.
+
+    It was made by a server, perhaps by a newer one, whose word counts.
+    """
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        described = handler(source)
+        return core_schema.dict_schema(
+            metadata={"pydantic_js_annotation_functions": [lambda _, describe: describe(described)]}
+        )
+
+
 _KINDS: Final = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
 
 

@@ -39,7 +39,7 @@ def admits(wanted: RunFilter, run: Run) -> bool:
         (named is None or run.status in named)
         and wanted.get("conversation_id") in (None, run.conversation_id)
         and (tag is None or tag in run.tags)
-        and (error_class is None or (run.error or {}).get("class") == error_class)
+        and (error_class is None or (run.error is not None and run.error.get("class") == error_class))
         and wanted.get("agent") in (None, run.agent.name)
         and (after is None or run.times.created_at > after)
         and (before is None or run.times.created_at < before)

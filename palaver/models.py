@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, mo
 from palaver.actions import Approvals, ClientTool, PendingAction
 from palaver.content import Content, text_of
 from palaver.current_steps import CurrentStep
-from palaver.fields import AtMost, ModelName, Strict, Tag, ToolName
+from palaver.errors import ErrorClassName, ErrorObject
+from palaver.fields import AsItCame, AtMost, ModelName, Strict, Tag, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.stuck_limits import StuckLimits
 
@@ -134,7 +135,7 @@ class Waiting(BaseModel):
     """The run ahead, with ``conversation_busy``."""
     attempt: int | None = None
     """The attempt that will be next, with ``backoff``."""
-    error_class: str | None = None
+    error_class: ErrorClassName | None = None
     code: str | None = None
     """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached. With
     ``missing_tool`` the tool."""
@@ -214,8 +215,8 @@ class Run(BaseModel):
     """The attempt of that step."""
     output: str | None = None
     """The text of the last assistant message, once the run has ended."""
-    error: dict[str, Any] | None = None
-    """Set on every failed run, and on no other: ``palaver.errors.ErrorObject``."""
+    error: Annotated[ErrorObject, AsItCame] | None = None
+    """Set on every failed run, and on no other."""
     cancel: Cancel | None = None
     usage: Usage = Usage()
     times: RunTimes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel
 
+from palaver.conversation_message import ConversationMessage
 from palaver.events import MESSAGES
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec, Conversation, Message
@@ -20,23 +20,6 @@ from .backend import Backend, within_deadline
 
 _LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through, about: status changes lie between messages."""
-
-
-class ConversationMessage(Message):
-    """A message, and where it stands in the conversation's log."""
-
-    position: int
-    run_id: str
-    at: datetime
-    nudge: bool = False
-    """A user message of Palaver's own: the model was told that it repeats itself."""
-    steer: bool = False
-    """A user message that came into a run that was going on."""
-    withdrawn: bool = False
-    """Rolled back with its run: models are not told of it any more."""
-    opaque: dict[str, Any] | None = None
-    """What its provider wants back unchanged, as `origin` and `fields`; null unless the request says
-    `include=opaque`."""
 
 
 class MessagePage(BaseModel):

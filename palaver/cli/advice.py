@@ -43,7 +43,7 @@ def advise(run: Run) -> Advice:
     told = _ADVICE.get(kind) or _ADVICE.get(action)
     if told is None:
         return Advice(sentence, "")
-    provider = (run.error or {}).get("provider")
+    provider = run.error.get("provider") if run.error else None
     name = one_line(provider.get("name")) if isinstance(provider, dict) else run.model.partition("/")[0]
     what_to_do = told.format(provider=name, conversation=run.conversation_id, run=run.id)
     return Advice(sentence, f"{what_to_do} ({action})")

@@ -13,10 +13,11 @@ from pydantic import BaseModel, ValidationError
 from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
 from palaver.client.sse import Frame
+from palaver.conversation_message import ConversationMessage
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.limits import MIB
-from palaver.models import AgentSpec, Conversation, Message, Run
+from palaver.models import Conversation, Run
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -78,22 +79,22 @@ class BulkResult(BaseModel):
 
 def run_of(response: Response) -> Run:
     """The run in an answer. Raises `APIError` when there is none."""
-    return _model(Run, _tolerant(_object(response)), response)
+    return _model(Run, _object(response), response)
 
 
 def runs_of(page: Page, response: Response) -> tuple[Run, ...]:
     """The runs of a page. Raises `APIError` when they are not runs."""
-    return tuple(_model(Run, _tolerant(entry), response) for entry in page.data)
+    return tuple(_model(Run, entry, response) for entry in page.data)
 
 
 def conversation_of(response: Response) -> Conversation:
     """The conversation in an answer. Raises `APIError` when there is none."""
-    return _model(Conversation, _tolerant(_object(response)), response)
+    return _model(Conversation, _object(response), response)
 
 
-def messages_of(page: Page, response: Response) -> tuple[Message, ...]:
+def messages_of(page: Page, response: Response) -> tuple[ConversationMessage, ...]:
     """The messages of a page. Raises `APIError` when they are not messages."""
-    return tuple(_model(Message, _known(Message, entry), response) for entry in page.data)
+    return tuple(_model(ConversationMessage, entry, response) for entry in page.data)
 
 
 def bulk_of(response: Response) -> tuple[BulkResult, str | None]:
@@ -173,23 +174,11 @@ def _object(response: Response) -> dict[str, Any]:
 
 def _model(kind: type[_M], data: Any, response: Response) -> _M:
     try:
-        # Through JSON: agent specs are strict, and only there a list is a tuple and a text a time.
-        return kind.model_validate_json(json.dumps(data))
+        # Through JSON: agent specs are strict, and only there a list is a tuple and a text a time. What a newer server
+        # says beyond what this version knows is in `model_extra`.
+        return kind.model_validate_json(json.dumps(data), extra="allow")
     except ValidationError:
         raise unexpected(response) from None
-
-
-def _tolerant(data: Any) -> Any:
-    """A newer server may say more of an agent than this client knows: answers are not to be strict."""
-    if isinstance(data, dict) and isinstance(data.get("agent"), dict):
-        return {**data, "agent": _known(AgentSpec, data["agent"])}
-    return data
-
-
-def _known(kind: type[BaseModel], data: Any) -> Any:
-    if not isinstance(data, Mapping):
-        return data
-    return {name: value for name, value in data.items() if name in kind.model_fields}
 
 
 def _pending(said: object) -> Sequence[PendingAction]:

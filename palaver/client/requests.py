@@ -45,7 +45,7 @@ def submit_run(
     """
     body = {
         "agent": agent,
-        "input": input if isinstance(input, str) else [_json(message) for message in input],
+        "input": input if isinstance(input, str) else [_message(message) for message in input],
         "conversation_id": options.get("conversation_id"),
         "on_conflict": options.get("on_conflict"),
         "start_after": moment("start_after", options.get("start_after")),
@@ -210,6 +210,13 @@ def _path(*parts: str) -> str:
     if "" in parts or "." in parts or ".." in parts:
         raise ValueError("an id is empty or not an id")
     return "/".join(("/v1", *(quote(part, safe="") for part in parts)))
+
+
+def _message(message: Message | Mapping[str, Any]) -> Any:
+    """A message to send. One that was read from a conversation goes without its place there."""
+    if not isinstance(message, Message):
+        return dict(message)
+    return message.model_dump(mode="json", exclude_unset=True, include={*Message.model_fields})
 
 
 def _json(value: BaseModel | Mapping[str, Any]) -> Any:

@@ -38,7 +38,7 @@ from palaver.errors.exceptions import (
     UnknownRun,
     UnknownTool,
 )
-from palaver.errors.failure import ErrorObject, Failure, ProviderDetails, safe_text
+from palaver.errors.failure import ErrorClassName, ErrorObject, Failure, ProviderDetails, safe_text
 from palaver.errors.headers import retry_after
 from palaver.errors.vocabulary import FACTS, ClassFacts, ErrorClass, Source, UserAction
 
@@ -49,6 +49,7 @@ __all__ = [
     "ControlFlow",
     "EmptyCompletion",
     "ErrorClass",
+    "ErrorClassName",
     "ErrorObject",
     "Failure",
     "Fault",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
+from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source, UserAction
@@ -66,10 +67,13 @@ class ProviderObject(TypedDict):
     request_id: str | None
 
 
+ErrorClassName = Annotated[str, WithJsonSchema({"type": "string", "enum": [*ErrorClass]})]
+"""The name of an error class on the wire: of one that this version knows, or of a newer one."""
+
 ErrorObject = TypedDict(
     "ErrorObject",
     {
-        "class": str,
+        "class": ErrorClassName,
         "code": str,
         "message": str,
         "source": Source,

@@ -33,6 +33,8 @@ from palaver.events.classes import (
     ToolFinished,
     ToolProgress,
     UnknownEvent,
+    complete,
+    is_complete,
     read_event,
 )
 from palaver.events.kinds import MESSAGES, UNDER_WAY, EventKind, Kept
@@ -72,5 +74,7 @@ __all__ = [
     "ToolFinished",
     "ToolProgress",
     "UnknownEvent",
+    "complete",
+    "is_complete",
     "read_event",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from types import NoneType
+from typing import Final, get_args
 
 from palaver.events.classes import EVENTS, BaseEvent
 from palaver.events.kinds import EventKind, Kept
@@ -32,7 +33,7 @@ def _row(kind: EventKind) -> str:
 def _fields(kind: type[BaseEvent]) -> Iterator[str]:
     for name, field in kind.model_fields.items():
         if name not in BaseEvent.model_fields:
-            yield f"`{name}`" if field.is_required() else f"`{name}`?"
+            yield f"`{name}`?" if NoneType in get_args(field.annotation) else f"`{name}`"
 
 
 if __name__ == "__main__":

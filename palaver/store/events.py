@@ -1,4 +1,5 @@
-"""Events as the store has them: what one carries stays the JSON text that its writer made, and is passed on unread."""
+"""Events as the store has them: what one carries stays the JSON text that its writer made, and is mostly passed on
+unread."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.events import EventKind
+from palaver.events import EventKind, complete, is_complete
 from palaver.opaque import Opaque
 from palaver.store.connection import Fields, StreamEntry
 from palaver.store.records import action, instant
@@ -126,7 +127,8 @@ def _payload(kind: bytes, text: bytes) -> bytes:
         # Scripts count in milliseconds.
         data = orjson.loads(text)
         return orjson.dumps({**data, "action": action(data["action"]).model_dump(mode="json")})
-    return text
+    name = kind.decode()
+    return text if is_complete(name) else orjson.dumps(complete(name, orjson.loads(text)))
 
 
 def number(entry_id: bytes) -> int:

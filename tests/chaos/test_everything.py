@@ -159,7 +159,7 @@ def go_through(cluster: Cluster, chance: random.Random, trouble: Trouble, watche
     print(f"{dict(trouble.made)}; {dict(ends)}")
     assert ends.keys() <= {"completed", "cancelled", "failed"}
     for run in map(cluster.run, cluster.submitted):
-        assert run.status != "failed" or (run.error or {})["class"] in ("worker_lost", "storage"), run
+        assert run.status != "failed" or (run.error and run.error["class"] in ("worker_lost", "storage")), run
     return ends
 
 

@@ -211,7 +211,7 @@ def cut_power(cluster: Cluster, policy: str, cuts: int) -> None:
         unknown = forgotten(cluster, load, power)
         for run_id in set(load.acknowledged) - unknown:
             run = cluster.ended(run_id, within=60)
-            assert run.status == "completed" or (run.error or {})["class"] == "worker_lost", run
+            assert run.status == "completed" or (run.error and run.error["class"] == "worker_lost"), run
         assert not checks.what_is_left(cluster)
         for watcher in [each.done() for each in watchers]:
             assert power.may_be_lost(watcher.ended) or watcher.unknown == (watcher.run_id in unknown)

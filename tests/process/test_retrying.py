@@ -50,6 +50,7 @@ def test_a_refused_key_fails_at_once(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("401"))
     assert (run.status, run.stop_reason) == ("failed", "error")
     assert run.error is not None
+    assert run.error["provider"] is not None
     assert (run.error["class"], run.error["provider"]["http_status"]) == ("authentication", 401)
     assert len(cluster.model_calls(run.id)) == 1
 

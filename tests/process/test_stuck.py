@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from palaver.errors import ErrorObject
 from palaver.models import Run
 from palaver.store.events import StoredEvent
 from tests.process.cluster import Cluster
@@ -20,7 +19,7 @@ def nudges(cluster: Cluster, run_id: str) -> list[StoredEvent]:
     return [event for event in cluster.events(run_id) if event.data.get("nudge")]
 
 
-def error(run: Run) -> dict[str, Any]:
+def error(run: Run) -> ErrorObject:
     assert (run.status, run.stop_reason) == ("failed", "stuck")
     assert run.error is not None
     assert run.error["class"] == "stuck"

@@ -116,12 +116,19 @@ class TestBothClients:
             "GET",
             f"{path}/messages",
             answer({"data": [message], "next_after": 7, "has_more": True}),
-            answer({"data": [{**message, "content": "ho"}], "next_after": 9, "has_more": False}),
+            answer({"data": [{**message, "content": "ho", "withdrawn": True}], "next_after": 9, "has_more": False}),
         )
         assert call(api.url, "create_conversation", model="a/b").id == CONVERSATION_ID
-        assert call(api.url, "conversation", CONVERSATION_ID).agent == AgentSpec(model="a/b")
-        assert [said.content for said in call(api.url, "messages", CONVERSATION_ID)] == ["hi", "ho"]
+        agent = call(api.url, "conversation", CONVERSATION_ID).agent
+        assert (agent.model, agent.model_extra) == ("a/b", {"new": 1})
+        said = call(api.url, "messages", CONVERSATION_ID)
+        assert [(each.content, each.position, each.run_id, each.withdrawn) for each in said] == [
+            ("hi", 1, RUN_ID, False), ("ho", 1, RUN_ID, True),
+        ]  # fmt: skip
         assert [seen.query for seen in api.asked("GET", f"{path}/messages")] == [{}, {"after": "7"}]
+        api.on("POST", RUNS, answer(run_object("queued"), 202))
+        call(api.url, "submit", list(said), model="a/b")
+        assert api.seen[-1].body["input"] == [{"role": "user", "content": "hi"}, {"role": "user", "content": "ho"}]
 
     def test_list_follows_the_pages_up_to_its_limit(self, api: ScriptedAPI, call: Call) -> None:
         page = {"data": [run_object(), run_object()], "next_cursor": "c1", "has_more": True}

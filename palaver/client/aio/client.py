@@ -21,6 +21,7 @@ from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import AgentOptions, SubmitOptions, Until, agent_object, check
 from palaver.client.requests import PAGE
+from palaver.conversation_message import ConversationMessage
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
@@ -210,7 +211,7 @@ class AsyncPalaver(AsyncRunControl):
         """The conversation: its agent, what is active, what is queued. Raises as `get`."""
         return conversation_of(await self._transport.call(requests.get_conversation(conversation_id)))
 
-    async def messages(self, conversation_id: str) -> AsyncGenerator[Message, None]:
+    async def messages(self, conversation_id: str) -> AsyncGenerator[ConversationMessage, None]:
         """The conversation's messages, oldest first, page by page as you iterate. Raises as `get`."""
         position = 0
         while True:

@@ -22,6 +22,7 @@ from palaver.client.sync.exporting import export
 from palaver.client.sync.following import follow
 from palaver.client.sync.transport import Transport
 from palaver.client.sync.waiting import LONG_POLL, RunWaiter
+from palaver.conversation_message import ConversationMessage
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
@@ -207,7 +208,7 @@ class Palaver(RunControl):
         """The conversation: its agent, what is active, what is queued. Raises as `get`."""
         return conversation_of(self._transport.call(requests.get_conversation(conversation_id)))
 
-    def messages(self, conversation_id: str) -> Generator[Message, None, None]:
+    def messages(self, conversation_id: str) -> Generator[ConversationMessage, None, None]:
         """The conversation's messages, oldest first, page by page as you iterate. Raises as `get`."""
         position = 0
         while True:
