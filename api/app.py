@@ -27,7 +27,7 @@ from .hosts import refuse_open_bind
 from .middleware import Access, Middleware
 from .native import NATIVE
 from .operations import Backend, Publishing
-from .operations.catalog import ToolCatalog
+from .operations.catalog import Catalog
 from .pages import docs
 
 
@@ -59,7 +59,7 @@ def create_app(
             store=kept,
             publisher=publisher or Publisher(chosen.deliveries_url),
             providers=load_providers(chosen.providers) if providers is None else providers,
-            tools=ToolCatalog(kept),
+            catalog=Catalog(kept),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
         )
         try:
@@ -69,7 +69,7 @@ def create_app(
         finally:
             backend.closing.set()
             await backend.reads.close()
-            await backend.tools.close()
+            await backend.catalog.close()
             if publisher is None:
                 backend.publisher.close()
             if store is None:

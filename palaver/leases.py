@@ -77,8 +77,8 @@ class Lease:
     """The name of the key that submitted the run."""
     edited: bool = False
     """Somebody changed the arguments of ``call``."""
-    tool_missing: float = 0.0
-    """Seconds since a worker first lacked a tool of the step; 0 if none did."""
+    lacking_for: float = 0.0
+    """Seconds since a worker first lacked what the step needs; 0 if none did."""
 
 
 @dataclass(frozen=True, slots=True)

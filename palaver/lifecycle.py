@@ -145,9 +145,9 @@ class WaitReason(StrEnum):
     """A failed step is tried again at ``until``."""
     PROVIDER_COOLDOWN = "provider_cooldown"
     """The provider asked for fewer requests, or a configured limit for it is reached; the next try is at ``until``."""
-    MISSING_TOOL = "missing_tool"
-    """The worker that took the step does not have the tool that ``code`` names; another worker may take the step at
-    ``until``."""
+    NO_WORKER = "no_worker"
+    """The worker that took the step lacks what ``code`` names: ``tool:NAME``, ``provider:NAME``, or ``key:VARIABLE`` of
+    the provider. Another worker may take the step at ``until``."""
     CONVERSATION_BUSY = "conversation_busy"
     """Another run of the conversation has the turn; ``run_id`` names it."""
     SCHEDULED = "scheduled"

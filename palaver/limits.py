@@ -93,6 +93,8 @@ _ALL: Final = (
         ("declared_tools", "tools of a worker", 500, "tools", "the worker does not start"),
         ("declared_tools_bytes", "their declarations, as JSON", 256 * KIB, "bytes", "the worker does not start"),
         ("tool_sets", "versions of workers whose tools are known", 8, "versions", "the others are left out"),
+        ("no_worker", "time without a worker that has what a step needs", 3600, "seconds", "fails: `no_worker`"),
+        ("lacks", "tools, providers and keys that steps wait for, as told", 50, "names", "the others are left out"),
         ("tool_description", "description of a client tool", 10_000, "characters", "422 `validation_error`"),
     ),
     *_group(
@@ -172,13 +174,6 @@ _ALL: Final = (
     *_group(
         "Tools",
         ("tool_timeout", "`timeout` of a tool", 86_400, "seconds", "the process does not start, and says why"),
-        (
-            "missing_tool",
-            "time for which a step looks for a worker that has its tools",
-            300,  # a deployment that rolls is through by then
-            "seconds",
-            "`unknown_tool`: the model is told so of a call, a model step fails",
-        ),
         ("tool_result", "what a model is told of a result", 256 * KIB, "characters", "cut, and the model is told so"),
         ("inline_results", "results of the inline tools of a turn", MIB, "characters", "`tool_error`, to the model"),
         ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),

@@ -138,7 +138,7 @@ class Waiting(BaseModel):
     error_class: ErrorClassName | None = None
     code: str | None = None
     """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached. With
-    ``missing_tool`` the tool."""
+    ``no_worker`` what is lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``."""
 
 
 class Cancel(BaseModel):

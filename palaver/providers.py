@@ -90,7 +90,7 @@ class Provider(BaseModel):
 
     base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$")]
     protocol: ProtocolName = "chat_completions"
-    api_key_env: str | None = None
+    api_key_env: Annotated[str, StringConstraints(pattern=r"^[^\s=\x00-\x1f]{1,128}$")] | None = None
     timeouts: Timeouts = Timeouts()
     cache_control: bool = False
     """Whether it takes prompt-cache breakpoints: ``cache_control`` on blocks of content."""
@@ -119,19 +119,13 @@ class Provider(BaseModel):
 
     @property
     def api_key(self) -> str | None:
-        """The key, from the environment.
+        """The key, from the environment; None if there is none, or it needs none."""
+        return os.environ.get(self.api_key_env) or None if self.api_key_env else None
 
-        Raises:
-            ConfigurationError: when the variable that ``api_key_env`` names is not set.
-        """
-        if self.api_key_env is None:
-            return None
-        key = os.environ.get(self.api_key_env)
-        if not key:
-            raise ConfigurationError(
-                f"the environment variable {self.api_key_env} (api_key_env of a provider) is not set"
-            )
-        return key
+    @property
+    def has_key(self) -> bool:
+        """Whether this process could call it: its key is in the environment, or it needs none."""
+        return self.api_key_env is None or self.api_key is not None
 
 
 class _File(BaseModel):

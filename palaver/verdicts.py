@@ -118,13 +118,13 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Postpone:
-    """A limit does not allow the work yet, or the worker lacks a tool. The step waits, and this does not count as an
-    attempt."""
+    """A limit does not allow the work yet, or the worker lacks what it needs. The step waits, and this does not count
+    as an attempt."""
 
     delay: float
     """Seconds until the step is due again."""
     code: str
-    """The limit that was reached, or the missing tool, as shown in the run's ``waiting``."""
+    """The limit that was reached, or what is lacked, as shown in the run's ``waiting``."""
     reason: WaitReason = WaitReason.PROVIDER_COOLDOWN
     usage: Usage = field(default_factory=Usage)
 

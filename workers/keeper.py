@@ -32,7 +32,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         await runtime.store.ping()
         await runtime.store.require_durability()
         # Who is ready can be given work.
-        await runtime.store.tools.publish(runtime.tool_set)
+        await keeper.report(in_flight=0)
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
         chores += [sweeper.run, sweeper.repair]
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
@@ -61,18 +61,25 @@ class Keeper:
             told = {i: now for i, each in enumerate(leased) if (now := each.progress.now()) is not None}
             for each, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], told), strict=True):
                 _apply(each, answer, asked_at)
-            await runtime.store.tools.publish(runtime.tool_set)
-            await runtime.store.fleet.report(
-                WorkerReport(
-                    id=runtime.worker_id,
-                    queue=runtime.kind.queue,
-                    in_flight=len(leased),
-                    capacity=runtime.capacity,
-                    draining=runtime.draining.is_set(),
-                    tools=runtime.tool_set.digest,
-                )
-            )
+            await self.report(len(leased))
             await asyncio.sleep(runtime.settings.heartbeat)
+
+    async def report(self, in_flight: int) -> None:
+        """Say that this process is there, and what it can do."""
+        runtime = self._runtime
+        await runtime.store.tools.publish(runtime.tool_set)
+        await runtime.store.fleet.report(
+            WorkerReport(
+                id=runtime.worker_id,
+                queue=runtime.kind.queue,
+                in_flight=in_flight,
+                capacity=runtime.capacity,
+                draining=runtime.draining.is_set(),
+                tools=runtime.tool_set.digest,
+                providers=tuple(runtime.abilities.providers),
+                lacks=runtime.abilities.lacks,
+            )
+        )
 
     async def fence(self) -> None:
         """Stop steps whose lease could not be renewed for too long, at the latest: whatever they bring, somebody else

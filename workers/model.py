@@ -16,7 +16,6 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from palaver.errors import (
-    ConfigurationError,
     FirstTokenTimeout,
     IdleTimeout,
     ProviderError,
@@ -73,7 +72,7 @@ class ModelPort:
             await self._transport.aclose()
 
     def protocol(self, agent: AgentSpec) -> ModelProtocol:
-        """How the agent's model is spoken to. That there is no such provider, its call says."""
+        """How the agent's model is spoken to. No call is made of a provider that this worker has not."""
         provider = self._providers.get(agent.provider)
         return CHAT_COMPLETIONS if provider is None else PROTOCOLS[provider.protocol]
 
@@ -110,14 +109,10 @@ class ModelPort:
         Raises:
             ProviderError: of the kind that says what went wrong.
             httpx.HTTPError: the connection did.
-            ConfigurationError: no such provider, or its key is missing.
+            KeyError: this worker has no such provider.
         """
-        provider = self._providers.get(agent.provider)
-        if provider is None:
-            raise ConfigurationError(
-                f"the workers know no provider {agent.provider!r}; their PALAVER_PROVIDERS names it, or not"
-            )
         try:
+            provider = self._providers[agent.provider]
             return await self._complete(provider, agent, body, on_text, time_left, request_id, reader, progress)
         except ProviderError as error:
             error.provider, error.model = agent.provider, agent.model_name

@@ -20,6 +20,7 @@ from palaver.step_kinds import StepKind
 from palaver.store import Store
 from palaver.tools import ToolSet
 
+from .abilities import Abilities
 from .active_step import ActiveStep, InterruptReason
 from .conversations import ConversationCache
 from .delta_writer import DeltaWriter
@@ -46,11 +47,11 @@ class Runtime:
         self.tools = tools
         self.store = Store.connect(settings)
         # Beside users' code no model is asked: that needs neither the table of providers nor their keys.
-        providers = {} if kind.isolated else load_providers(settings.providers)
-        self.model = ModelPort(providers)
+        self.abilities = Abilities(tools, {} if kind.isolated else load_providers(settings.providers))
+        self.model = ModelPort(self.abilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(tools.declarations)
-        self.limiter = ProviderLimiter(self.store, providers, self.publish, settings.heartbeat)
+        self.limiter = ProviderLimiter(self.store, self.abilities.providers, self.publish, settings.heartbeat)
         self.conversations = ConversationCache()
         self.deltas = DeltaWriter(self.store, settings.delta_interval)
         self.publisher = Publisher(settings.deliveries_url)

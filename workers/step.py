@@ -91,7 +91,7 @@ async def _work(function: Function, work: Work, active: ActiveStep) -> Verdict:
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
         active.begin(work.lease)
-        verdict = work.elsewhere() or await function(work)
+        verdict = await _elsewhere(work) or await function(work)
         await work.flush()
         return verdict
     except asyncio.CancelledError:
@@ -105,6 +105,12 @@ async def _work(function: Function, work: Work, active: ActiveStep) -> Verdict:
                 return HandBack(active.begun)
     finally:
         active.end()
+
+
+async def _elsewhere(work: Work) -> Verdict | None:
+    """The verdict on a step that needs what this worker has not."""
+    lease, runtime = work.lease, work.runtime
+    return await runtime.abilities.elsewhere(runtime.store, lease.agent, lease.call, lease.lacking_for)
 
 
 def _for_flower(verdict: Verdict, settled: Settled) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from palaver.actions import ClientTool
 from palaver.arguments import read
 from palaver.errors import Source, StaleLease, UnknownTool
 from palaver.failpoints import failpoint
 from palaver.leases import Lease, Renewal
-from palaver.lifecycle import WaitReason
-from palaver.limits import beyond, most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.providers import Price
@@ -26,9 +24,6 @@ from .active_step import ActiveStep
 from .conversations import CachedConversation, OlderPart
 from .protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from .runtime import Runtime, away
-
-_LOOK_AGAIN: Final = 2.0
-"""Seconds for which a step waits before another worker looks whether it has the tools."""
 
 
 class Work:
@@ -104,7 +99,7 @@ class Work:
         """The tool that ``call`` asks for, and its arguments.
 
         Raises:
-            UnknownTool: the agent has no such tool, or this worker has not.
+            UnknownTool: the agent has no such tool.
             InvalidToolCall: the arguments do not fit it.
         """
         agent = self.lease.agent
@@ -112,20 +107,6 @@ class Work:
             offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools))) or "none"
             raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
         return self.runtime.tools.check(call.name, call.arguments)
-
-    def elsewhere(self) -> Postpone | None:
-        """Give the step up for another worker if this one lacks a tool that it needs.
-
-        None if it lacks none, or if workers have lacked it for too long. Then the call of the tool, or the model's,
-        fails with ``UnknownTool``.
-        """
-        asked, call, tools = self.lease.agent.tools, self.lease.call, self.runtime.tools
-        for name in asked if call is None else (call.name,):
-            if name not in tools and name in asked:
-                if self.lease.tool_missing < most("missing_tool"):
-                    return Postpone(_LOOK_AGAIN, name, WaitReason.MISSING_TOOL)
-                beyond("missing_tool")
-        return None
 
     async def confirm(self) -> None:
         """Before a side effect begins: renew the lease if it may have expired. This process may have been
@@ -167,7 +148,7 @@ class Work:
         """What ``agent`` answers to ``messages``. A call for a ``purpose`` of ours says so in its id.
 
         Raises:
-            ProviderError, httpx.HTTPError, ConfigurationError: from the model port.
+            ProviderError, httpx.HTTPError: from the model port.
         """
         lease, runtime = self.lease, self.runtime
         reader = self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent))

@@ -11,7 +11,7 @@ from palaver.errors import ErrorClass, classify
 
 from .. import operations
 from ..answers import answer
-from ..operations import Backend, Caller
+from ..operations import Backend, Caller, LackedState
 from ..problems import RETRY_AFTER, Problem
 from .dialect import NATIVE
 
@@ -20,6 +20,13 @@ class Health(BaseModel):
     """Well."""
 
     status: Literal["ok"] = "ok"
+
+
+class Readiness(Health):
+    """It can serve."""
+
+    no_worker: list[LackedState] | None = None
+    """What steps wait for because no worker that took them has it. It keeps no request away. Null for strangers."""
 
 
 @NATIVE.route(
@@ -39,21 +46,22 @@ async def healthz() -> Response:
     "/readyz",
     tag="operations",
     summary="Can it serve?",
-    answers={200: ("It can: Redis answers.", Health)},
+    answers={200: ("It can: Redis answers.", Readiness)},
     problems=("not_ready",),
 )
 async def readyz(backend: Backend, caller: Caller) -> Response:
     """503 while Redis is away, and once the process was told to end: send requests elsewhere. Only who has a key, where
-    there are keys, hears why."""
+    there are keys, hears why, and what no worker has that steps wait for."""
     if backend.closing.is_set():
         raise _not_ready(caller, "The process was told to end.")
     try:
         await operations.check_store(backend)
+        lacked = await operations.read_lacked(backend) if caller.trusted else None
     except Exception as error:
         if classify(error).error_class is not ErrorClass.STORAGE:
             raise
         raise _not_ready(caller, "The store does not answer.") from None
-    return answer(Health())
+    return answer(Readiness(no_worker=lacked))
 
 
 def _not_ready(caller: Caller, why: str) -> Problem:

@@ -11,7 +11,7 @@ from palaver.step_kinds import QUEUES
 
 from .. import operations
 from ..answers import answer
-from ..operations import Backend, ProviderState, QueueState, RoomState
+from ..operations import Backend, LackedState, ProviderState, QueueState, RoomState
 from ..queries import Query
 from .dialect import NATIVE
 
@@ -32,10 +32,11 @@ class QueuesQuery(Query):
 
 
 class QueueList(BaseModel):
-    """Every queue, every provider that the API knows, and how much room there is."""
+    """Every queue, every provider that the API knows, what steps lack a worker for, and how much room there is."""
 
     data: list[QueueState]
     providers: list[ProviderState]
+    no_worker: list[LackedState]
     room: RoomState
 
 
@@ -58,4 +59,6 @@ async def queues(backend: Backend, query: QueuesQuery) -> Response:
     if query.format == "keda":
         return answer(ScalerValue(value=sum(state.ready + state.running for state in states)))
     providers = await operations.read_providers(backend)
-    return answer(QueueList(data=states, providers=providers, room=await operations.read_room(backend)))
+    lacked = await operations.read_lacked(backend)
+    room = await operations.read_room(backend)
+    return answer(QueueList(data=states, providers=providers, no_worker=lacked, room=room))

@@ -21,10 +21,12 @@ from .conversations import (
 )
 from .listing import list_runs
 from .queues import (
+    LackedState,
     ProviderState,
     QueueState,
     RoomState,
     check_store,
+    read_lacked,
     read_providers,
     read_queues,
     read_room,
@@ -42,6 +44,7 @@ __all__ = [
     "BulkResult",
     "Caller",
     "EventSlice",
+    "LackedState",
     "MessagePage",
     "ProviderState",
     "Publishing",
@@ -67,6 +70,7 @@ __all__ = [
     "may_watch",
     "read_conversation",
     "read_events",
+    "read_lacked",
     "read_messages",
     "read_providers",
     "read_queues",

@@ -14,7 +14,7 @@ from palaver.models import AgentSpec, Budget, Retry, Submission
 
 from .agents import agent_faults, price_faults, resolved
 from .backend import Backend
-from .catalog import KnownTools
+from .catalog import Known
 from .history_rules import input_faults
 
 _FARTHEST: Final = timedelta(days=366)
@@ -28,11 +28,11 @@ async def admit_submission(submission: Submission, backend: Backend) -> Submissi
         Refused: everything that is wrong with it.
         NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
     """
-    tools = await backend.known_tools(submission.agent)
+    known = await backend.known(submission.agent)
     times = {name: getattr(submission, name) for name in ("start_after", "start_by", "deadline")}
     refuse(
         chain(
-            _agent_faults(submission, backend, tools),
+            _agent_faults(submission, backend, known),
             input_faults(submission.input),
             _time_faults(times, datetime.now(UTC)),
             _conflict_faults(submission),
@@ -47,7 +47,7 @@ async def admit_agent(agent: AgentSpec | None, backend: Backend) -> AgentSpec | 
     Raises:
         Refused: everything that is wrong with it.
     """
-    refuse([] if agent is None else agent_faults(agent, backend, await backend.known_tools(agent)))
+    refuse([] if agent is None else agent_faults(agent, backend, await backend.known(agent)))
     return resolved(agent, backend.policies)
 
 
@@ -57,7 +57,7 @@ async def admit_retry(wanted: Retry, backend: Backend) -> Retry:
     Raises:
         Refused: everything that is wrong with it.
     """
-    refuse(_retry_faults(wanted, backend, await backend.known_tools(wanted.agent)))
+    refuse(_retry_faults(wanted, backend, await backend.known(wanted.agent)))
     return wanted.model_copy(update={"agent": resolved(wanted.agent, backend.policies)})
 
 
@@ -84,19 +84,19 @@ def refuse(faults: Iterable[Fault]) -> None:
         raise Refused.of_faults(found)
 
 
-def _retry_faults(wanted: Retry, backend: Backend, tools: KnownTools) -> Iterator[Fault]:
+def _retry_faults(wanted: Retry, backend: Backend, known: Known) -> Iterator[Fault]:
     yield from _time_faults({"deadline": wanted.deadline}, datetime.now(UTC))
     if wanted.agent is not None:
-        yield from agent_faults(wanted.agent, backend, tools)
+        yield from agent_faults(wanted.agent, backend, known)
         if limits_cost(wanted.budget):
             yield from price_faults(wanted.agent, backend.providers)
     if wanted.input is not None:
         yield from input_faults(wanted.input)
 
 
-def _agent_faults(submission: Submission, backend: Backend, tools: KnownTools) -> Iterator[Fault]:
+def _agent_faults(submission: Submission, backend: Backend, known: Known) -> Iterator[Fault]:
     if submission.agent is not None:
-        yield from agent_faults(submission.agent, backend, tools)
+        yield from agent_faults(submission.agent, backend, known)
         if limits_cost(submission.budget):
             yield from price_faults(submission.agent, backend.providers)
     elif submission.conversation_id is None:

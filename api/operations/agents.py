@@ -13,7 +13,7 @@ from palaver.retry import RetryPolicy
 
 from ..validation import did_you_mean
 from .backend import Backend
-from .catalog import KnownTools
+from .catalog import Known, KnownTools
 from .tool_schemas import schema_faults
 
 AGENT_PROBLEMS: Final = (
@@ -23,23 +23,28 @@ AGENT_PROBLEMS: Final = (
 """The codes of what may be wrong with an agent."""
 
 
-def agent_faults(agent: AgentSpec, backend: Backend, tools: KnownTools) -> Iterator[Fault]:
+def agent_faults(agent: AgentSpec, backend: Backend, known: Known) -> Iterator[Fault]:
     """Everything that is wrong with an agent, at its place in a body that has it as ``agent``.
 
-    ``tools`` are those of the workers.
+    ``known`` is what the workers have.
     """
-    yield from _provider_faults(agent, backend.providers)
-    yield from _tool_faults(agent, tools)
+    yield from _provider_faults(agent, backend.providers, known.providers)
+    yield from _tool_faults(agent, known.tools)
     yield from _client_tool_faults(agent)
-    yield from _approval_faults(agent, tools)
+    yield from _approval_faults(agent, known.tools)
     yield from _policy_faults(agent, backend.policies)
 
 
-def _provider_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:
+def _provider_faults(
+    agent: AgentSpec, providers: Mapping[str, Provider], callable_ones: frozenset[str]
+) -> Iterator[Fault]:
     for where, provider, _ in _models(agent):
         if provider not in providers:
             hint = did_you_mean(provider, providers) or f"; there are: {_listed(providers)}"
             yield Fault(where, "unknown_provider", f"names a provider that is not configured{hint}")
+        elif callable_ones and provider not in callable_ones:
+            why = f"their PALAVER_PROVIDERS lacks it, or they lack its key; they can call: {_listed(callable_ones)}"
+            yield Fault(where, "unknown_provider", f"names a provider that no worker can call: {why}")
 
 
 def _models(agent: AgentSpec) -> Iterator[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.sharing import Sharing
 
-from .catalog import KnownTools, ToolCatalog
+from .catalog import Catalog, Known
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Backend:
     store: Store
     publisher: Publishing
     providers: Mapping[str, Provider]
-    tools: ToolCatalog
+    catalog: Catalog
     policies: Mapping[str, RetryPolicy]
     reads: Sharing = field(default_factory=lambda: Sharing(_READS))
     """Reads of runs that many may want at the same moment."""
@@ -84,19 +84,19 @@ class Backend:
         except TimeoutError:
             raise StoreUnavailable from None
 
-    async def known_tools(self, agent: AgentSpec | None) -> KnownTools:
-        """The tools that ``agent`` may have; nothing is read for one that wants none.
+    async def known(self, agent: AgentSpec | None) -> Known:
+        """The tools and the providers that ``agent`` may name; no tools are read for one that wants none.
 
         Raises:
             NoRoom: ``no_workers``: none has told of its tools yet.
             StoreUnavailable: the store took too long.
         """
-        if agent is None or not agent.tools:
-            return {}
-        known = await within_deadline(self.tools.known())
-        if not known:
+        if agent is None:
+            return Known({}, frozenset())
+        tools = await within_deadline(self.catalog.tools()) if agent.tools else {}
+        if agent.tools and not tools:
             raise NoRoom("no_workers", "no worker has told which tools it has: start one, and send this again")
-        return known
+        return Known(tools, await within_deadline(self.catalog.providers()))
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""

@@ -1,11 +1,12 @@
-"""The tools that workers have, as they said a moment ago, and what fits them. The API has none of their code."""
+"""What workers can do, as they said a moment ago, and what fits their tools. The API has none of their code."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import jsonschema_rs
 
@@ -25,27 +26,57 @@ _FRESH: Final = 2.0
 """Seconds for which what was read is used."""
 
 
-class ToolCatalog:
-    """What the store knows of tools, read now and then."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an agent may name, as far as it was asked for."""
+
+    tools: KnownTools
+    providers: frozenset[str]
+    """Those that a worker can call; none if none has told yet."""
+
+
+S = TypeVar("S", bound=Sized)
+
+
+class _Fresh(Generic[S]):
+    """Something that is read again once it is older than a moment, or as long as there is nothing."""
+
+    def __init__(self, reads: Sharing, read: Callable[[], Awaitable[S]]) -> None:
+        self._reads = reads
+        self._read = read
+        self._known: S | None = None
+        self._until = 0.0
+
+    async def get(self) -> S:
+        """As it was a moment ago. Raises what reading raises."""
+        if not self._known or time.monotonic() >= self._until:
+            self._known = await self._reads.read(self, self._read)
+            self._until = time.monotonic() + _FRESH
+        return self._known
+
+
+class Catalog:
+    """What the store knows of the workers' abilities, read now and then."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._reads = Sharing(1)
-        self._known: KnownTools = {}
-        self._until = 0.0
+        self._reads = Sharing(2)
+        self._tools = _Fresh(self._reads, self._read_tools)
+        self._providers = _Fresh(self._reads, store.fleet.providers)
 
-    async def known(self) -> KnownTools:
+    async def tools(self) -> KnownTools:
         """Every tool that a worker has, or had within the last hour. Raises what the store raises."""
-        if time.monotonic() >= self._until or not self._known:
-            self._known = await self._reads.read("tools", self._read)
-            self._until = time.monotonic() + _FRESH
-        return self._known
+        return await self._tools.get()
+
+    async def providers(self) -> frozenset[str]:
+        """Every provider that a worker can call, or could within the last hour. Raises what the store raises."""
+        return await self._providers.get()
 
     async def close(self) -> None:
         """Read no more."""
         await self._reads.close()
 
-    async def _read(self) -> KnownTools:
+    async def _read_tools(self) -> KnownTools:
         found: dict[str, list[ToolDeclaration]] = {}
         for declarations in (await self._store.tools.declared()).values():
             for each in declarations:

@@ -23,7 +23,7 @@ async def admit_items(run_id: str, items: Sequence[Item], backend: Backend) -> N
     refuse(chain(_doubles(items), _silences(items)))
     if any(isinstance(item, Decision) and item.decision == "edit" for item in items):
         run = await within_deadline(backend.store.runs.get(run_id))
-        tools = await within_deadline(backend.tools.known())
+        tools = await within_deadline(backend.catalog.tools())
         pending = {action.id: action for action in run.pending_actions if action.type == "approval"}
         refuse(
             fault

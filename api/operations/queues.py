@@ -16,6 +16,8 @@ class QueueWorker(BaseModel):
     in_flight: int
     capacity: int
     draining: bool
+    lacks: tuple[str, ...]
+    """What its own settings name and it cannot do: `key:VARIABLE` of a provider."""
 
 
 class QueueState(BaseModel):
@@ -48,6 +50,17 @@ class ProviderState(BaseModel):
     tokens_per_minute: int | None
 
 
+class LackedState(BaseModel):
+    """What steps wait for, because the workers that took them have not got it."""
+
+    code: str
+    """`tool:NAME`, `provider:NAME`, or `key:VARIABLE` of a provider; as in `waiting` of their runs."""
+    steps: int
+    """That wait for it, in no queue and with no worker."""
+    run_id: str
+    """One of their runs."""
+
+
 class RoomState(BaseModel):
     """What there is, and how much of it there may be before new runs are refused."""
 
@@ -67,7 +80,9 @@ async def read_queues(backend: Backend) -> list[QueueState]:
     states = []
     for name, (ready, oldest) in depths.items():
         mine = [
-            QueueWorker(id=each.id, in_flight=each.in_flight, capacity=each.capacity, draining=each.draining)
+            QueueWorker(
+                id=each.id, in_flight=each.in_flight, capacity=each.capacity, draining=each.draining, lacks=each.lacks
+            )
             for each in workers
             if each.queue == name
         ]
@@ -102,6 +117,12 @@ async def read_providers(backend: Backend) -> list[ProviderState]:
             )
         )
     return states
+
+
+async def read_lacked(backend: Backend) -> list[LackedState]:
+    """Everything that steps wait for because no worker that took them has it."""
+    found = await within_deadline(backend.store.lacking.read())
+    return [LackedState(code=each.code, steps=each.steps, run_id=each.run_id) for each in found]
 
 
 async def read_room(backend: Backend) -> RoomState:

@@ -13,7 +13,7 @@ from rich.text import Text
 from palaver.cli.advice import advise
 from palaver.cli.doing import doing, doing_lines
 from palaver.cli.pending import action_lines
-from palaver.cli.text import moment, one_line, plain, usage, waiting
+from palaver.cli.text import lacked, moment, one_line, plain, usage, waiting
 from palaver.models import Cancel, Run
 
 _PIPE_WIDTH: Final = 240
@@ -88,7 +88,11 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
     A list within a table, such as a queue's workers, is only counted.
     """
     for name, value in queues.items():
-        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+        if name == "no_worker":
+            for each in value:
+                told = f"{lacked(str(each.get('code')))}: {each.get('steps')} steps wait, one of {each.get('run_id')}"
+                to.print(Text(plain(told), "yellow"), soft_wrap=True)
+        elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             columns = list(dict.fromkeys(column for entry in value for column in entry))
             table = _table(*(column.upper().replace("_", " ") for column in columns))
             for entry in value:

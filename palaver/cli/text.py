@@ -89,13 +89,18 @@ def why(error: object) -> str:
     return ": ".join(part for part in told if part)
 
 
+def lacked(code: str) -> str:
+    """``no worker has tool look_up``, from the code of such a wait."""
+    return f"no worker has {one_line(code.replace(':', ' ', 1))}"
+
+
 def waiting(run: Run) -> str:
     """Why nobody works on the run right now; empty when it is not waiting."""
     if run.waiting is None:
         return ""
     parts = [run.waiting.reason.value.replace("_", " ")]
-    if run.waiting.reason is WaitReason.MISSING_TOOL and run.waiting.code:
-        parts.append(one_line(run.waiting.code))
+    if run.waiting.reason is WaitReason.NO_WORKER:
+        parts = [lacked(run.waiting.code or "")]
     if run.waiting.run_id:
         parts.append(f"behind {run.waiting.run_id}")
     if run.waiting.until:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from palaver.cli.advice import advise
 from palaver.cli.pending import awaited
-from palaver.cli.text import amount, clock, one_line, plain, seconds, usage, why
+from palaver.cli.text import amount, clock, lacked, one_line, plain, seconds, usage, why
 from palaver.events import (
     ActionRequired,
     ActionResolved,
@@ -39,6 +39,7 @@ from palaver.events import (
     ToolFinished,
     ToolProgress,
 )
+from palaver.lifecycle import WaitReason
 from palaver.models import Message, Run
 
 _NO_ROOM: Final[Mapping[str, str]] = {
@@ -116,10 +117,11 @@ class Transcript:
     @_tell.register
     def _waiting(self, event: RunWaiting) -> None:
         step, code = one_line(event.step), one_line(event.code)
-        reason = _NO_ROOM.get(code) or f"{event.reason} {code}".rstrip()
+        lacks = event.reason is WaitReason.NO_WORKER
+        reason = lacked(code) if lacks else _NO_ROOM.get(code) or f"{event.reason} {code}".rstrip()
         self.doing = f"waiting: {reason}"
-        # A place in flight comes free by the end of another call, not at a time.
-        until = "" if code == "max_in_flight" else f" until {clock(event.at + timedelta(seconds=event.delay))}"
+        # A place in flight comes free by the end of another call, and a worker comes when somebody starts it.
+        until = "" if lacks or code == "max_in_flight" else f" until {clock(event.at + timedelta(seconds=event.delay))}"
         if self._waits != (step, code):
             self._line(f"step {step} waits{until}: {reason}", "yellow")
         self._waits = (step, code)

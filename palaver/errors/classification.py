@@ -33,6 +33,7 @@ _OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
     ours.InvalidToolCall: Finding(_C.INVALID_TOOL_CALL, "invalid_arguments"),
     ours.ToolFailure: Finding(_C.TOOL_ERROR, "tool_error"),
     ours.ConfigurationError: Finding(_C.INVALID_REQUEST, "configuration", source="engine", user_action="settings"),
+    ours.NoWorker: Finding(_C.NO_WORKER, "no_worker", source="engine"),
     ours.StoreUnavailable: Finding(_C.STORAGE, "store_timeout", source="store"),
     ours.NotDurable: Finding(_C.STORAGE, "not_durable", source="store"),
     ours.UnknownRun: Finding(_C.INTERNAL, "state_lost", source="store"),
@@ -74,7 +75,7 @@ def classify(
         exception = (orders or exception).exceptions[0]
     if isinstance(exception, ours.ControlFlow) or not isinstance(exception, Exception):
         raise exception
-    if source == "tool" and not isinstance(exception, ours.ToolFailure):
+    if source == "tool" and not isinstance(exception, ours.ToolFailure | ours.NoWorker):
         return _classify_tool(exception)
     telling = _telling(exception)
     if isinstance(telling, ours.PalaverError):

@@ -22,6 +22,7 @@
      │    └── StaleLease
      │         └── NewerVersion       this code is too old for a conversation
      ├── ConfigurationError
+     ├── NoWorker                     no worker has what a step needs
      ├── StoreUnavailable             the store did not answer in time
      ├── NotDurable                   written, but not as safely as PALAVER_DURABILITY asks
      ├── UnknownRun
@@ -217,6 +218,10 @@ class ConfigurationError(PalaverError):
         super().__init__(f"{pointer}: {reason}" if pointer else reason)
         self.reason = reason or str(self)
         self.pointer = pointer
+
+
+class NoWorker(PalaverError):
+    """No worker has what the step needs."""
 
 
 class StoreUnavailable(PalaverError):

@@ -52,6 +52,8 @@ class ErrorClass(StrEnum):
     """A person or a rule denied the call. Told to the model."""
     WORKER_LOST = "worker_lost"
     """The lease expired. Delivered again at once; a step that loses worker after worker fails."""
+    NO_WORKER = "no_worker"
+    """No worker has had the provider, its key or the tool that the step needs, for an hour. Fails."""
     STUCK = "stuck"
     """The same calls and results again and again. Fails the run with stop reason stuck."""
     BUDGET = "budget"
@@ -111,6 +113,7 @@ FACTS: Final[Mapping[ErrorClass, ClassFacts]] = MappingProxyType(
         ),
         _C.TOOL_DENIED: ClassFacts("tool", False, True, "none", "The tool call was denied."),
         _C.WORKER_LOST: ClassFacts("engine", True, False, "retry", "The worker was lost."),
+        _C.NO_WORKER: ClassFacts("engine", True, False, "settings", "No worker has what the step needs."),
         _C.STUCK: ClassFacts("engine", False, False, "fix_input", "The run repeats itself without progress."),
         _C.BUDGET: ClassFacts("limit", False, False, "settings", "The run's budget is used up."),
         _C.MAX_STEPS: ClassFacts("limit", False, False, "settings", "The run used all its steps."),

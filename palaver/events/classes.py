@@ -55,13 +55,14 @@ class RunStarted(BaseEvent):
 
 
 class RunWaiting(BaseEvent):
-    """A step has to wait for room, or for a worker that has its tool; no attempt is counted."""
+    """A step has to wait for room, or for a worker that has what it needs; no attempt is counted."""
 
     type: Literal[EventKind.RUN_WAITING] = EventKind.RUN_WAITING
     step: str
     reason: WaitReason
     code: str
-    """What there is no room for: ``cooldown``, or the limit that is reached. With ``missing_tool`` the tool."""
+    """What there is no room for: ``cooldown``, or the limit that is reached. With ``no_worker`` what is lacked:
+    ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``."""
     delay: float
     """Seconds."""
 

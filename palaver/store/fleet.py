@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Final
 
+from palaver.limits import most
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.connection import Connection, Listener, PubSub
+
+KNOWN_FOR: Final = most("no_worker")
+"""Seconds for which a tool or a provider is known that no worker has any more: a restart of all of them loses none.
+After that nobody may ask for it, and what waits for it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,10 @@ class WorkerReport:
     draining: bool
     tools: str = ""
     """The digest of its set of tools; empty before it has told of them."""
+    providers: tuple[str, ...] = ()
+    """Those that it can call."""
+    lacks: tuple[str, ...] = ()
+    """What its own settings name and it cannot do, as `Postpone` names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +96,16 @@ class Fleet:
                 "capacity": worker.capacity,
                 "draining": int(worker.draining),
                 "tools": worker.tools,
+                "providers": " ".join(worker.providers),
+                "lacks": " ".join(worker.lacks),
             },
         )
         pipeline.expire(name, self._ttl)
         pipeline.zadd(keys.WORKERS, {worker.id: seconds})
         pipeline.zremrangebyscore(keys.WORKERS, "-inf", seconds - self._ttl)
+        if worker.providers:
+            pipeline.zadd(keys.WORKER_PROVIDERS, dict.fromkeys(worker.providers, seconds))
+        pipeline.zremrangebyscore(keys.WORKER_PROVIDERS, "-inf", seconds - KNOWN_FOR)
         await pipeline.execute()
 
     async def leave(self, worker_id: str) -> None:
@@ -114,10 +129,16 @@ class Fleet:
                 capacity=int(found[b"capacity"]),
                 draining=found[b"draining"] == b"1",
                 tools=found.get(b"tools", b"").decode(),
+                providers=tuple(found.get(b"providers", b"").decode().split()),
+                lacks=tuple(found.get(b"lacks", b"").decode().split()),
             )
             for worker_id, found in zip(ids, await pipeline.execute(), strict=True)
             if found
         ]
+
+    async def providers(self) -> frozenset[str]:
+        """Providers that a worker can call, or could within the last hour; none if none has told yet."""
+        return frozenset(name.decode() for name in await self._redis.zrange(keys.WORKER_PROVIDERS, 0, -1))
 
     def cancels(self, worker_id: str) -> CancelListener:
         """A listener on one pub/sub connection of its own."""

@@ -9,6 +9,7 @@
 {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
 {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
+{p00}:lacking      zset     steps that wait for a worker that has what they need, behind that  no TTL
 {p00}:runs         zset     runs by time of creation                                           no TTL
 {p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
                             sweepers take what is over out of this one and of the one above
@@ -17,6 +18,7 @@ palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
 palaver:worker-tools:<digest> string  declarations of a set of tools that workers have        TTL: an hour
 palaver:worker-tools zset   digests of these sets, by time of report  trimmed by age           no TTL
+palaver:worker-providers zset  providers that workers can call, by time of report  trimmed by age   no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
@@ -42,6 +44,7 @@ from palaver.step_kinds import QUEUES
 Key = Annotated[str, "a key of Redis"]
 WORKERS = "palaver:workers"
 TOOL_SETS = "palaver:worker-tools"
+WORKER_PROVIDERS = "palaver:worker-providers"
 PROVIDERS = "palaver:providers"
 PAUSE = "pause "
 """Before a run's id on a worker's channel: abort its model call, but keep the lease."""
@@ -107,6 +110,11 @@ def promised(key: str) -> str:
 def due(shard: str) -> str:
     """The due index."""
     return f"{{p{shard}}}:due"
+
+
+def lacking(shard: str) -> str:
+    """Steps that wait for a worker that has what they need."""
+    return f"{{p{shard}}}:lacking"
 
 
 def ready(shard: str, queue: str) -> str:

@@ -95,7 +95,7 @@ class Steps:
             attempt=leased.attempt,
             try_number=leased.try_number,
             elapsed=leased.elapsed_ms / 1000,
-            tool_missing=leased.missing_ms / 1000,
+            lacking_for=leased.lacking_ms / 1000,
             time_left=leased.left_ms / 1000,
             agent=_asking(spec, leased.model),
             falls_back=leased.model < len(spec.fallbacks),

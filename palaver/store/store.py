@@ -20,6 +20,7 @@ from palaver.store.control import RunControl
 from palaver.store.due import DueIndex
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
+from palaver.store.lacking import LackingIndex
 from palaver.store.pool import Pool
 from palaver.store.providers import Providers
 from palaver.store.runs import Runs
@@ -58,6 +59,7 @@ class Store:
         self.feeds = Feeds(connection)
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)
+        self.lacking = LackingIndex(connection, settings)
         self.providers = Providers(connection, scripts, settings)
 
     @classmethod

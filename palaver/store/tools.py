@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
 
 from palaver.limits import beyond, most
 from palaver.store import keys
 from palaver.store.connection import Connection
+from palaver.store.fleet import KNOWN_FOR
 from palaver.tools.declared import ToolDeclaration, ToolSet, declarations_in
-
-_KEPT: Final = 3600
-"""Seconds for which a set is known that no worker has any more."""
 
 
 class Tools:
@@ -31,12 +28,12 @@ class Tools:
         name = keys.tool_set(tools.digest)
         seconds, _ = await self._redis.time()
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.expire(name, _KEPT)
+        pipeline.expire(name, KNOWN_FOR)
         pipeline.zadd(keys.TOOL_SETS, {tools.digest: seconds})
-        pipeline.zremrangebyscore(keys.TOOL_SETS, "-inf", seconds - _KEPT)
+        pipeline.zremrangebyscore(keys.TOOL_SETS, "-inf", seconds - KNOWN_FOR)
         known, *_ = await pipeline.execute()
         if not known:
-            pipeline.set(name, tools.text, ex=_KEPT)
+            pipeline.set(name, tools.text, ex=KNOWN_FOR)
             await pipeline.execute()
 
     async def declared(self) -> Mapping[str, list[ToolDeclaration]]:

@@ -27,6 +27,7 @@ class Shard:
 
     due: dict[str, float] = field(default_factory=dict)
     ready: dict[str, dict[str, float]] = field(default_factory=lambda: {"model": {}, "tools": {}})
+    lacking: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)
     ended: dict[str, float] = field(default_factory=dict)
     runs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -63,7 +64,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
     async for name in redis.scan_iter(count=1000):
         text = name.decode()
         ttl = await redis.pttl(name)
-        if text in (keys.WORKERS, keys.TOOL_SETS) or ttl == -2:
+        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS) or ttl == -2:
             # Gone since it was listed.
             continue
         if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
@@ -89,6 +90,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.ready[key_id] = await _scores(redis, name)
         elif kind == "due":
             shard.due = await _scores(redis, name)
+        elif kind == "lacking":
+            shard.lacking = set(await _scores(redis, name))
         elif kind == "runs":
             shard.listed = set(await _scores(redis, name))
         elif kind == "ended":
@@ -340,6 +343,13 @@ def _unanswered(log: list[dict[str, Any]], said: str) -> list[str]:
 
 
 def _check_indexes(shard: Shard) -> None:
+    lacking = {
+        f"{step['code']} {run_id}/{name}"
+        for run_id, steps in shard.steps.items()
+        for name, step in steps.items()
+        if step["state"] == "later" and step.get("postponed") == step["until"] and step["reason"] == "no_worker"
+    }
+    assert shard.lacking == lacking, "what waits for a worker that has what it needs"
     for member in (*shard.due, *shard.ready["model"], *shard.ready["tools"]):
         run_id, _, what = member.partition("/")
         assert run_id in shard.runs, f"{member} is due and its run is gone"

@@ -75,56 +75,56 @@ async def _step(driver: StoreDriver, run_id: str) -> dict[str, Any]:
 
 async def test_a_step_that_lacks_a_tool_knows_since_when(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
-    assert lease.tool_missing == 0
-    missing = Postpone(2.0, 'look "up"', WaitReason.MISSING_TOOL)
+    assert lease.lacking_for == 0
+    missing = Postpone(2.0, 'look "up"', WaitReason.NO_WORKER)
     for _ in range(2):
         await driver.store.steps.settle(lease, missing)
         waiting = (await driver.get(run_id)).waiting
         assert waiting is not None
-        assert (waiting.reason, waiting.code) == ("missing_tool", 'look "up"')
+        assert (waiting.reason, waiting.code) == ("no_worker", 'look "up"')
         event = (await driver.events(run_id))[-1]
-        assert event.data == {"step": "1", "reason": "missing_tool", "code": 'look "up"', "delay": 2}
+        assert event.data == {"step": "1", "reason": "no_worker", "code": 'look "up"', "delay": 2}
         step = await _step(driver, run_id)
-        await driver.redis.hset(keys.steps(run_id), "1", orjson.dumps({**step, "missing_since": step["until"] - 9_000}))
+        await driver.redis.hset(keys.steps(run_id), "1", orjson.dumps({**step, "lacking_since": step["until"] - 9_000}))
         (settled,) = await driver.hasten(run_id, "1")
         lease = await driver.claim(settled.deliveries[0])
-        assert 6.9 < lease.tool_missing < 9
+        assert 6.9 < lease.lacking_for < 9
         assert (lease.attempt, lease.try_number) == (1, 1)
     # It had its tool, and waited for something else: what was missing before counts no more.
     await driver.postpone(lease)
     (settled,) = await driver.hasten(run_id, "1")
-    assert (await driver.claim(settled.deliveries[0])).tool_missing == 0
+    assert (await driver.claim(settled.deliveries[0])).lacking_for == 0
 
 
 async def test_the_time_without_a_tool_begins_again_once_the_step_was_tried_or_stood_still(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
 
     async def missing(lease: Lease) -> Delivery:
-        await driver.store.steps.settle(lease, Postpone(2.0, "look_up", WaitReason.MISSING_TOOL))
+        await driver.store.steps.settle(lease, Postpone(2.0, "look_up", WaitReason.NO_WORKER))
         step = await _step(driver, run_id)
-        await driver.redis.hset(keys.steps(run_id), "1", orjson.dumps({**step, "missing_since": 1}))
+        await driver.redis.hset(keys.steps(run_id), "1", orjson.dumps({**step, "lacking_since": 1}))
         (settled,) = await driver.hasten(run_id, "1")
         return settled.deliveries[0]
 
     async def tried(delivery: Delivery) -> Lease:
         lease = await driver.claim(delivery)
-        assert lease.tool_missing > 1000
+        assert lease.lacking_for > 1000
         return lease
 
     await driver.retry(await tried(await missing(lease)))
     (settled,) = await driver.hasten(run_id, "1")
     lease = await driver.claim(settled.deliveries[0])
-    assert lease.tool_missing == 0
+    assert lease.lacking_for == 0
     settled = await driver.hand_back(await tried(await missing(lease)))
     lease = await driver.claim(settled.deliveries[0])
-    assert lease.tool_missing == 0
+    assert lease.lacking_for == 0
     (settled,) = await driver.lose(await tried(await missing(lease)))
     lease = await driver.claim(settled.deliveries[0])
-    assert lease.tool_missing == 0
+    assert lease.lacking_for == 0
     await missing(lease)
     await driver.act(run_id, PAUSE)
     acted = await driver.act(run_id, RESUME)
-    assert (await driver.claim(acted.settled.deliveries[0])).tool_missing == 0
+    assert (await driver.claim(acted.settled.deliveries[0])).lacking_for == 0
 
 
 async def test_a_worker_that_claims_again_has_its_lease_although_a_cancel_came(driver: StoreDriver) -> None:

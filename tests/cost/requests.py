@@ -11,12 +11,12 @@ from fastapi.routing import APIRoute
 
 from api.app import create_app
 from palaver.errors import ErrorClass, Failure
-from palaver.lifecycle import StopReason
+from palaver.lifecycle import StopReason, WaitReason
 from palaver.limits import MIB, most
 from palaver.models import Message, Submission
 from palaver.store.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet
-from palaver.verdicts import Continue, GiveUp
+from palaver.verdicts import Continue, GiveUp, Postpone
 from tests.unit.api_world import World, call
 
 ROUTES: Final = frozenset(
@@ -195,6 +195,10 @@ async def _nothing(api: World, n: int) -> Ask:
 
 
 async def _ready(api: World, n: int) -> Ask:
+    for k in range(n):
+        run = await api.submit()
+        lease = await api.claim(run)
+        await api.store.steps.settle(lease, Postpone(60.0, f"tool:t{k}", WaitReason.NO_WORKER))
     return Ask("/readyz")
 
 
@@ -268,7 +272,7 @@ CASES: Final = (
     Case("DELETE /v1/conversations/{conversation_id}", "entries", most("input_messages"), _delete_conversation),
     Case("GET /v1/queues", "workers", 1_000, _workers, counted_at=200),
     Case("GET /v1/tools", "tools of each version", most("declared_tools"), _tools),
-    Case("GET /readyz", "nothing", 4, _ready),
+    Case("GET /readyz", "tools that no worker has", most("lacks"), _ready),
     Case("GET /healthz", "nothing", 4, _nothing),
 )  # fmt: skip
 """The last one is the cheapest."""

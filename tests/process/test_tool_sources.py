@@ -97,7 +97,7 @@ def test_a_step_looks_for_a_worker_that_has_its_tool(remote: Cluster, line: str,
     remote.kill(line)
     with one_more(remote, line, app="workers.app"):
         run_id = remote.submit("tool-1", '[[args {"key": "a"}]]', tools=["look_up"])
-        waits = remote.saw(run_id, "run.waiting", reason="missing_tool", code="look_up")
+        waits = remote.saw(run_id, "run.waiting", reason="no_worker", code="tool:look_up")
         assert waits.data["step"].startswith(step)
         remote.start(line)
         assert json.loads(_answer(remote, run_id).data["message"]["content"]) == {"name": "look_up", "key": "a"}

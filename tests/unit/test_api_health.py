@@ -104,9 +104,9 @@ async def test_a_scaler_must_say_what_it_wants(query: str) -> None:
 
 async def test_health() -> None:
     async with world() as api:
-        for path in ("/healthz", "/readyz"):
-            answer = await api.client.get(path)
-            assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+        alive, ready = [await api.client.get(path) for path in ("/healthz", "/readyz")]
+        assert (alive.status_code, alive.json()) == (200, {"status": "ok"})
+        assert (ready.status_code, ready.json()) == (200, {"status": "ok", "no_worker": []})
 
 
 async def test_a_process_that_was_told_to_end_is_not_ready() -> None:

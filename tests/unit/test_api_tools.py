@@ -13,6 +13,7 @@ from api.operations import catalog
 from api.operations.catalog import argument_faults
 from palaver.errors import ConfigurationError
 from palaver.limits import most
+from palaver.providers import Provider
 from palaver.store.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet, tool
 from palaver.tools.builtin import clock
@@ -149,3 +150,16 @@ def test_arguments_fit_one_of_the_versions_or_the_newest_says_why_not(
     assert len(found) == len(faults), found
     assert all(told.startswith(expected) for told, expected in zip(sorted(found), faults, strict=True)), found
     assert not any("secret" in told for told in found)
+
+
+async def test_a_provider_that_no_worker_can_call_is_refused_once_workers_have_told() -> None:
+    providers = {name: Provider(base_url="http://127.0.0.1:1/v1") for name in ("fake", "other")}
+    async with world(providers=providers) as api:
+        body = {"agent": {"model": "fake/echo", "fallbacks": ["other/echo"]}, "input": "hello"}
+        assert (await api.client.post("/v1/runs", json=body)).status_code == 202
+        await api.store.fleet.report(WorkerReport("w", "model", 0, 1, draining=False, providers=("fake",)))
+        problem = assert_problem(await api.client.post("/v1/runs", json=body), 422, "unknown_provider")
+        (fault,) = problem["errors"]
+        assert fault["pointer"] == "/agent/fallbacks/0"
+        assert "no worker can call" in fault["message"]
+        assert fault["message"].endswith("they can call: fake")

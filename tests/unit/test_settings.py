@@ -110,9 +110,9 @@ def test_a_key_stays_in_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "providers.toml"
     path.write_text('[providers.x]\nbase_url = "http://x/v1"\napi_key_env = "X_KEY"\n')
     provider = load_providers(path)["x"]
-    monkeypatch.delenv("X_KEY", raising=False)
-    with pytest.raises(ConfigurationError, match="X_KEY"):
-        _ = provider.api_key
+    for nothing in ("", None):
+        monkeypatch.setenv("X_KEY", nothing) if nothing is not None else monkeypatch.delenv("X_KEY")
+        assert (provider.api_key, provider.has_key) == (None, False)
     monkeypatch.setenv("X_KEY", "secret")
-    assert provider.api_key == "secret"
+    assert (provider.api_key, provider.has_key) == ("secret", True)
     assert "secret" not in repr(provider)

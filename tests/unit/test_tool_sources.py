@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from palaver import ToolContext, tool
 from palaver.errors import ConfigurationError, InvalidToolCall, UnknownTool
-from palaver.lifecycle import WaitReason
-from palaver.limits import exceeded
-from palaver.models import AgentSpec, ToolCall
 from palaver.settings import Settings
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import fitting
 from tests.process.remote_tools import RemoteTools, Server, remote_tools
-from workers.active_step import ActiveStep
-from workers.conversations import CachedConversation
-from workers.protocols import CHAT_COMPLETIONS
 from workers.sources import SOURCES, RunBlocking, Toolbox, ToolSource, open_toolbox
 from workers.sources.functions import Functions
-from workers.work import Work
 
 
 @tool
@@ -111,32 +102,3 @@ def test_what_is_told_of_many_faults_is_bounded() -> None:
 def test_a_schema_that_is_none_leaves_it_to_the_tool() -> None:
     declared = ToolDeclaration(name="t", description="", parameters={"type": "nothing"}, timeout=1)
     assert fitting(declared, '{"a": 1}') == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    ("tools", "call", "missing", "told"),
-    [
-        (("look_up", "gone"), None, 0.0, "gone"),
-        (("look_up", "gone"), "gone", 299.0, "gone"),
-        (("look_up", "gone"), None, 300.0, None),
-        (("look_up", "gone"), "look_up", 0.0, None),
-        (("look_up",), "gone", 0.0, None),
-        (("look_up",), None, 0.0, None),
-    ],
-    ids=["model", "call", "too long", "another call", "not the agent's", "all here"],
-)
-def test_a_step_goes_elsewhere_for_a_tool_that_is_not_here(
-    tools: tuple[str, ...], call: str | None, missing: float, told: str | None
-) -> None:
-    asked = ToolCall(id="c1", name=call, arguments="{}") if call else None
-    lease: Any = SimpleNamespace(agent=AgentSpec(model="x/y", tools=tools), call=asked, tool_missing=missing)
-    runtime: Any = SimpleNamespace(
-        tools=Toolbox([RemoteTools(Server())]),
-        limiter=SimpleNamespace(permit=lambda *_: None),
-        deltas=SimpleNamespace(buffer=lambda _: None),
-    )
-    work = Work(lease, runtime, CachedConversation(CHAT_COMPLETIONS), ActiveStep("run_1", "1"))
-    given_up = exceeded["missing_tool"]
-    verdict = work.elsewhere()
-    assert (verdict and (verdict.code, verdict.reason)) == (told and (told, WaitReason.MISSING_TOOL))
-    assert exceeded["missing_tool"] - given_up == (missing == 300)

@@ -47,8 +47,8 @@ class Leased:
     try_number: int
     """Lost ones included."""
     elapsed_ms: int
-    missing_ms: int
-    """Since a worker first lacked a tool of the step; 0 if none did."""
+    lacking_ms: int
+    """Since a worker first lacked what the step needs; 0 if none did."""
     left_ms: int
     """Until the run's time is up."""
     agent: bytes
@@ -167,8 +167,8 @@ class HandBack(Script[Moved | Stale]):
 
 
 class Postpone(Script[Moved | Stale]):
-    """Give a lease up before the work began, because a limit is reached. This does not count as an attempt, and the
-    wait does not count as the step's time."""
+    """Give a lease up before the work began: a limit is reached, or the worker lacks what it needs. This does not count
+    as an attempt, and the wait does not count as the step's time."""
 
     run: RunKeys
     step: str

@@ -33,7 +33,7 @@ end
 local function reset_step(name, step)
   if step.state ~= StepState.READY then unindex_step(name, step) end
   local tried = step.state == StepState.LEASED and not step.untried
-  if tried or step.state == StepState.PARKED then step.missing_since = nil end
+  if tried or step.state == StepState.PARKED then step.lacking_since = nil end
   step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
   step.spared, step.untried = nil, nil
   return not PAUSING and STATUS ~= RunStatus.PAUSED
@@ -60,6 +60,7 @@ local function deliver_later(name, step, at, again)
   step.state, step.since = StepState.LATER, NOW
   save_step(name, step)
   redis.call('ZADD', DUE, at, member(name))
+  if lacks_worker(step) then redis.call('ZADD', LACKING, 0, lacking_member(name, step)) end
 end
 
 -- Tell watchers that the text they saw of a model's answer is discarded.

@@ -3,7 +3,7 @@
 
 local RUN, STEPS, CONV, LOG, FEED = keys.run, keys.steps, keys.conversation, keys.log, keys.feed
 local DUE, READY = keys.due, keys.ready
-local ENDED = string.match(RUN, '^{.-}:') .. 'ended'
+local ENDED, LACKING = string.match(RUN, '^{.-}:') .. 'ended', string.match(RUN, '^{.-}:') .. 'lacking'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text.
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0.

@@ -8,7 +8,7 @@
 -- idempotent, edited (somebody changed its arguments).
 -- Leased: fence, worker, nonce, spared (when its worker was lost, another step was to blame, or nobody).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
--- missing_since (when a worker first lacked a tool of it, ms).
+-- lacking_since (when a worker first lacked what it needs, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.
 
@@ -24,12 +24,21 @@ local function save_step(name, step)
   redis.call('HSET', STEPS, name, cjson.encode(step))
 end
 
--- Take a step out of the index that its state keeps it in.
+-- Whether a later step waits for a worker that has what it needs: `code` of the step.
+local function lacks_worker(step)
+  return step.reason == WaitReason.NO_WORKER and step.postponed and step.postponed == step['until']
+end
+
+-- Where the lacking index has such a step.
+local function lacking_member(name, step) return step.code .. ' ' .. member(name) end
+
+-- Take a step out of the indexes that its state keeps it in.
 local function unindex_step(name, step)
   if step.state == StepState.READY then
     redis.call('ZREM', READY[step.queue], member(name))
   elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.AWAITING then
     redis.call('ZREM', DUE, member(name))
+    if lacks_worker(step) then redis.call('ZREM', LACKING, lacking_member(name, step)) end
   end
 end
 

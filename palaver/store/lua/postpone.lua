@@ -10,7 +10,7 @@ end
 -- Waiting for an attempt does not use up the time that the retry policy allows for all attempts.
 untried(step)
 step.first = step.first and step.first + args.delay_ms
-step.missing_since = args.reason == WaitReason.MISSING_TOOL and (step.missing_since or NOW) or nil
+step.lacking_since = args.reason == WaitReason.NO_WORKER and (step.lacking_since or NOW) or nil
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
 if not PAUSING then
   emit(EventKind.RUN_WAITING, '{"step":"' .. name .. '","reason":"' .. args.reason .. '","code":'

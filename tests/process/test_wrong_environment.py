@@ -1,0 +1,147 @@
+"""Workers whose environment lacks what others have: what they lack goes to another one or waits, and nothing fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from palaver.store import keys
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+from tests.process.one_more import one_more
+
+pytestmark = pytest.mark.process
+
+MANY = 100
+KEYED = """
+[providers.keyed]
+base_url = "{url}/v1"
+api_key_env = "KEYED_KEY"
+"""
+
+
+@pytest.fixture(scope="module")
+def _keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A stack with a provider whose key its workers have."""
+    cluster = Cluster(tmp_path_factory.mktemp("keyed"), environment={"KEYED_KEY": "secret"})
+    with cluster.providers_path.open("a") as table:
+        table.write(KEYED.format(url=cluster.stack.model_url))
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture
+def keyed(_keyed: Cluster) -> Cluster:
+    """The same with one worker of each kind."""
+    _keyed.heal()
+    return _keyed
+
+
+_LONG_AGO = """
+local step = cjson.decode(redis.call('HGET', KEYS[1], '1'))
+step.lacking_since = 1
+redis.call('HSET', KEYS[1], '1', cjson.encode(step))
+"""
+
+
+def _without_it(cluster: Cluster) -> str:
+    """A table of providers as it was before that one was added."""
+    path = cluster.folder / "older.toml"
+    path.write_text(cluster.providers_path.read_text().partition("[providers.keyed]")[0])
+    return str(path)
+
+
+def _waits(cluster: Cluster, run_ids: list[str]) -> set[str]:
+    """What the runs have waited for."""
+    events = (event for run_id in run_ids for event in cluster.events(run_id))
+    return {event.data["code"] for event in events if event.type == "run.waiting"}
+
+
+def _lacked(cluster: Cluster) -> list[tuple[str, int, str]]:
+    """What the API says that no worker has; the same in both places."""
+    queues, ready = cluster.http.get("/v1/queues").json(), cluster.http.get("/readyz")
+    assert ready.status_code == 200
+    found = [(each["code"], each["steps"], each["run_id"]) for each in queues["no_worker"]]
+    other = [(each["code"], each["steps"], each["run_id"]) for each in ready.json()["no_worker"]]
+    return found if found == other else []
+
+
+def test_a_model_worker_without_a_key_fails_no_run(keyed: Cluster) -> None:
+    with one_more(keyed, "worker", KEYED_KEY=""):
+        workers = [each for queue in keyed.http.get("/v1/queues").json()["data"] for each in queue["workers"]]
+        assert [each["lacks"] for each in workers if each["lacks"]] == [["key:KEYED_KEY"]]
+        run_ids = [keyed.submit("keyed/echo", f"run {number}") for number in range(MANY)]
+        runs = [keyed.ended(run_id, within=60) for run_id in run_ids]
+        # What it can do it does.
+        assert keyed.ended(keyed.submit("echo")).status == "completed"
+    assert {run.status for run in runs} == {"completed"}
+    assert _waits(keyed, run_ids) == {"key:KEYED_KEY"}, "the worker without the key took none of them"
+
+
+def test_a_tools_worker_without_a_tool_tells_no_model_so(keyed: Cluster) -> None:
+    with one_more(keyed, "tools", PALAVER_TOOLS=""):
+        run_ids = [keyed.submit("tool-1", tools=["record"]) for _ in range(MANY)]
+        assert {keyed.ended(run_id, within=60).status for run_id in run_ids} == {"completed"}
+    for run_id in run_ids:
+        (finished,) = (event for event in keyed.events(run_id) if event.type == "tool.finished")
+        assert finished.data.get("error") is None, finished.data
+        assert len(keyed.tool_starts(run_id)) == 1
+    assert _waits(keyed, run_ids) == {"tool:record"}, "the worker without the tool took none of them"
+
+
+def test_a_deployment_that_adds_a_tool_rolls_without_a_failure(keyed: Cluster) -> None:
+    """New workers of both queues come beside the old ones, the first runs want the new tool, the old ones go."""
+    old = [child for line in ("worker", "tools") for child in keyed.children(line) if child.running]
+    with (
+        one_more(keyed, "worker", name="new", app="tests.process.remote_app"),
+        one_more(keyed, "tools", name="new", app="tests.process.remote_app"),
+    ):
+        asked = '[[args {"key": "a"}]]'
+        run_ids = [keyed.submit("tool-3", asked, tools=["look_up"]) for _ in range(20)]
+        for line in ("worker", "tools"):
+            keyed.terminate(line)
+        run_ids += [keyed.submit("tool-3", asked, tools=["look_up"]) for _ in range(20)]
+        assert {keyed.ended(run_id, within=60).status for run_id in run_ids} == {"completed"}
+        eventually(lambda: not any(child.running for child in old), within=30)
+    for run_id in run_ids:
+        events = keyed.events(run_id)
+        assert not any(event.type == "tool.finished" and event.data.get("error") for event in events)
+        assert not any(event.type == "run.retrying" for event in events)
+
+
+@pytest.mark.parametrize(("lacked", "code"), [("key", "key:KEYED_KEY"), ("provider", "provider:keyed")])
+def test_what_no_worker_has_is_waited_for_and_said(keyed: Cluster, lacked: str, code: str) -> None:
+    environment = {"KEYED_KEY": ""} if lacked == "key" else {"PALAVER_PROVIDERS": _without_it(keyed)}
+    keyed.kill("worker")
+    with one_more(keyed, "worker", **environment):
+        run_id = keyed.submit("keyed/echo")
+        keyed.saw(run_id, "run.waiting", reason="no_worker", code=code)
+        eventually(lambda: _lacked(keyed) == [(code, 1, run_id)], within=20, every=0.02)
+        waiting = eventually(lambda: keyed.run(run_id).waiting, within=20, every=0.02)
+        assert waiting is not None
+        assert (waiting.reason, waiting.code) == ("no_worker", code)
+        keyed.start("worker")
+        assert keyed.ended(run_id, within=40).status == "completed"
+    assert _lacked(keyed) == []
+    assert not any(event.type == "run.retrying" for event in keyed.events(run_id))
+
+
+def test_after_an_hour_without_a_worker_the_run_fails_and_says_what_was_lacked(keyed: Cluster) -> None:
+    keyed.kill("worker")
+    with one_more(keyed, "worker", KEYED_KEY=""):
+        run_id = keyed.submit("keyed/echo")
+        keyed.saw(run_id, "run.waiting", reason="no_worker")
+        _an_hour_passes(keyed, run_id)
+        run = keyed.ended(run_id, within=40)
+        assert run.status == "failed"
+        assert run.error is not None
+        assert (run.error["class"], run.error["user_action"]) == ("no_worker", "settings")
+        assert "the key of the provider 'keyed', in the variable KEYED_KEY" in run.error["message"]
+
+
+def _an_hour_passes(cluster: Cluster, run_id: str) -> None:
+    """For what the store knows of the providers, and of how long the run's step has waited."""
+    with cluster.redis() as server:
+        server.zrem(keys.WORKER_PROVIDERS, "keyed")
+        server.eval(_LONG_AGO, 1, keys.steps(run_id))

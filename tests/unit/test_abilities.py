@@ -1,0 +1,128 @@
+"""What a worker lacks goes to another one, until nobody has had it for an hour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from palaver.errors import ConfigurationError, NoWorker
+from palaver.lifecycle import WaitReason
+from palaver.models import AgentSpec, ToolCall
+from palaver.providers import Provider
+from palaver.store.fleet import KNOWN_FOR, WorkerReport
+from palaver.tools import ToolSet
+from palaver.verdicts import Postpone
+from tests.process.remote_tools import RemoteTools, Server
+from tests.unit.api_world import World, world
+from workers.abilities import Abilities, offered_again
+from workers.sources import Toolbox
+
+URL = "http://127.0.0.1:1/v1"
+TABLE = {
+    "open": Provider(base_url=URL),
+    "keyed": Provider(base_url=URL, api_key_env="KEYED_KEY"),
+    "keyless": Provider(base_url=URL, api_key_env="KEYLESS_KEY"),
+}
+
+
+@pytest.fixture
+def abilities(monkeypatch: pytest.MonkeyPatch) -> Abilities:
+    """Of a worker that has the key of one provider of two, and the tools of the guest's source."""
+    monkeypatch.setenv("KEYED_KEY", "secret")
+    monkeypatch.delenv("KEYLESS_KEY", raising=False)
+    return Abilities(Toolbox([RemoteTools(Server())]), TABLE)
+
+
+def _agent(provider: str = "open", *tools: str) -> AgentSpec:
+    return AgentSpec(model=f"{provider}/m", tools=tools)
+
+
+def _call(name: str) -> ToolCall:
+    return ToolCall(id="c1", name=name, arguments="{}")
+
+
+@pytest.mark.parametrize(
+    ("agent", "call", "code"),
+    [
+        (_agent("open", "look_up"), None, None),
+        (_agent("keyed"), None, None),
+        (_agent("keyless"), None, "key:KEYLESS_KEY"),
+        (_agent("other"), None, "provider:other"),
+        (_agent("open", "look_up", "gone"), None, "tool:gone"),
+        (_agent("open", "look_up", "gone"), _call("gone"), "tool:gone"),
+        (_agent("open", "look_up", "gone"), _call("look_up"), None),
+        (_agent("other", "look_up"), _call("look_up"), None),
+        (_agent("open", "look_up"), _call("made_up"), None),
+    ],
+    ids=["all here", "key", "no key", "no provider", "no tool", "call", "another call", "no model", "not the agent's"],
+)
+def test_what_a_worker_lacks_is_named(
+    abilities: Abilities, agent: AgentSpec, call: ToolCall | None, code: str | None
+) -> None:
+    lack = abilities.lacking(agent, call)
+    assert (lack.code if lack else None) == code
+
+
+def test_a_worker_says_which_keys_it_lacks_and_calls_the_others(abilities: Abilities) -> None:
+    assert sorted(abilities.providers) == ["keyed", "open"]
+    assert abilities.lacks == ("key:KEYLESS_KEY",)
+    abilities.require_provider()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [({}, "PALAVER_PROVIDERS: it names no provider"), ({"keyless": TABLE["keyless"]}, "not set: KEYLESS_KEY")],
+    ids=["no table", "no key"],
+)
+def test_a_worker_that_can_call_no_provider_is_refused(
+    table: dict[str, Provider], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KEYLESS_KEY", raising=False)
+    with pytest.raises(ConfigurationError, match=said):
+        Abilities(Toolbox([]), table).require_provider()
+
+
+def test_a_step_is_offered_often_at_first_and_rarely_later() -> None:
+    waited, offers = 0.0, 0
+    while waited < 1:
+        waited, offers = waited + offered_again(waited), offers + 1
+    assert offers == 9
+    assert offered_again(20.0) == 5.0
+    assert offered_again(3_000.0) == 15.0
+
+
+async def _fleet_with(api: World, *, providers: tuple[str, ...] = (), tools: tuple[Any, ...] = ()) -> None:
+    told = ToolSet.of(tools)
+    await api.store.tools.publish(told)
+    await api.store.fleet.report(
+        WorkerReport("w", "model", 0, 1, draining=False, tools=told.digest, providers=providers)
+    )
+
+
+@pytest.mark.parametrize("lacking_for", [0.0, KNOWN_FOR])
+async def test_within_an_hour_the_step_goes_elsewhere(abilities: Abilities, lacking_for: float) -> None:
+    async with world(tools=()) as api:
+        verdict = await abilities.elsewhere(api.store, _agent("keyless"), None, lacking_for)
+        assert verdict == Postpone(offered_again(lacking_for), "key:KEYLESS_KEY", WaitReason.NO_WORKER)
+        assert await abilities.elsewhere(api.store, _agent("keyed"), None, lacking_for) is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "call", "said"),
+    [
+        (_agent("keyless"), None, "the key of the provider 'keyless', in the variable KEYLESS_KEY"),
+        (_agent("other"), None, "the provider 'other', by an entry in its PALAVER_PROVIDERS"),
+        (_agent("open", "look_up", "gone"), _call("gone"), "the tool 'gone'"),
+    ],
+    ids=["key", "provider", "tool"],
+)
+async def test_after_an_hour_it_fails_unless_somebody_has_it(
+    abilities: Abilities, agent: AgentSpec, call: ToolCall | None, said: str
+) -> None:
+    async with world(tools=()) as api:
+        with pytest.raises(NoWorker, match=f"for an hour no worker has had {said}"):
+            await abilities.elsewhere(api.store, agent, call, KNOWN_FOR + 1)
+        gone = Server.offers[0].model_copy(update={"name": "gone"})
+        await _fleet_with(api, providers=("keyless", "other"), tools=(gone,))
+        assert await abilities.elsewhere(api.store, agent, call, KNOWN_FOR + 1) is not None

@@ -1,0 +1,127 @@
+"""What a worker process can do: the tools that it has, and the providers that it can call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from palaver.errors import ConfigurationError, NoWorker
+from palaver.lifecycle import WaitReason
+from palaver.limits import beyond
+from palaver.models import AgentSpec, ToolCall
+from palaver.providers import Provider
+from palaver.store import Store
+from palaver.store.fleet import KNOWN_FOR
+from palaver.verdicts import Postpone
+
+from .sources import Toolbox
+
+_SOONEST: Final = 0.1
+"""Seconds until another worker may take what one lacks: the next delivery goes to any of them."""
+_SHARE: Final = 0.25
+"""Of the time that a step has waited for its worker: so long it waits again. It is offered nine times in the first
+second and 27 times in the first minute, which finds one worker among many. When one comes that has what it needs, it
+has waited a quarter longer than it had to, or a little more."""
+_LATEST: Final = 15.0
+"""Seconds that it waits again at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a step needs and a worker has not."""
+
+    kind: Literal["tool", "provider", "key"]
+    name: str
+    """Of the tool or the provider; of a key the variable that would hold it."""
+    provider: str = ""
+    """Whose key it is."""
+
+    @property
+    def code(self) -> str:
+        """As a run's ``waiting`` names it."""
+        return f"{self.kind}:{self.name}"
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "tool":
+                return f"the tool {self.name!r}"
+            case "provider":
+                return f"the provider {self.name!r}, by an entry in its PALAVER_PROVIDERS"
+            case "key":
+                return f"the key of the provider {self.provider!r}, in the variable {self.name}"
+
+    async def anywhere(self, store: Store) -> bool:
+        """Whether a worker has it, or had it lately. Raises what the store raises."""
+        if self.kind == "tool":
+            sets = await store.tools.declared()
+            return any(each.name == self.name for declared in sets.values() for each in declared)
+        return (self.provider or self.name) in await store.fleet.providers()
+
+
+class Abilities:
+    """The tools and the providers of one worker process."""
+
+    def __init__(self, tools: Toolbox, providers: Mapping[str, Provider]) -> None:
+        """``providers`` is the whole table; it has those whose key is set, or that need none."""
+        self.tools = tools
+        self.providers = {name: each for name, each in providers.items() if each.has_key}
+        self.missing_keys = {
+            name: each.api_key_env for name, each in providers.items() if each.api_key_env and not each.has_key
+        }
+        """Variables that are not set, by the provider that cannot be called for it."""
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What its own table names and it cannot do."""
+        return tuple(Lack("key", variable).code for variable in sorted(set(self.missing_keys.values())))
+
+    def require_provider(self) -> None:
+        """Raises:
+        ConfigurationError: no provider can be called, so that this worker could do no step of a model.
+        """
+        if self.providers:
+            return
+        if self.missing_keys:
+            unset = ", ".join(f"{variable} (of {name})" for name, variable in self.missing_keys.items())
+            raise ConfigurationError(
+                f"PALAVER_PROVIDERS: no provider can be called, as the variables with their keys are not set: {unset}"
+            )
+        raise ConfigurationError(
+            "PALAVER_PROVIDERS: it names no provider, so a model worker could do nothing: point it at a TOML file with "
+            "a table [providers.NAME]"
+        )
+
+    def lacking(self, agent: AgentSpec, call: ToolCall | None) -> Lack | None:
+        """What of a step's needs is not here: for a ``call`` its tool, else the provider and the tools of the agent."""
+        if call is None and agent.provider not in self.providers:
+            variable = self.missing_keys.get(agent.provider)
+            return Lack("key", variable, agent.provider) if variable else Lack("provider", agent.provider)
+        for name in agent.tools if call is None else (call.name,):
+            # What the model made up is not lacked: it is told so.
+            if name not in self.tools and name in agent.tools:
+                return Lack("tool", name)
+        return None
+
+    async def elsewhere(
+        self, store: Store, agent: AgentSpec, call: ToolCall | None, lacking_for: float
+    ) -> Postpone | None:
+        """Gives a step up for another worker if this one lacks what it needs; None if it lacks nothing.
+
+        ``lacking_for`` is the time in seconds since a worker first lacked it. Raises what the store raises, and:
+
+        Raises:
+            NoWorker: no worker has had it for too long.
+        """
+        lack = self.lacking(agent, call)
+        if lack is None:
+            return None
+        if lacking_for > KNOWN_FOR and not await lack.anywhere(store):
+            beyond("no_worker")
+            raise NoWorker(f"for an hour no worker has had {lack}")
+        return Postpone(offered_again(lacking_for), lack.code, WaitReason.NO_WORKER)
+
+
+def offered_again(waited: float) -> float:
+    """Seconds until a step, whose workers have lacked something for ``waited`` seconds, is offered to them again."""
+    return min(max(_SOONEST, waited * _SHARE), _LATEST)
