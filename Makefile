@@ -23,10 +23,10 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check twin bench chaos soak lock sbom clean
+.PHONY: help demo up quick test check package check-package twin bench chaos soak lock sbom clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, VENV=dir the environment,"
 	@echo "  ARGS='…' adds options to demo, quick, test, bench, chaos and soak; JOBS=1 runs tests one by one."
@@ -36,7 +36,7 @@ demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a can
 	$(BIN)/python -m deploy.demo $(ARGS)
 
 up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
-	$(BIN)/python -m deploy.stack up
+	$(BIN)/palaver up
 
 quick: JOBS = 2
 quick: $(DEV) ## run what needs no other process: units, and the store's contract on the fake
@@ -51,6 +51,15 @@ check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 	$(BIN)/python -m deploy.lua_check
+
+package: $(STACK) ## build the sdist, and the wheel of it, into dist/
+	rm -rf dist/palaver-*
+	$(BIN)/python -m hatchling build --target sdist
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/palaver-*.tar.gz
+	@ls dist/palaver-*
+
+check-package: $(DEV) ## install the wheel with all that it needs into an empty environment, and run it
+	$(BIN)/python -m pytest tests/process/test_wheel.py -m "chaos or not chaos" $(ARGS)
 
 twin: $(DEV) ## make the blocking client from the asyncio one
 	$(BIN)/python -m deploy.twin

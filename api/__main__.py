@@ -1,4 +1,4 @@
-"""The API as a program: ``python -m api``."""
+"""The API as a program: what ``palaver api`` becomes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import uvicorn
 
 from palaver.errors import ConfigurationError
 from palaver.limits import KIB, most
+from palaver.roles import require_port
 from palaver.settings import settings
 
 from .connections import H11, gate
@@ -29,7 +30,7 @@ _HEAD: Final = most("url") + most("headers") + 8 * KIB
 
 def main() -> None:
     """Serve until a signal says otherwise. What the command line does not say, the environment does."""
-    words = argparse.ArgumentParser(prog="python -m api", description="Serve Palaver's API.")
+    words = argparse.ArgumentParser(prog="palaver api", description="Serve Palaver's API.")
     words.add_argument("--host", default=os.environ.get("PALAVER_HOST") or "127.0.0.1", help="default: PALAVER_HOST")
     port = os.environ.get("PALAVER_API_PORT") or "8080"
     words.add_argument("--port", type=int, default=port, help="default: PALAVER_API_PORT")
@@ -41,6 +42,7 @@ def main() -> None:
         refuse_open_bind(settings(), given.host)
     except ConfigurationError as error:
         sys.exit(f"palaver: {error}")
+    require_port(given.host, given.port, "PALAVER_API_PORT")
     config = uvicorn.Config(
         f"{__package__}.app:app",
         host=given.host,

@@ -1,4 +1,4 @@
-"""The application, which ``python -m api`` serves."""
+"""The application, which ``palaver api`` serves."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from typing import Final, Self
 
 from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
-from deploy.child import Child
-from deploy.readiness import accepts, answers_ok
 from palaver.deliveries import Publisher
 from palaver.models import AgentSpec, Submission
 from palaver.settings import Settings
+from palaver.stack.child import Child
+from palaver.stack.readiness import accepts, answers_ok
 from palaver.store import Store
 from palaver.testing.ports import HOST, free_port
 from palaver.testing.redis_server import RedisServer

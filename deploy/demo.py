@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from deploy.errors import StackError
-from deploy.stack import Stack
 from palaver import Palaver
 from palaver.events import (
     Event,
@@ -28,6 +26,7 @@ from palaver.events import (
     ToolFinished,
 )
 from palaver.models import Run
+from palaver.stack import Stack, StackError
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 

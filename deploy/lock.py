@@ -18,8 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from deploy.child import ROOT
-
+ROOT: Final = Path(__file__).resolve().parent.parent
 STACK: Final = ROOT / "constraints.txt"
 DEV: Final = ROOT / "constraints-dev.txt"
 TOOLS: Final = ROOT / "constraints-tools.txt"

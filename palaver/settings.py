@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     host: str = "127.0.0.1"
-    """The address at which the Procfile lets the API listen; another one wants keys."""
+    """The address at which the API listens; another one wants keys."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names that the API is asked by, comma separated, without ports; none: any with keys, loopback's without."""
     insecure_open: bool = False
@@ -140,7 +140,7 @@ class Settings(BaseSettings):
         if self.redis_url is None:
             raise ConfigurationError(
                 "PALAVER_REDIS_URL is not set. Point it at a Redis 7.0 or later, e.g. redis://127.0.0.1:6379/0, "
-                "or use `make up`, which starts a server of its own."
+                "or use `palaver up`, which starts a server of its own."
             )
         return self.redis_url
 

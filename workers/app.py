@@ -1,4 +1,4 @@
-"""The Celery app: ``celery -A workers.app worker -Q model`` and ``… -Q tools``.
+"""The Celery app of ``palaver worker`` and ``palaver tools``, and what ``palaver flower`` looks at.
 
 A task is a delivery: ids only, a hint to try a step. What it means, and whether it still means anything, the store
 knows.

@@ -31,6 +31,7 @@ from types import FrameType
 from typing import Final
 
 from palaver.limits import MIB
+from palaver.process_tree import below, children_of
 from palaver.settings import Settings
 from palaver.step_kinds import StepKind
 from palaver.tools import ToolDeclaration
@@ -89,7 +90,7 @@ class Child:
         self._thread.start()
         started.result(30)
         signal.signal(signal.SIGUSR2, self._interrupt)
-        self._kept = frozenset(processes.children_of(os.getpid()))
+        self._kept = frozenset(children_of(os.getpid()))
         """What the modules of the tools started: it is theirs to end."""
         self._surroundings = Surroundings()
 
@@ -167,7 +168,7 @@ class Child:
         if self._doomed and self._runtime is not None:
             log.error("a tool did not stop within %g s; its process ends", GRACE)
             self._runtime.publisher.close()
-            processes.kill(processes.below(os.getpid()))
+            processes.kill(below(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
         self._inbox.put(None)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from palaver.errors import ToolError, ToolFailure
 from palaver.limits import MIB, beyond
+from palaver.process_tree import below, children_of
 from palaver.settings import Settings
 
 from . import processes
@@ -54,7 +55,7 @@ class Guard:
         self._children: frozenset[int] = frozenset()
         self._orphans = 0
         """So many looks for orphans are still to be made."""
-        self._own: frozenset[int] = frozenset(processes.children_of(os.getpid()))
+        self._own: frozenset[int] = frozenset(children_of(os.getpid()))
         processes.adopt_orphans()
 
     def why(self, pid: int) -> Ending | None:
@@ -83,7 +84,7 @@ class Guard:
                 self._end(pid, Ending(seen.call, failure_of(failure)))
             elif pid not in busy and awake and now - seen.heartbeat > self._lost:
                 log.error("child %d is ended: it has nothing to do and does not answer", pid)
-                processes.kill([pid, *processes.below(pid)])
+                processes.kill([pid, *below(pid)])
         if awake:
             self._stand_in(children, busy.keys() & children.keys() - self._endings.keys(), now)
         if self._orphans > 0:
@@ -109,7 +110,7 @@ class Guard:
             for pid in renew({pid: seen.call for pid, seen in silent.items()}):
                 if self._slots.seen(children[pid], pid) == silent[pid]:
                     log.warning("child %d is ended: nobody waits for its call, and it does not answer", pid)
-                    processes.kill([pid, *processes.below(pid)])
+                    processes.kill([pid, *below(pid)])
 
     def _silent(self, place: int, pid: int, now: float) -> Seen | None:
         """The child's call, if its loop stands still and its lease was not renewed lately."""
@@ -130,11 +131,11 @@ class Guard:
     def _end(self, pid: int, ending: Ending) -> None:
         log.error("child %d is ended: %s", pid, ending.failure.message)
         self._endings[pid] = ending
-        processes.kill([pid, *processes.below(pid)])
+        processes.kill([pid, *below(pid)])
 
     def _end_orphans(self, children: Mapping[int, int]) -> None:
         """What a child left behind is a child of this process now. Children have sessions of their own, so it is in
         another one than what this process has started itself."""
-        own = (pid for pid in processes.children_of(os.getpid()) if pid not in children and pid not in self._own)
+        own = (pid for pid in children_of(os.getpid()) if pid not in children and pid not in self._own)
         if orphans := [pid for pid in own if processes.session_of(pid) not in (None, os.getsid(0))]:
             processes.end_children(orphans)

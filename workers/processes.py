@@ -1,4 +1,4 @@
-"""Processes below another one: found in /proc, measured, and ended. Elsewhere than on Linux nothing is found."""
+"""Processes below another one: measured, and ended. Elsewhere than on Linux nothing is found."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from palaver.process_tree import below, children_of
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -33,24 +35,6 @@ def adopt_orphans() -> None:
     """From here on a process below this one whose parent ends becomes this one's child: none gets away."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def children_of(pid: int) -> list[int]:
-    """The direct children of a process, also of its threads; none if it is gone."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as listed:
-                found += map(int, listed.read().split())
-    return found
-
-
-def below(pid: int) -> list[int]:
-    """Every process below another one, parents first."""
-    found = children_of(pid)
-    for each in found:
-        found += children_of(each)
-    return found
 
 
 def use_of(pid: int) -> Use:

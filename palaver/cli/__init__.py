@@ -1,4 +1,4 @@
-"""``palaver``: submit, watch, decide on and stop runs from a shell."""
+"""``palaver``: submit, watch, decide on and stop runs from a shell, and start what serves them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import io
 import signal
 import sys
 from typing import Final
+
+from palaver.roles import ROLES, become
 
 __all__ = ["main"]
 
@@ -18,7 +20,10 @@ def main() -> None:
     """The ``palaver`` command.
 
     Exits 0, 1 (the run did not complete, or you said no), 2 (usage, 4xx), 3 (no API) or 130 (Ctrl-C).
+    A role of a server becomes its program, and exits as that does.
     """
+    if sys.argv[1:2] and sys.argv[1] in ROLES:
+        become(sys.argv[1], sys.argv[2:])
     try:
         from palaver.cli.app import app
     except ModuleNotFoundError as error:

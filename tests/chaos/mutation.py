@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.child import ROOT
+from tests.pages import ROOT
 
-TREE: Final = ("palaver", "workers", "api", "deploy", "tests", "Procfile", "pyproject.toml")
+TREE: Final = ("palaver", "workers", "api", "deploy", "tests", "pyproject.toml")
 TAKES_AT_MOST: Final = 300.0
 """Seconds for a scenario, on a machine that has other things to do as well."""
 _PROBE: Final = """

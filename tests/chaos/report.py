@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deploy.child import ROOT
 from palaver.testing.redis_server import find_server
+from tests.pages import ROOT
 
 _INTRODUCTION = """# Chaos report
 

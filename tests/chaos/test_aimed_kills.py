@@ -47,7 +47,7 @@ class Aim:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The processes that pass the point, as lines of the Procfile."""
+        """The processes that pass the point, as roles."""
         kind = self.point.partition(".")[0]
         if kind in ("step", "cancel"):
             return ("worker",) if self.mode == "stream" else ("worker", "tools")

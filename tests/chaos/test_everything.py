@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
-from deploy.child import Child
 from palaver.deliveries import QUEUE_NAMES
+from palaver.stack.child import Child
 from palaver.testing import eventually
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded

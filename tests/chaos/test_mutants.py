@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.child import ROOT
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, play
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
+from tests.pages import ROOT
 
 pytestmark = pytest.mark.process
 

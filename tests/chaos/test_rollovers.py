@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from deploy.child import Child
+from palaver.stack.child import Child
 from palaver.testing.ports import free_port
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled

@@ -1,10 +1,10 @@
-"""Processes of the Procfile that start in a fifth of the time: a warm parent has imported their program, and forks.
+"""Processes of a role that start in a fifth of the time: a warm parent has imported their program, and forks.
 
     with Zygote(cluster, "worker", PALAVER_LEASE_SECONDS="1") as zygote:
         victim = zygote.child(armed="step.claimed=kill@3")
         victim.start()
 
-What runs is the line of the Procfile, in a session and with a log of its own; it ends when its parent ends, and the
+What runs is the program of the role, in a session and with a log of its own; it ends when its parent ends, and the
 parent with the tests. As a program, `python -m tests.chaos.zygote celery|api`, this is that parent.
 """
 
@@ -15,8 +15,6 @@ import gc
 import importlib
 import json
 import os
-import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -27,13 +25,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self
 
-from deploy.child import ROOT, Child, Spawned
-from deploy.plan import read_procfile
-from deploy.readiness import accepts
-from deploy.stack import PROCFILE
 from palaver.failpoints import failpoint
+from palaver.roles import command
 from palaver.settings import settings
+from palaver.stack.child import Child, Spawned
+from palaver.stack.readiness import accepts
 from palaver.testing.redis_server import dying_with_parent
+from tests.pages import ROOT
 from tests.process.cluster import Cluster
 
 _PRELOADED: Final[Mapping[str, str]] = {
@@ -49,7 +47,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class Zygote:
-    """The warm parent of processes of one line of the Procfile; `more` is added to what the cluster's have in their
+    """The warm parent of processes of one role; `more` is added to what the cluster's have in their
     environment."""
 
     def __init__(self, cluster: Cluster, line: str, **more: str) -> None:
@@ -57,14 +55,13 @@ class Zygote:
         """Has a line for each process that died at a point."""
         self.environment = {**cluster.children(line)[0].environment, **more}
         self._line = line
-        self._command = read_procfile(PROCFILE)[line].removeprefix("python -m ")
         self._logs = cluster.stack.data_dir / "logs"
         self._children: list[Child] = []
         self._named = 0
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            dying_with_parent([sys.executable, "-m", "tests.chaos.zygote", self._command.split()[0]]),
+            dying_with_parent([sys.executable, "-m", "tests.chaos.zygote", command(self._line)[2]]),
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.PIPE,
@@ -101,7 +98,7 @@ class Zygote:
 
     def fork(self, log: Path, armed: str) -> int:
         """Its process id."""
-        return int(self.ask(command=self._command, log=str(log), armed=armed, ledger=str(self.ledger)))
+        return int(self.ask(role=self._line, log=str(log), armed=armed, ledger=str(self.ledger)))
 
     def ask(self, **request: Any) -> Any:
         """What the warm parent answers."""
@@ -180,8 +177,8 @@ def main(program: str) -> None:
             print(pid, flush=True)
 
 
-def _become(command: str, log: str, armed: str, ledger: str) -> NoReturn:
-    """Be the process of a line of the Procfile, as if a shell had started it."""
+def _become(role: str, log: str, armed: str, ledger: str) -> NoReturn:
+    """Be the process of the role, as if it had been started."""
     parent = os.getppid()
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -193,8 +190,7 @@ def _become(command: str, log: str, armed: str, ledger: str) -> NoReturn:
         os.close(opened)
     os.dup2(1, 2)
     failpoint.arm(armed, ledger)
-    expanded = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: os.environ.get(found[1]) or found[2], command)
-    sys.argv = shlex.split(expanded.replace("$$", str(os.getpid())))
+    sys.argv = command(role)[2:]
     module = importlib.import_module(f"{sys.argv[0]}.__main__")
     sys.exit(module.main())
 

@@ -17,8 +17,8 @@ from typing import Final, Self
 
 import httpx
 
-from deploy.child import Child
-from deploy.readiness import answers_ok
+from palaver.stack.child import Child
+from palaver.stack.readiness import answers_ok
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port
 from palaver.testing.redis_server import RedisServer

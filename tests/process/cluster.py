@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -16,11 +16,11 @@ import httpx
 import orjson
 import redis
 
-from deploy.child import Child
-from deploy.ports import Ports
-from deploy.stack import PROCFILE, Stack
 from palaver.models import Run
 from palaver.settings import Settings
+from palaver.stack import Ports, Stack
+from palaver.stack.child import Child
+from palaver.stack.plan import COMMANDS
 from palaver.store import Store
 from palaver.store.events import StoredEvent
 from palaver.testing import eventually
@@ -80,7 +80,7 @@ class Cluster(Inputs):
         rabbitmq: bool = ON_RABBITMQ,
         processes: Mapping[str, int] = MappingProxyType({"flower": 0}),
         environment: Mapping[str, str] = MappingProxyType({}),
-        procfile: Path = PROCFILE,
+        commands: Mapping[str, Sequence[str]] = COMMANDS,
     ) -> None:
         """`users`: every process logs in as the user of its role; a given `redis_url` is for one user."""
         self.folder = folder
@@ -97,7 +97,7 @@ class Cluster(Inputs):
             folder / "stack",
             ports=ports,
             processes=processes,
-            procfile=procfile,
+            commands=commands,
             redis_url=redis_url,
             redis_options={
                 # A kill must lose nothing, as far as a server can promise that; cutting its power is another test's.
@@ -203,7 +203,7 @@ class Cluster(Inputs):
                 server.delete(name)
 
     def children(self, name: str) -> list[Child]:
-        """The processes of a line of the Procfile, running or not."""
+        """The processes of a role, running or not."""
         processes = self.stack.processes.items()
         return [child for each, child in processes if each.rpartition("-")[0] == name and isinstance(child, Child)]
 

@@ -7,15 +7,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deploy.child import Child
-from deploy.plan import read_procfile
-from deploy.readiness import answers_ok
-from deploy.stack import PROCFILE
+from palaver.roles import command
+from palaver.stack.child import Child
+from palaver.stack.plan import COMMANDS
+from palaver.stack.readiness import answers_ok
 from tests.process.cluster import Cluster
 
 
-def another(cluster: Cluster, line: str, name: str, *, app: str = "workers.app", **environment: str) -> Child:
-    """A process of a line of the Procfile, not started yet. A worker may have another Celery `app`."""
+def of_app(role: str, app: str) -> list[str]:
+    """The program of a role with another Celery app."""
+    return [word.replace("workers.app", app) for word in command(role)]
+
+
+def another(cluster: Cluster, line: str, name: str, *, app: str | None = None, **environment: str) -> Child:
+    """A process of a role, not started yet. A worker may have another Celery `app`."""
     like = cluster.children(line)[0]
     environment = {**like.environment, **environment}
 
@@ -28,7 +33,7 @@ def another(cluster: Cluster, line: str, name: str, *, app: str = "workers.app",
 
     return Child(
         f"{line}-{name}",
-        ["/bin/sh", "-c", f"exec {read_procfile(PROCFILE)[line].replace('workers.app', app)}"],
+        COMMANDS[line] if app is None else [*of_app(line, app), "-n", f"{name}@%h"],
         environment=environment,
         log_path=like.log_path.with_name(f"{line}-{name}.log"),
         ready=ready,

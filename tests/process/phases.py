@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from palaver.process_tree import below
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
-from workers.processes import below
 
 LONG = "say-400+rate-20"
 FOR_LONG = '[[args {"seconds": 30}]]'

@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.child import Child
-from deploy.readiness import accepts
+from palaver.stack.child import Child
+from palaver.stack.readiness import accepts
 from palaver.testing.ports import HOST, free_port
 
 _PROGRAMS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"), Path("/opt/homebrew/sbin/rabbitmq-server"))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import redis
 
-from deploy.child import ROOT
 from palaver.testing.ports import HOST
+from tests.pages import ROOT
 
 USERS = {"api": "palaver-api", "worker": "palaver-worker", "tools": "palaver-worker", "flower": "palaver-flower"}
-"""The user of each line of the Procfile."""
+"""The user of each role."""
 _PASSWORD = "not-a-secret"
 _DEFAULT = "user default off"
 
@@ -37,7 +37,7 @@ def url_of(user: str, port: int) -> str:
 
 
 def environments(port: int) -> Mapping[str, Mapping[str, str]]:
-    """What each line of the Procfile needs to log in."""
+    """What each role needs to log in."""
     return {line: {"PALAVER_REDIS_URL": url_of(user, port)} for line, user in USERS.items()}
 
 

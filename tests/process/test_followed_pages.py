@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from deploy.ports import VARIABLES, Ports
+from palaver.stack.ports import VARIABLES, Ports
 from palaver.testing import eventually
 from tests.pages import ROOT, Memory, blocks, commands, files
 

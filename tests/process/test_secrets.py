@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import orjson
 import pytest
 
-from deploy.stack import PROCFILE
+from palaver.stack.plan import COMMANDS
 from tests.process import roles, telling_tools
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
@@ -52,10 +52,7 @@ PLAYS: dict[str, Play] = {
 @pytest.fixture(scope="module")
 def sinks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sinks]:
     folder = tmp_path_factory.mktemp("secrets")
-    procfile = folder / "Procfile"
-    procfile.write_text(
-        PROCFILE.read_text().replace("-l INFO", "-l DEBUG").replace("-m api", "-m api --log-level trace")
-    )
+    talkative = {"worker": ("-l", "DEBUG"), "tools": ("-l", "DEBUG"), "api": ("--log-level", "trace"), "flower": ()}
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(roles, "_PASSWORD", SECRETS["password of Redis"])
@@ -71,7 +68,7 @@ def sinks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sinks]:
                 "KEY_2": SECRETS["key of another provider"],
                 "FLOWER_BASIC_AUTH": ":".join(FLOWER),
             },
-            procfile=procfile,
+            commands={role: [*COMMANDS[role], *more] for role, more in talkative.items()},
         )
         cluster.http.headers["Authorization"] = f"Bearer {SECRETS['key of the API']}"
         with cluster.providers_path.open("a") as file:

@@ -1,4 +1,4 @@
-"""Workers come and go while runs are shared among them; each line of the Procfile is what runs here."""
+"""Workers come and go while runs are shared among them; each role is what runs here."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deploy.child import Child
+from palaver.stack.child import Child
 from palaver.testing import eventually
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster

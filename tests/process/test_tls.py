@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from flower.utils.broker import Broker
 
-from deploy.errors import StackError
-from deploy.stack import Stack
 from palaver.deliveries import Publisher
 from palaver.leases import Delivery
+from palaver.stack.errors import StackError
+from palaver.stack.stack import Stack
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.process.cluster import Cluster

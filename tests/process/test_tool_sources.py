@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.stack import PROCFILE
+from palaver.roles import ROLES
 from palaver.store.events import StoredEvent
 from tests.process.cluster import Cluster
-from tests.process.one_more import one_more
+from tests.process.one_more import of_app, one_more
 
 pytestmark = pytest.mark.process
 
@@ -19,9 +19,7 @@ pytestmark = pytest.mark.process
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A stack whose workers have the guest's source besides their own."""
     folder = tmp_path_factory.mktemp("remote")
-    procfile = folder / "Procfile"
-    procfile.write_text(PROCFILE.read_text().replace("workers.app", "tests.process.remote_app"))
-    with Cluster(folder, procfile=procfile) as cluster:
+    with Cluster(folder, commands={role: of_app(role, "tests.process.remote_app") for role in ROLES}) as cluster:
         yield cluster
 
 
@@ -95,7 +93,7 @@ def test_a_guests_risky_tool_waits_for_an_approval(remote: Cluster) -> None:
 def test_a_step_looks_for_a_worker_that_has_its_tool(remote: Cluster, line: str, step: str) -> None:
     """As while a deployment rolls: some workers have the tool, some have not."""
     remote.kill(line)
-    with one_more(remote, line, app="workers.app"):
+    with one_more(remote, line):
         run_id = remote.submit("tool-1", '[[args {"key": "a"}]]', tools=["look_up"])
         waits = remote.saw(run_id, "run.waiting", reason="no_worker", code="tool:look_up")
         assert waits.data["step"].startswith(step)

@@ -12,11 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deploy.stack import PROCFILE
+from palaver.stack.plan import COMMANDS
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 
-LINE = "lookups: celery -A workers.app worker -Q lookups -n lookups.$$@%h --without-gossip --without-mingle -l INFO"
+LOOKUPS = [*COMMANDS["worker"], "-Q", "lookups", "-n", "lookups@%h"]
+"""A worker of the third kind."""
 
 
 def _queue(cluster: Cluster) -> dict[str, Any]:
@@ -33,9 +34,7 @@ def main() -> None:
     """Play it."""
     folder = Path(sys.argv[1])
     folder.mkdir()
-    procfile = folder / "Procfile"
-    procfile.write_text(f"{PROCFILE.read_text()}{LINE}\n")
-    with Cluster(folder, procfile=procfile) as cluster:
+    with Cluster(folder, commands={**COMMANDS, "lookups": LOOKUPS}) as cluster:
         queue = eventually(lambda: (found := _queue(cluster))["workers"] and found)
         assert queue is not None
         ordinary = cluster.submit("tool-1", tools=["record"])

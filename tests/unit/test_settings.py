@@ -37,7 +37,7 @@ def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_redis_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PALAVER_REDIS_URL", raising=False)
-    with pytest.raises(ConfigurationError, match="make up"):
+    with pytest.raises(ConfigurationError, match="palaver up"):
         _ = Settings().store_url
 
 

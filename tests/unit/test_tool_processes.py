@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from palaver.process_tree import below, children_of
 from palaver.settings import Settings, settings
 from palaver.testing import eventually
 from tests.processes import gone
@@ -90,10 +91,10 @@ def test_what_is_below_a_process_is_found_and_measured() -> None:
     ) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()
-        (below,) = processes.below(shell.pid)
+        (child,) = below(shell.pid)
         assert processes.use_of(shell.pid).memory > 80 << 20
         assert 80 << 20 < processes.memory_of(shell.pid) <= processes.use_of(shell.pid).memory
-        assert processes.children_of(below) == []
-        processes.kill([shell.pid, below])
-    eventually(lambda: gone(below))
-    assert processes.use_of(below).memory == 0
+        assert children_of(child) == []
+        processes.kill([shell.pid, child])
+    eventually(lambda: gone(child))
+    assert processes.use_of(child).memory == 0

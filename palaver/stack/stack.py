@@ -1,59 +1,38 @@
-"""The dev stack: an embedded Redis, the model server and every process of the Procfile, as child processes.
-
-    with Stack(data_dir, processes={"worker": 2, "flower": 0}) as stack:
-        stack.kill("worker")
-        stack.start("worker")
-
-`python -m deploy.stack up` runs it with the ports and places of the environment until Ctrl-C. The Procfile is
-read, not repeated: what runs here is what production runs.
-"""
+"""Everything Palaver needs on one machine: a Redis, the model server and a process of each role, as child processes."""
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from signal import SIGKILL
-from types import FrameType, TracebackType
-from typing import IO, NoReturn, Self
+from types import TracebackType
+from typing import IO, Self
 
-from deploy.child import ROOT, Child
-from deploy.errors import StackError
-from deploy.plan import Plan, read_procfile
-from deploy.ports import Ports
-from deploy.supervision import Process, Supervisor
+from palaver.stack.child import Child
+from palaver.stack.errors import StackError
+from palaver.stack.plan import COMMANDS, Plan
+from palaver.stack.ports import Ports
+from palaver.stack.supervision import Process
 from palaver.testing.ports import HOST
 from palaver.testing.redis_server import RedisServer, RedisServerError
-
-PROCFILE = ROOT / "Procfile"
-
-_WELCOME = """
-Palaver is up.
-  API     {stack.url}  (try {stack.url}/docs)
-  Flower  {stack.flower_url}
-  logs    {logs}
-
-Submit a run:
-  curl -sS {stack.url}/v1/runs -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\
-    -d '{{"agent": {{"model": "fake/tool-20", "tools": ["calculator"]}}, "input": "hello"}}'
-
-Ctrl-C stops everything; what was submitted stays in the data directory for the next time.
-"""
 
 
 class Stack:
     """Everything Palaver needs on one machine, as child processes of this one.
 
-    `ports`: free ones unless given. `processes`: how many of a Procfile line to run; 1 unless given, 0 leaves
-    it out. `redis_url`: a server to use instead of the embedded one. `environment`: added to this process's
-    own; a PALAVER_PROVIDERS in it replaces the dev providers. `environments`: more, for single lines of the
-    Procfile. `redis_options`: of the embedded server's configuration. `deadline`, `grace`: seconds until everything
-    must be ready, and that stopping may take before what is left is killed. `report` is told of each process.
+        with Stack(data_dir, processes={"worker": 2, "flower": 0}) as stack:
+            stack.kill("worker")
+            stack.start("worker")
+
+    `ports`: free ones unless given. `processes`: how many of a kind to run; 1 unless given, 0 leaves it out.
+    `commands`: by kind, in place of those of the roles. `redis_url`: a server to use instead of the embedded one.
+    `environment`: added to this process's own; a PALAVER_PROVIDERS in it replaces the provider `fake`.
+    `environments`: more, for single kinds. `redis_options`: of the embedded server's configuration. `deadline`,
+    `grace`: seconds until everything must be ready, and that stopping may take before what is left is killed. `report`
+    is told of each process.
 
     Start it from a thread that outlives it: on Linux the processes end with the thread that started them.
     """
@@ -64,7 +43,7 @@ class Stack:
         *,
         ports: Ports | None = None,
         processes: Mapping[str, int] | None = None,
-        procfile: Path = PROCFILE,
+        commands: Mapping[str, Sequence[str]] = COMMANDS,
         environment: Mapping[str, str] | None = None,
         environments: Mapping[str, Mapping[str, str]] | None = None,
         redis_options: Mapping[str, str] | None = None,
@@ -75,12 +54,10 @@ class Stack:
     ) -> None:
         self.data_dir = data_dir.resolve()
         self.ports = ports or Ports.free()
-        self._plan = Plan(
-            self.data_dir, self.ports, read_procfile(procfile), dict(environment or {}), environments or {}
-        )
-        self._counts = dict.fromkeys(self._plan.lines, 1) | dict(processes or {})
-        if unknown := self._counts.keys() - self._plan.lines.keys():
-            raise StackError(f"{procfile} has no line for {', '.join(sorted(unknown))}")
+        self._plan = Plan(self.data_dir, self.ports, commands, dict(environment or {}), environments or {})
+        self._counts = dict.fromkeys(commands, 1) | dict(processes or {})
+        if unknown := self._counts.keys() - commands.keys():
+            raise StackError(f"there is no command for {', '.join(sorted(unknown))}")
         self._redis = RedisServer(
             port=self.ports.redis, data_dir=self.data_dir / "redis", deadline=deadline, options=redis_options
         )
@@ -92,7 +69,7 @@ class Stack:
         self._lock: IO[str] | None = None
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str], procfile: Path, report: Callable[[str], None]) -> Stack:
+    def from_environment(cls, environment: Mapping[str, str], report: Callable[[str], None]) -> Stack:
         """The stack that PALAVER_DATA_DIR, PALAVER_REDIS_URL, PALAVER_PROVIDERS and the ports ask for."""
         providers = environment.get("PALAVER_PROVIDERS")
         return cls(
@@ -100,7 +77,6 @@ class Stack:
             ports=Ports.from_environment(environment),
             environment={"PALAVER_PROVIDERS": str(Path(providers).resolve())} if providers else {},
             redis_url=environment.get("PALAVER_REDIS_URL") or None,
-            procfile=procfile,
             report=report,
         )
 
@@ -153,7 +129,7 @@ class Stack:
         try:
             self._take_data_dir()
             give_up_at = time.monotonic() + self._deadline
-            names = [name for name in self._plan.lines for _ in range(self._counts[name])]
+            names = [name for name in self._counts for _ in range(self._counts[name])]
             first = ["model_server"] if self._given_redis_url else ["redis", "model_server"]
             for name in first + names:
                 self.ports.require(name)
@@ -168,7 +144,7 @@ class Stack:
     def start(self, name: str) -> int:
         """Start `name` again if one has ended, else one more; return its process id when it is ready.
 
-        `name`: a line of the Procfile, `redis` or `model_server`. Raises StackError as `up` does.
+        `name`: a kind of process, `redis` or `model_server`. Raises StackError as `up` does.
         """
         if name != "redis":
             child = self._launch(name)
@@ -249,39 +225,3 @@ class Stack:
             raise StackError(
                 f"another stack runs in {self.data_dir}: stop it, or set PALAVER_DATA_DIR to another place"
             ) from error
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    # From here on nothing may cut the shutdown short: make forwards the signal a second time.
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """`up`: run the stack of the environment and restart what exits, until Ctrl-C or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.stack", description=main.__doc__)
-    parser.add_argument("command", choices=["up"])
-    parser.add_argument("--procfile", type=Path, default=PROCFILE, help="another list of processes")
-    options = parser.parse_args(argv)
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, _interrupt)
-    try:
-        with Stack.from_environment(os.environ, options.procfile, _say) as stack:
-            _say(_WELCOME.format(stack=stack, logs=stack.data_dir / "logs"))
-            supervisor = Supervisor(stack.processes, _say, time.monotonic())
-            while True:
-                supervisor.look(time.monotonic())
-                time.sleep(0.5)
-    except StackError as error:
-        sys.exit(f"palaver: {error}")
-    except KeyboardInterrupt:
-        _say("stopped")
-
-
-if __name__ == "__main__":
-    main()

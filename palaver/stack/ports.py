@@ -1,11 +1,11 @@
-"""Where the servers of the dev stack listen."""
+"""Where the servers of the stack listen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from deploy.errors import StackError
+from palaver.stack.errors import StackError
 from palaver.testing.ports import free_port, port_is_free
 
 VARIABLES = {
@@ -18,7 +18,7 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class Ports:
-    """The loopback port of each server; the defaults are those of `make up`."""
+    """The loopback port of each server; the defaults are those of `palaver up`."""
 
     api: int = 8080
     flower: int = 5555

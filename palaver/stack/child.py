@@ -1,4 +1,4 @@
-"""One process of the dev stack: its own process group, its log, gone when the stack is gone."""
+"""One process of the stack: its own process group, its log, gone when the stack is gone."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-from deploy.errors import StackError
+from palaver.process_tree import below
+from palaver.stack.errors import StackError
 from palaver.testing.redis_server import dying_with_parent
-from workers.processes import below
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # Sent to one process these would leave its own children working, or orphaned until they notice.
 _GROUP_SIGNALS = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
@@ -97,7 +95,7 @@ class Child:
             return log.read().decode(errors="replace")
 
     def start(self) -> None:
-        """Start the command from the repository's root; does not wait for anything."""
+        """Start the command where this process is; does not wait for anything."""
         with self.log_path.open("ab") as log:
             self._log_offset = log.tell()
             self._process = self._spawn(log)
@@ -106,7 +104,6 @@ class Child:
     def _spawn(self, log: IO[bytes]) -> Spawned:
         return subprocess.Popen(
             dying_with_parent(self._command),
-            cwd=ROOT,
             env=dict(self._environment),
             stdin=subprocess.DEVNULL,
             stdout=log,

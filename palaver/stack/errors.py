@@ -1,4 +1,4 @@
-"""What goes wrong with the dev stack."""
+"""What goes wrong with the stack."""
 
 from __future__ import annotations
 

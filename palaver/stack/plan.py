@@ -1,37 +1,35 @@
-"""How each process of the dev stack is started: command, environment, log, and the sign that it is ready."""
+"""How each process of the stack is started: command, environment, log, and the sign that it is ready."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Final
 
-from deploy.child import ROOT, Child
-from deploy.ports import Ports
-from deploy.readiness import accepts, answers_ok
+from palaver.roles import ROLES
+from palaver.stack.child import Child
+from palaver.stack.ports import Ports
+from palaver.stack.readiness import accepts, answers_ok
 from palaver.testing.ports import HOST
 
-DEV_PROVIDERS = ROOT / "deploy" / "providers.dev.toml"
-
-_PROCFILE_LINE = re.compile(r"^([A-Za-z0-9_-]+):[ \t]*(\S.*)$", re.MULTILINE)
-
-
-def read_procfile(path: Path) -> dict[str, str]:
-    """The command line of each process, in the order of the file."""
-    return dict(_PROCFILE_LINE.findall(path.read_text()))
+COMMANDS: Final[Mapping[str, Sequence[str]]] = {role: (sys.executable, "-m", "palaver.cli", role) for role in ROLES}
+"""`palaver api`, `palaver worker`, …: what runs here is what runs on a server."""
+_PROVIDERS: Final = '[providers.fake]\nbase_url = "http://{host}:{port}/v1"\n'
+"""The scriptable model server, which needs no key."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`lines` are those of the Procfile; `environment` wins over what the plan sets itself, and what `environments` has
-    for a line over both."""
+    """`commands` has one for each kind of process; `environment` wins over what the plan sets itself, and what
+    `environments` has for a kind over both."""
 
     data_dir: Path
     ports: Ports
-    lines: Mapping[str, str]
+    commands: Mapping[str, Sequence[str]]
     environment: Mapping[str, str]
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -41,7 +39,7 @@ class Plan:
         return self.data_dir / "model-ledger.jsonl"
 
     def child(self, name: str, number: int, redis_url: str) -> Child:
-        """The `number`th process of `name`, a line of the Procfile or `model_server`; not started yet."""
+        """The `number`th process of `name`, a kind or `model_server`; not started yet."""
         return Child(
             f"{name}-{number}",
             self._command(name),
@@ -52,7 +50,7 @@ class Plan:
 
     def _command(self, name: str) -> Sequence[str]:
         if name != "model_server":
-            return ["/bin/sh", "-c", f"exec {self.lines[name]}"]
+            return self.commands[name]
         where = ["--host", HOST, "--port", str(self.ports.model_server), "--ledger", str(self.ledger_path)]
         return [sys.executable, "-m", "palaver.testing.model_server", *where]
 
@@ -68,20 +66,17 @@ class Plan:
     def _environment(self, redis_url: str) -> dict[str, str]:
         own = {
             "PALAVER_REDIS_URL": redis_url,
-            "PALAVER_PROVIDERS": str(self._providers()),
+            "PALAVER_PROVIDERS": str(self._providers),
             "PALAVER_DATA_DIR": str(self.data_dir),
             "PALAVER_API_PORT": str(self.ports.api),
             "PALAVER_FLOWER_PORT": str(self.ports.flower),
-            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
             # Readiness is read from logs: they must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
         }
         return {**os.environ, **own, **self.environment}
 
+    @cached_property
     def _providers(self) -> Path:
-        default = Ports().model_server
-        if self.ports.model_server == default:
-            return DEV_PROVIDERS
         path = self.data_dir / "providers.toml"
-        path.write_text(DEV_PROVIDERS.read_text().replace(f":{default}/", f":{self.ports.model_server}/"))
+        path.write_text(_PROVIDERS.format(host=HOST, port=self.ports.model_server))
         return path

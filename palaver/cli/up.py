@@ -1,0 +1,83 @@
+"""``palaver up``: the whole of Palaver on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from palaver.errors import ConfigurationError
+from palaver.roles import require_server
+
+_WELCOME: Final = """
+Palaver is up.
+  API     {url}  (try {url}/docs)
+  Flower  {flower_url}
+  logs    {logs}
+
+Submit a run{how}:
+  curl -sS {url}/v1/runs -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\
+    -d '{{"agent": {{"model": "{model}", "tools": ["calculator"]}}, "input": "hello"}}'
+
+Ctrl-C stops everything; what was submitted stays in the data directory for the next time.
+"""
+
+
+def up() -> None:
+    """Start all of it on this machine until Ctrl-C: the API, workers, Flower, a Redis and a model server to play with.
+
+    What ends is started again. PALAVER_PROVIDERS replaces the provider `fake`, PALAVER_REDIS_URL the Redis; ports and
+    the data directory are settings, too.
+    """
+    require_server("palaver up")
+    # Not at the top: what is on a server only, and on no Windows.
+    from palaver.stack import Stack, StackError
+    from palaver.stack.supervision import Supervisor
+
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _interrupt)
+    try:
+        model, how = _model(os.environ)
+        with Stack.from_environment(os.environ, _say) as stack:
+            logs = stack.data_dir / "logs"
+            _say(_WELCOME.format(url=stack.url, flower_url=stack.flower_url, logs=logs, model=model, how=how))
+            supervisor = Supervisor(stack.processes, _say, time.monotonic())
+            while True:
+                supervisor.look(time.monotonic())
+                time.sleep(0.5)
+    except (StackError, ConfigurationError) as error:
+        sys.exit(f"palaver: {error}")
+    except KeyboardInterrupt:
+        _say("stopped")
+
+
+def _model(environment: Mapping[str, str]) -> tuple[str, str]:
+    """A model that the providers have, and what else there is to say of it.
+
+    An own file names models only where it has their prices.
+    """
+    from palaver.providers import load_providers
+
+    file = environment.get("PALAVER_PROVIDERS")
+    if not file:
+        return "fake/tool-20", ""
+    for name, provider in load_providers(Path(file)).items():
+        priced = [model for model in provider.prices if model != "*"]
+        return (f"{name}/{priced[0]}", "") if priced else (f"{name}/MODEL", f", with a model of {name} for MODEL")
+    raise ConfigurationError(f"PALAVER_PROVIDERS: {file} has no [providers.NAME]")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    # From here on nothing may cut the shutdown short: make forwards the signal a second time.
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+    raise KeyboardInterrupt

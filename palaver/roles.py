@@ -1,0 +1,145 @@
+"""The processes that serve: `palaver api`, `palaver worker`, `palaver tools` and `palaver flower`.
+
+Each becomes, by `exec`, the program that does the work: uvicorn with the API, Celery's worker, or Flower. So signals,
+exit codes and process 1 of a container are that program's own, and what the command line adds goes to it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+ROLES: Final[Mapping[str, str]] = {
+    "api": "Serve the HTTP API.",
+    "worker": "Do model steps: ask models.",
+    "tools": "Do tool steps: run tools, each call in a process that can be ended.",
+    "flower": "Show workers and tasks in a browser.",
+}
+"""What each of them does."""
+SERVER_EXTRA: Final = "pip install 'palaver[server]'"
+_NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
+_PATIENCE: Final = 10.0
+"""Seconds in which Redis may come up: who starts everything at once starts it at the same time."""
+_EX_USAGE: Final = 2
+"""As the programs themselves exit for a flag that they do not know."""
+_EX_UNAVAILABLE: Final = 69
+"""As in sysexits.h: it may go well the next time."""
+_EX_CONFIG: Final = 78
+"""As in sysexits.h: it will not go well until somebody changes something."""
+
+
+def command(role: str, arguments: Sequence[str] = ()) -> list[str]:
+    """The program that a role becomes, in this process: its id keeps the names of two workers on one machine apart."""
+    return [sys.executable, "-m", *_program(role), *arguments]
+
+
+def become(role: str, arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by the role's program.
+
+    Raises SystemExit, with a sentence on standard error, if the program could not do its work: status 2 for a flag
+    that Flower does not know, 69 if there is no Redis or a port is taken, 78 for what is not installed or not set.
+    """
+    require_server(f"palaver {role}")
+    program = command(role, arguments)
+    if "--help" in arguments:
+        # To tell its options a program needs to know of a server, and asks none.
+        os.environ.setdefault("PALAVER_REDIS_URL", "redis://localhost")
+    else:
+        if role == "flower":
+            _check_flower(program[program.index("flower") + 1 :])
+        _wait_for_redis()
+    os.execv(program[0], program)
+
+
+def require_server(who: str) -> None:
+    """Raise SystemExit, with a sentence, unless what the extra `server` brings is installed."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        refuse(f"{who} needs {missing[0]}: {SERVER_EXTRA}", _EX_CONFIG)
+
+
+def require_port(host: str, port: int, setting: str) -> None:
+    """Raise SystemExit, with a sentence that names the setting, if nobody can listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            how = f"stop what listens there, or choose another port with --port or {setting}"
+            refuse(f"cannot listen on {host}:{port} ({error.strerror}): {how}", _EX_UNAVAILABLE)
+
+
+def refuse(sentence: str, status: int) -> NoReturn:
+    """End this process with a sentence."""
+    print(f"palaver: {sentence}", file=sys.stderr)
+    raise SystemExit(status)
+
+
+def _program(role: str) -> list[str]:
+    if role == "api":
+        return [_module("api")]
+    celery = ["celery", "-A", _module("workers.app")]
+    if role == "flower":
+        port = os.environ.get("PALAVER_FLOWER_PORT") or "5555"
+        return [*celery, "flower", "--address=127.0.0.1", f"--port={port}", "--max-tasks=5000", "--read-only"]
+    queue, capacity = ("model", "500") if role == "worker" else ("tools", "4")
+    # -E is for Flower, from the first step on; without anybody looking it may go, it costs about 0.3 ms a step.
+    name = f"{queue}.{os.getpid()}@%h"
+    alone = ["--without-gossip", "--without-mingle"]
+    return [*celery, "worker", "-Q", queue, "-c", capacity, "-n", name, *alone, "-E", "-l", "INFO"]
+
+
+def _module(name: str) -> str:
+    """A checkout has `workers` and `api` beside `palaver`, an installed wheel below it."""
+    package = f"palaver.{name.partition('.')[0]}"
+    return f"palaver.{name}" if find_spec(package) else name
+
+
+def _check_flower(arguments: Sequence[str]) -> None:
+    """Flower itself ignores what it does not know, and shows a traceback for a port in use."""
+    import flower.options  # noqa: F401  defines them
+    from tornado.options import Error, options
+
+    try:
+        rest = options.parse_command_line(["palaver flower", *arguments], final=False)
+    except (Error, ValueError) as error:
+        refuse(f"flower: {error}; `palaver flower --help` lists its options", _EX_USAGE)
+    if rest:
+        refuse(f"flower: {rest[0]!r} is no option; write --name=value", _EX_USAGE)
+    if not options.unix_socket:
+        require_port(options.address, options.port, "PALAVER_FLOWER_PORT")
+
+
+def _wait_for_redis() -> None:
+    from palaver.errors import ConfigurationError
+    from palaver.settings import settings
+
+    try:
+        url = urlsplit(os.environ.get("PALAVER_REDIS_URL") or settings().store_url)
+        place = (url.hostname or "localhost", url.port or 6379)
+    except (ConfigurationError, ValueError) as error:
+        refuse(str(error), _EX_CONFIG)
+    if url.scheme not in ("redis", "rediss"):
+        return
+    give_up_at = time.monotonic() + _PATIENCE
+    told = False
+    while True:
+        try:
+            socket.create_connection(place, timeout=5).close()
+        except OSError as error:
+            why = f"Redis at {place[0]}:{place[1]} ({error.strerror or error})"
+            if time.monotonic() > give_up_at:
+                refuse(f"no {why}: start it, or set PALAVER_REDIS_URL to where it is", _EX_UNAVAILABLE)
+            if not told:
+                print(f"palaver: waiting up to {_PATIENCE:g} s for {why}", file=sys.stderr, flush=True)
+            told = True
+            time.sleep(0.2)
+        else:
+            return
