@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from palaver.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from palaver.actions import Approvals, ClientTool, PendingAction
     from palaver.client import (

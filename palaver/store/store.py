@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Self, cast
 
 from redis import DriverInfo
@@ -27,16 +26,14 @@ from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
 from palaver.store.steps import Steps
 from palaver.store.tools import Tools
+from palaver.version import __version__
 
 
 @cache
 def _driver() -> DriverInfo:
     """What CLIENT LIST shows. Without it redis-py looks its own version up on the disk for each connection: that takes
     3 ms, and a process without a file descriptor to spare would fail there, not where it connects."""
-    try:
-        return DriverInfo().add_upstream_driver("palaver", version("palaver"))
-    except PackageNotFoundError:  # a source tree that was never installed
-        return DriverInfo()
+    return DriverInfo().add_upstream_driver("palaver", __version__)
 
 
 class Store:
