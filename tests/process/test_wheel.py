@@ -1,0 +1,192 @@
+"""What is installed without a checkout: the sdist, the wheel of it, and that wheel at work.
+
+`make test` borrows what the wheel needs from the environment of the tests; `make check-package` installs all of it into
+an empty one, from a package index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import pytest
+
+from deploy.lock import STACK, pins
+from palaver import Palaver
+from palaver.events import MessageDelta, StepStarted
+from palaver.process_tree import below
+from palaver.stack import Ports
+from palaver.stack.ports import VARIABLES
+from palaver.testing import eventually
+from palaver.version import __version__
+from tests.pages import ROOT
+from tests.processes import gone
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+PACKAGES: Final = ("palaver", "workers", "api")
+TOOL: Final = '''
+from palaver import tool
+
+
+@tool(idempotent=True)
+def greet(name: str) -> str:
+    """Greet somebody."""
+    return f"Hello, {name}!"
+'''
+
+
+def run(*command: object, cwd: Path = ROOT) -> str:
+    """What a command prints."""
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, env=outside(), timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def outside(**more: str) -> dict[str, str]:
+    """The environment of somebody who has no checkout."""
+    ours = ("PALAVER_", "PYTHON", "PYTEST")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    told = {name: os.environ[name] for name in ("PALAVER_CI_DATA_DIR",) if name in os.environ}
+    return {**kept, **told, **more}
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", folder)
+    (made,) = folder.glob("*.tar.gz")
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path) -> Path:
+    """Of the sdist, not of the checkout."""
+    alone = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
+    run(sys.executable, "-m", "pip", "wheel", *alone, "--wheel-dir", sdist.parent, sdist)
+    (made,) = sdist.parent.glob("*.whl")
+    return made
+
+
+@pytest.fixture(
+    scope="module",
+    params=["borrowed", pytest.param("installed", marks=pytest.mark.chaos)],
+    ids=lambda param: str(param),
+)
+def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that has the wheel, and no other Palaver."""
+    folder = tmp_path_factory.mktemp("environment")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder / "bin" / "python", "install")
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    if request.param == "borrowed":
+        run(*pip, "--quiet", "--no-index", "--no-deps", wheel)
+        own = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+        # A line of a .pth is a folder of modules; .pth files in there, such as that of our checkout, are not read.
+        Path(own, "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    else:
+        tested = folder / "constraints.txt"
+        tested.write_text("".join(line.partition(" \\")[0] + "\n" for line in pins(STACK.read_text()).values()))
+        run(*pip, "--quiet", "--constraint", tested, f"{wheel}[server]")
+    return folder / "bin"
+
+
+def test_the_sdist_has_what_the_wheel_is_built_from(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {PurePosixPath(name).parts[1] for name in archive.getnames()}
+    documents = {"CHANGELOG.md", "LICENSE", "README.md", "PKG-INFO", "pyproject.toml", ".gitignore"}
+    assert names == {*PACKAGES, *documents}
+
+
+def test_the_wheel_has_every_module_under_one_name_and_nothing_else(wheel: Path) -> None:
+    about = f"palaver-{__version__}.dist-info"
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        licence = archive.read(f"{about}/licenses/LICENSE").decode()
+        told = archive.read(f"{about}/METADATA").decode()
+    assert {name.partition("/")[0] for name in names} == {"palaver", about}
+    sources = {path.relative_to(ROOT) for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()}
+    expected = {f"palaver/{path}" if path.parts[0] != "palaver" else str(path) for path in sources}
+    assert {name for name in names if name.startswith("palaver/")} == {
+        name for name in expected if "__pycache__" not in name
+    }
+    assert licence == (ROOT / "LICENSE").read_text()
+    assert "License-Expression: Apache-2.0" in told
+    assert f"Version: {__version__}" in told
+
+
+def test_nothing_of_the_checkout_is_seen(environment: Path, tmp_path: Path) -> None:
+    asked = "import json, palaver.workers.step, palaver.api, sys, importlib.util as found;"
+    asked += (
+        "print(json.dumps([palaver.__file__, *(bool(found.find_spec(name)) for name in ('workers', 'api', 'tests'))]))"
+    )
+    place, *others = json.loads(run(environment / "python", "-c", asked, cwd=tmp_path))
+    assert Path(place).is_relative_to(environment.parent)
+    assert others == [False, False, False]
+    assert run(environment / "palaver", "--version", cwd=tmp_path) == f"palaver {__version__}\n"
+
+
+@pytest.fixture
+def up(environment: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Ports]]:
+    """`palaver up` in an empty folder, but for a tool."""
+    ports = Ports.free()
+    (tmp_path / "greeting.py").write_text(TOOL)
+    where = {VARIABLES[name]: str(port) for name, port in asdict(ports).items()}
+    with subprocess.Popen(
+        [environment / "palaver", "up"],
+        cwd=tmp_path,
+        env=outside(PALAVER_TOOLS="greeting", PALAVER_LEASE_SECONDS="2", **where),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield process, ports
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(
+    up: tuple[subprocess.Popen[str], Ports], environment: Path, tmp_path: Path
+) -> None:
+    process, ports = up
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if "Ctrl-C" in line:
+            break
+    assert "Palaver is up.\n" in lines, "".join(lines)
+    url = f"http://127.0.0.1:{ports.api}"
+
+    said = run(environment / "palaver", "run", "hello", "-m", "fake/tool-1", "-t", "greet", "--url", url, cwd=tmp_path)
+    assert "← greet Hello, " in said
+
+    with Palaver(url) as client:
+        run_id = client.submit("Tell me a story.", model="fake/tokens-60+rate-20").id
+        killed = ""
+        workers = set[str]()
+        for event in client.events(run_id):
+            if isinstance(event, StepStarted):
+                workers.add(event.worker)
+            elif isinstance(event, MessageDelta) and not killed:
+                (killed,) = workers
+                os.kill(int(killed.rpartition("/")[2]), signal.SIGKILL)
+        assert client.get(run_id).status == "completed"
+        assert len(workers) == 2
+
+    pids = below(process.pid)
+    assert len(pids) >= len(["redis", "model_server", "api", "worker", "tools", "flower"])
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    eventually(lambda: all(gone(pid) for pid in pids))
