@@ -40,7 +40,7 @@ async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
         await client.aclose()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def settings() -> Settings:
     """Settings that no environment changes. Override single fields with ``model_copy(update=…)``."""
     return Settings(redis_url="redis://127.0.0.1:1/0", shards=1, lease_seconds=15.0, max_losses=3)

@@ -17,6 +17,7 @@ from palaver.client import (
     Unauthorized,
     Unavailable,
     Unprocessable,
+    backoff,
 )
 from palaver.errors import PalaverError
 from palaver.testing.ports import free_port
@@ -146,3 +147,9 @@ class TestBothClients:
 def test_a_refusal_for_want_of_room_has_begun_nothing() -> None:
     assert not APIError(503, "no_workers", "No worker has told which tools it has.").perhaps_done
     assert APIError(503, "unavailable", "The store took too long.").perhaps_done
+
+
+@pytest.mark.parametrize(("failures", "longest"), [(1, 1), (2, 2), (3, 4), (4, 8), (10**6, 10**6)])
+def test_a_pause_is_doubled_with_jitter_up_to_the_longest(failures: int, longest: int) -> None:
+    longest_pause = min(backoff.FIRST_PAUSE * longest, backoff.LONGEST_PAUSE)
+    assert longest_pause / 2 <= backoff.pause(failures) <= longest_pause
