@@ -49,7 +49,7 @@ class Access:
         """Who asks for a path, as routes are compared with it.
 
         Raises:
-            Problem: it is nobody that may, or not from there.
+            Problem: whoever asks may not, or not from there.
         """
         if path in PROBES:
             host_of(headers)

@@ -29,7 +29,7 @@ def parse(raw: bytes) -> Any:
     """The value that ``raw`` is the JSON text of, in UTF-8.
 
     Raises:
-        Refused: it is none; a key is doubled; it is nested too deeply or has too many values; a number is out
+        Refused: it is no JSON; a key is doubled; it is nested too deeply or has too many values; a number is out
             of range; a text holds NUL or half a surrogate pair.
     """
     _count(raw)

@@ -115,7 +115,7 @@ class RetryPolicy:
         *,
         random: Callable[[], float] = _random.random,
     ) -> RetryAfter | GiveUp:
-        """Whether a step that failed is tried again.
+        """Try a step that failed again, or give it up.
 
         ``attempt`` is the number of the attempt that failed, from 1; ``elapsed`` the seconds since the first one began;
         ``random`` draws from [0, 1). A failure that is not retryable, or whose class has no rule, is given up

@@ -53,7 +53,7 @@ async def ask_within_window(work: Work, ask: Callable[[], Awaitable[ModelReply]]
     refuses the conversation as too long.
 
     Raises:
-        ProviderError: it is still too long, or something else is wrong with the call.
+        ProviderError: the conversation is still too long, or something else is wrong with the call.
     """
     agent = work.lease.agent
     if agent.condense_at is not None and work.prompt_tokens > agent.condense_at:

@@ -77,7 +77,7 @@ async def settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: 
     with that error.
 
     Raises:
-        StaleLease: it is not the newest; another worker has the step.
+        StaleLease: the lease is not the newest; another worker has the step.
         NotSettled: the outage takes too long.
     """
     deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0

@@ -20,7 +20,7 @@ class Answer(aiohttp.ClientResponse):
         """Read heads up to the one that counts.
 
         Raises:
-            aiohttp.ClientResponseError: there are too many before it, or they are none.
+            aiohttp.ClientResponseError: too many come before it, or what comes is no head.
         """
         protocol: ResponseHandler = connection.protocol
         heads = 0

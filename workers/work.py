@@ -75,7 +75,7 @@ class Work:
         self._conversation = self._conversation.having(condensed)
 
     def look_back(self) -> Stuck | None:
-        """Whether the run is stuck. If it might be, the next model call contains a hint to the model."""
+        """How the run is stuck; None if it is not. If it might be, the next model call contains a hint to the model."""
         turns = self._conversation.turns(self.lease.run_id)
         judged = find_repetition(turns, self.lease.agent.stuck, nudged=self._conversation.nudged)
         if isinstance(judged, Stuck):
@@ -113,7 +113,7 @@ class Work:
         stopped.
 
         Raises:
-            StaleLease: it does not, or nobody can tell.
+            StaleLease: the lease is gone, or Redis is away and nobody can tell.
         """
         runtime, lease = self.runtime, self.lease
         if self._active.unheard < runtime.settings.lease_seconds:

@@ -63,7 +63,7 @@ class BulkResult(BaseModel):
 
 
 async def act_on_runs(backend: Backend, wanted: Bulk, caller: Caller) -> BulkResult:
-    """Newest first, for 20 seconds at most.
+    """Cancel or retry the runs that a filter names, newest first, for 20 seconds at most.
 
     Raises:
         Refused: ``invalid_cursor``.

@@ -74,7 +74,7 @@ class Providers:
         self._lease_ms = int(settings.lease_seconds * 1000)
 
     async def admit(self, provider: str, call: str, limits: Limits, tokens: int) -> Admitted | Wait:
-        """Whether ``call``, which may take so many ``tokens``, may begin now.
+        """Let ``call``, which may take so many ``tokens``, begin now, or say how long it waits.
 
         A caller that waits must ask with the same ``call`` again. One that is admitted and has a limit must
         ``release`` its place, and ``renew_places`` until then.

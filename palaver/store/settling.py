@@ -46,7 +46,7 @@ def settlement(lease: Lease, verdict: Verdict, streamed: bool) -> Settle | contr
 
     Raises:
         ValueError: the verdict would leave a call of its message without an answer.
-        ResponseTooLarge: it brings more than one script may be given: Redis does nothing else meanwhile.
+        ResponseTooLarge: the verdict brings more than one script may be given: Redis does nothing else meanwhile.
     """
     run = keys.of_run(lease.run_id, lease.conversation_id)
     match verdict:

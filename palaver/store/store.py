@@ -85,7 +85,7 @@ class Store:
         """Ask the server for what PALAVER_DURABILITY needs. Of one that is away nothing is known, and nothing said.
 
         Raises:
-            ConfigurationError: it cannot do that, or does not let us.
+            ConfigurationError: the server cannot do that, or does not let us.
         """
         if self._durability != "fsync":
             return

@@ -35,7 +35,7 @@ def render(result: object) -> str:
     """What the model is told of a tool's ``result``: text as it is, anything else as JSON; cut at 256 KiB.
 
     Raises:
-        ToolError: it is a generator or something to await, or nested too deep, perhaps in itself.
+        ToolError: the result is a generator or something to await, or nested too deep, perhaps in itself.
         Exception: whatever a method of the result raises.
     """
     if isinstance(result, str | bytes | bytearray | memoryview):

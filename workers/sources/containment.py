@@ -40,7 +40,7 @@ def failing(tool: ToolDeclaration, task: asyncio.Task[Any] | None = None) -> Ite
     runs the tool, if the tool is a coroutine: being cancelled or closed from outside is no failure.
 
     Raises:
-        ToolFailure: it raised.
+        ToolFailure: the tool raised.
         Interrupted: as it is; whether somebody interrupts the tool, the caller knows.
     """
     try:
@@ -105,8 +105,8 @@ async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> str:
     """Make a ``call`` of ``tool`` on this loop, await what it answers if need be; what the model is told of it.
 
     Raises:
-        ToolTimeout: it took longer than it declared.
-        ToolFailure: it raised.
+        ToolTimeout: the tool took longer than it declares.
+        ToolFailure: the tool raised.
     """
     try:
         async with asyncio.timeout(tool.timeout):

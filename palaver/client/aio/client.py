@@ -102,8 +102,8 @@ class AsyncPalaver(AsyncRunControl):
         With neither ``agent`` nor ``model``, functions answer for the agent that the conversation has.
 
         Raises:
-            RunFailed: its status is ``failed``, unless ``raise_on_failure`` is False. Other ends return.
-            WaitTimeout: it did not come so far within ``timeout`` seconds; it goes on.
+            RunFailed: the run's status is ``failed``, unless ``raise_on_failure`` is False. Other ends return.
+            WaitTimeout: the run did not come so far within ``timeout`` seconds; it goes on.
             APIError, ConnectionFailed, ValueError, ConfigurationError: as `submit` and `wait`.
         """
         begun = time.monotonic()
@@ -138,7 +138,7 @@ class AsyncPalaver(AsyncRunControl):
         function that was called is not left before it returns.
 
         Raises:
-            WaitTimeout: it did not come so far in time; it goes on.
+            WaitTimeout: the run did not come so far in time; it goes on.
             NotFound: there is no such run.
             APIError: any other 4xx.
             ValueError, ConfigurationError: something in ``client_tools`` cannot be a tool.

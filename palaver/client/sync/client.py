@@ -101,8 +101,8 @@ class Palaver(RunControl):
         With neither ``agent`` nor ``model``, functions answer for the agent that the conversation has.
 
         Raises:
-            RunFailed: its status is ``failed``, unless ``raise_on_failure`` is False. Other ends return.
-            WaitTimeout: it did not come so far within ``timeout`` seconds; it goes on.
+            RunFailed: the run's status is ``failed``, unless ``raise_on_failure`` is False. Other ends return.
+            WaitTimeout: the run did not come so far within ``timeout`` seconds; it goes on.
             APIError, ConnectionFailed, ValueError, ConfigurationError: as `submit` and `wait`.
         """
         begun = time.monotonic()
@@ -137,7 +137,7 @@ class Palaver(RunControl):
         function that was called is not left before it returns.
 
         Raises:
-            WaitTimeout: it did not come so far in time; it goes on.
+            WaitTimeout: the run did not come so far in time; it goes on.
             NotFound: there is no such run.
             APIError: any other 4xx.
             ValueError, ConfigurationError: something in ``client_tools`` cannot be a tool.

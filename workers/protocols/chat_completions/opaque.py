@@ -72,7 +72,7 @@ class OpaqueFields:
         self._size = 0
 
     def add(self, delta: Mapping[str, Any], text: Callable[[], str], *, whole: bool) -> None:
-        """What a delta, or a message that came as a ``whole``, has of them; ``text`` is its JSON.
+        """Take in what a delta, or a message that came as a ``whole``, has of them; ``text`` is its JSON.
 
         Raises:
             ResponseTooLarge: they are larger than may be.
