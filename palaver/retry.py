@@ -34,9 +34,6 @@ MAX_SECONDS: Final = 86_400.0
 
 _STOP_REASONS: Final[Mapping[ErrorClass, StopReason]] = {
     ErrorClass.CONTENT_FILTER: StopReason.CONTENT_FILTER,
-    ErrorClass.BUDGET: StopReason.BUDGET,
-    ErrorClass.MAX_STEPS: StopReason.MAX_STEPS,
-    ErrorClass.DEADLINE: StopReason.DEADLINE,
     ErrorClass.STUCK: StopReason.STUCK,
 }
 

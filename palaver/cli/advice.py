@@ -18,8 +18,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     ErrorClass.QUOTA_EXHAUSTED: "add credit at provider {provider}, or choose a model of another one",
     ErrorClass.CONTEXT_WINDOW: 'send less, begin a new conversation, or leave "condense" of the agent on',
     ErrorClass.STUCK: 'change the input, the instructions or the tools, or the limits, "stuck" of the agent',
-    ErrorClass.BUDGET: _GO_ON + ", or give it more with --budget",
-    ErrorClass.MAX_STEPS: _GO_ON + ", or give it more with --max-steps",
+    StopReason.BUDGET: _GO_ON + ", or give it more with --budget",
+    StopReason.MAX_STEPS: _GO_ON + ", or give it more with --max-steps",
     StopReason.MAX_TOKENS: "allow longer answers, max_output_tokens of the agent",
     ErrorClass.INTERNAL: "nothing; it is a bug, and the worker's log has the traceback under the run's id",
     "retry": "go on with `palaver retry {run}`",
@@ -54,8 +54,14 @@ def _judged(run: Run) -> tuple[str, str, str]:
     if run.error is not None:
         return str(run.error.get("class")), str(run.error.get("user_action")), why(run.error)
     match run.stop_reason:
-        case StopReason.BUDGET | StopReason.MAX_STEPS | StopReason.CONTENT_FILTER | StopReason.DEADLINE as stop:
-            facts = FACTS[ErrorClass(stop.value)]
+        case StopReason.BUDGET as stop:
+            return stop, "settings", "The run's budget is used up."
+        case StopReason.MAX_STEPS as stop:
+            return stop, "settings", "The run used all its steps."
+        case StopReason.DEADLINE as stop:
+            return stop, "retry", "The run is past its deadline."
+        case StopReason.CONTENT_FILTER as stop:
+            facts = FACTS[ErrorClass.CONTENT_FILTER]
             return stop, facts.user_action, facts.sentence
         case StopReason.CONVERSATION_FULL as stop:
             return stop, "fix_input", "The conversation has no room for another model call; begin a new one."

@@ -8,8 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
 
-Source = Literal["model", "tool", "store", "engine", "limit"]
-"""What failed: the model's provider, a tool, the store, the engine itself, or a limit of the run."""
+Source = Literal["model", "tool", "store", "engine"]
+"""What failed: the model's provider, a tool, the store, or the engine itself. A limit that ends a run is no failure."""
 
 UserAction = Literal["retry", "settings", "wait", "fix_input", "none"]
 """What the user can do: send it again, change keys, model or limits, wait, change the input, or nothing."""
@@ -56,12 +56,6 @@ class ErrorClass(StrEnum):
     """No worker has had the provider, its key or the tool that the step needs, for an hour. Fails."""
     STUCK = "stuck"
     """The same calls and results again and again. Fails the run with stop reason stuck."""
-    BUDGET = "budget"
-    """The run's budget. Stops the run as incomplete."""
-    MAX_STEPS = "max_steps"
-    """The run's number of steps. Stops the run as incomplete."""
-    DEADLINE = "deadline"
-    """The run's deadline, or the time by which it had to begin. The run expires."""
     STORAGE = "storage"
     """Redis (or the broker) is away, loading, out of memory or failing over, as a step saw it. Retried."""
     INTERNAL = "internal"
@@ -115,9 +109,6 @@ FACTS: Final[Mapping[ErrorClass, ClassFacts]] = MappingProxyType(
         _C.WORKER_LOST: ClassFacts("engine", True, False, "retry", "The worker was lost."),
         _C.NO_WORKER: ClassFacts("engine", True, False, "settings", "No worker has what the step needs."),
         _C.STUCK: ClassFacts("engine", False, False, "fix_input", "The run repeats itself without progress."),
-        _C.BUDGET: ClassFacts("limit", False, False, "settings", "The run's budget is used up."),
-        _C.MAX_STEPS: ClassFacts("limit", False, False, "settings", "The run used all its steps."),
-        _C.DEADLINE: ClassFacts("limit", False, False, "retry", "The run is past its deadline."),
         _C.STORAGE: ClassFacts("store", True, False, "wait", "The store is not available."),
         _C.INTERNAL: ClassFacts("engine", False, False, "none", "Internal error."),
     }

@@ -86,6 +86,7 @@ async def test_a_key_in_the_url_is_no_key(path: str) -> None:
         ("status=done", 422, "validation_error", "?status"),
         ("status=queued,,running", 422, "validation_error", "?status"),
         ("error_class=rate_limit", 422, "validation_error", "?error_class"),
+        ("error_class=budget", 422, "validation_error", "?error_class"),
         ("conversation_id=conv_*", 422, "validation_error", "?conversation_id"),
         ("tag=", 422, "validation_error", "?tag"),
         ("agent=", 422, "validation_error", "?agent"),
