@@ -43,7 +43,7 @@ from .output import Output
 from .pool import TaskPool
 from .prefork import ToolPool, pipes, slots
 from .remote import Control
-from .request import StepRequest
+from .request import ChildRequest, StepRequest
 from .runtime import Runtime
 from .sources import SOURCES, open_toolbox
 from .step import StepFailed, StepHandler, attempt
@@ -170,9 +170,9 @@ def _add_task(row: StepHandler) -> None:
         return child.current().run(row, run_id, conversation_id, step)
 
     if row.kind.isolated:
-        app.task(in_a_child, name=row.kind.task, Request=StepRequest, throws=_FAILURES)
+        app.task(in_a_child, name=row.kind.task, Request=ChildRequest, throws=_FAILURES)
     else:
-        app.task(on_the_loop, name=row.kind.task, throws=_FAILURES)
+        app.task(on_the_loop, name=row.kind.task, Request=StepRequest, throws=_FAILURES)
 
 
 for _row in STEP_HANDLERS:

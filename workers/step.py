@@ -7,13 +7,14 @@ verdict on an exception, cancels, drains, and the report to Flower.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import assert_never
 
 from celery.exceptions import Retry
 
-from palaver.errors import StaleLease
+from palaver.errors import FACTS, Failure, StaleLease
 from palaver.failpoints import failpoint
 from palaver.leases import Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
@@ -27,11 +28,13 @@ from .outages import claim, settle
 from .runtime import Runtime
 from .work import Work
 
+log = logging.getLogger("palaver.workers.step")
+
 Function = Callable[[Work], Awaitable[Verdict]]
 
 
 class StepFailed(Exception):
-    """Flower shows this as a FAILURE, with the error's class and code and never its content."""
+    """Flower shows this as a FAILURE or a RETRY, with the error's class, code and sentence and never with content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
         except StaleLease:
             return "stale: somebody else goes on"
     failpoint("step.settled")
+    if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
+        log.warning("run %s failed at step %s: %s %s", run_id, name, verdict.failure.error_class, verdict.failure.code)
     await runtime.follow_up(settled)
     failpoint("step.published")
     return _for_flower(verdict, settled)
@@ -116,18 +121,22 @@ async def _elsewhere(work: Work) -> Verdict | None:
 def _for_flower(verdict: Verdict, settled: Settled) -> str:
     match verdict:
         case RetryAfter(delay, failure) if settled.status == RunStatus.RUNNING:
-            raise _retry(f"{failure.error_class}: {failure.code}", delay)
+            error = _told(failure)
+            raise Retry(message=str(error), exc=error, when=round(delay, 1))
         case Postpone(delay, code, reason) if settled.status == RunStatus.RUNNING:
-            raise _retry(f"{reason}: {code}", delay)
+            # Nothing failed: among the rows of RETRY it would hide what did.
+            return f"waits {delay:.1f} s: {reason} {code}"
         case GiveUp(failure):
-            raise StepFailed(f"{failure.error_class}: {failure.code}")
+            raise _told(failure)
         case HandBack():
             return "handed back"
         case Continue() | Finish() | RetryAfter() | Postpone():
-            return settled.status
+            return f"run is {settled.status}"
         case _:
             assert_never(verdict)
 
 
-def _retry(why: str, delay: float) -> Retry:
-    return Retry(message=why, exc=StepFailed(why), when=round(delay, 1))
+def _told(failure: Failure) -> StepFailed:
+    # What a tool says of its error may be content.
+    said = FACTS[failure.error_class].sentence if failure.source == "tool" else failure.message
+    return StepFailed(f"{failure.error_class}: {failure.code}: {said}")

@@ -1,0 +1,55 @@
+"""What an operator reads in Flower: which model or tool, for which agent, what failed, and how to look at the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+from tests.process.watching import celery_events
+
+pytestmark = pytest.mark.process
+
+SUPPORT = {"name": "support"}
+
+
+def _event(seen: list[dict[str, Any]], kind: str, task_id: str) -> Callable[[], dict[str, Any]]:
+    return lambda: next((each for each in seen if (each["type"], each.get("uuid")) == (kind, task_id)), {})
+
+
+def test_a_failed_step_says_what_and_why_without_our_own_code(cluster: Cluster) -> None:
+    with celery_events(cluster.broker.url, workers=2) as seen:
+        run_id = cluster.submit("401", agent=SUPPORT)
+        failed = eventually(_event(seen, "task-failed", f"{run_id}:1:1"))
+        received = _event(seen, "task-received", f"{run_id}:1:1")()
+    assert received["args"] == f"fake/401 for support · {run_id} step 1"
+    assert received["kwargs"] == f"palaver show {run_id}"
+    assert received["root_id"] == f"{run_id}:1:1"
+    assert failed["exception"].startswith("authentication: fake.invalid_api_key: The provider does not accept")
+    assert "traceback" not in failed
+    assert cluster.ended(run_id).status == "failed"
+
+
+def test_a_retried_step_says_why_without_our_own_code(cluster: Cluster) -> None:
+    with celery_events(cluster.broker.url, workers=2) as seen:
+        run_id = cluster.submit("500-1+echo")
+        retried = eventually(_event(seen, "task-retried", f"{run_id}:1:1"))
+    sentence = "provider_error: fake.server_error: The provider failed to answer. (HTTP 500, code fake.server_error)"
+    assert retried["exception"].startswith(f"{sentence}; again in ")
+    assert "traceback" not in retried
+    assert cluster.ended(run_id).status == "completed"
+
+
+def test_a_call_names_its_tool_and_how_the_run_goes_on(cluster: Cluster) -> None:
+    with celery_events(cluster.broker.url, workers=2) as seen:
+        run_id = cluster.submit("tool-1", tools=["record_idempotent"], agent=SUPPORT)
+        assert cluster.ended(run_id).status == "completed"
+        received = eventually(
+            lambda: next((e for e in seen if e["type"] == "task-received" and e["name"] == "palaver.tool_step"), {})
+        )
+        succeeded = eventually(_event(seen, "task-succeeded", received["uuid"]))
+    assert received["args"].startswith(f"record_idempotent for support · {run_id} step 1/")
+    assert succeeded["result"] == "'run is running'"
