@@ -47,7 +47,7 @@ def _check(run: Run, events: Sequence[StoredEvent]) -> None:
             case "run.requires_action":
                 assert sorted(data["pending_actions"]) == sorted(action["id"] for action in waiting.values()), where
             case "tool.finished":
-                call_id, told = data["message"]["call_id"], data.get("error", {}).get("class", "")
+                call_id, told = data["message"]["call_id"], (data.get("error") or {}).get("class", "")
                 how = resolved.pop(call_id, None)
                 if how and how["decision"] in TOLD:
                     assert told in TOLD[how["decision"]], where

@@ -47,7 +47,7 @@ def every_step_has_its_message(evidence: Evidence) -> None:
 def messages_once(evidence: Evidence) -> None:
     """I2: no step has two messages, and no event is in the log twice."""
     for history in evidence.histories:
-        steps = Counter((e.run_id, e.data["step"]) for e in history.entries if "step" in e.data and message_of(e))
+        steps = Counter((e.run_id, e.data["step"]) for e in history.entries if e.data.get("step") and message_of(e))
         twice = [step for step, count in steps.items() if count > 1]
         assert not twice, f"two messages of one step: {twice}"
         events = Counter((entry.run_id, entry.seq) for entry in history.entries)

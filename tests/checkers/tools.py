@@ -29,7 +29,7 @@ def results_are_true(evidence: Evidence) -> None:
             if message is None or message["role"] != "tool":
                 continue
             started = _starts(evidence, entry)
-            told = entry.data.get("error", {}).get("class")
+            told = (entry.data.get("error") or {}).get("class")
             assert not (told == "tool_denied" and started), f"started all the same: {entry}"
             if message["name"] in NOT_TWICE:
                 assert started or message.get("is_error"), f"never started: {entry}"

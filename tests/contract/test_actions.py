@@ -162,7 +162,7 @@ async def test_the_outputs_of_client_tools_come_in_any_order(driver: StoreDriver
     assert [each.step for each in acted.settled.deliveries] == ["2"]
     assert await driver.results(run_id) == [("o3", '{"lines": 12}'), ("o2", "no such file"), ("o1", "ä")]
     errors = [
-        event.data.get("error", {}).get("class") for event in await driver.events(run_id) if "message" in event.data
+        (event.data.get("error") or {}).get("class") for event in await driver.events(run_id) if "message" in event.data
     ]
     assert errors[-3:] == [None, "tool_error", None]
     assert (await driver.get(run_id)).usage.tool_calls == 3

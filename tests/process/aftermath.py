@@ -33,7 +33,7 @@ def outcome(cluster: Cluster, run: Run) -> str:
 def errors(cluster: Cluster, run_id: str) -> dict[str, str]:
     """The error class of each call's result, empty for none, by call id."""
     finished = [event.data for event in cluster.events(run_id) if event.type == "tool.finished"]
-    return {data["message"]["call_id"]: data.get("error", {}).get("class", "") for data in finished}
+    return {data["message"]["call_id"]: (data.get("error") or {}).get("class", "") for data in finished}
 
 
 def strays(cluster: Cluster, run_id: str) -> int:

@@ -20,7 +20,7 @@ def answers(cluster: Cluster, run_id: str) -> list[StoredEvent]:
 
 def told(cluster: Cluster, run_id: str) -> list[str]:
     """The error class of each result, empty for none."""
-    return [event.data.get("error", {}).get("class", "") for event in answers(cluster, run_id)]
+    return [(event.data.get("error") or {}).get("class", "") for event in answers(cluster, run_id)]
 
 
 def test_a_tool_that_raises_is_told_to_the_model(cluster: Cluster) -> None:
