@@ -24,6 +24,10 @@ ROLES: Final[Mapping[str, str]] = {
 """What each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
+_COLUMNS: Final = "uuid,args,state,result,exception,received,runtime,worker"
+"""Of Flower's page of tasks: what each is, and what became of it."""
+_LOGINS: Final = ("basic_auth", "auth", "unix_socket")
+"""Options of Flower, one of which keeps strangers out."""
 _PATIENCE: Final = 10.0
 """Seconds in which Redis may come up: who starts everything at once starts it at the same time."""
 _EX_USAGE: Final = 2
@@ -88,7 +92,8 @@ def _program(role: str) -> list[str]:
     celery = ["celery", "-A", _module("workers.app")]
     if role == "flower":
         port = os.environ.get("PALAVER_FLOWER_PORT") or "5555"
-        return [*celery, "flower", "--address=127.0.0.1", f"--port={port}", "--max-tasks=5000", "--read-only"]
+        shown = ["--max-tasks=5000", f"--tasks-columns={_COLUMNS}", "--read-only"]
+        return [*celery, "flower", "--address=127.0.0.1", f"--port={port}", *shown]
     queue, capacity = ("model", "500") if role == "worker" else ("tools", "4")
     # -E is for Flower, from the first step on; without anybody looking it may go, it costs about 0.3 ms a step.
     name = f"{queue}.{os.getpid()}@%h"
@@ -113,8 +118,22 @@ def _check_flower(arguments: Sequence[str]) -> None:
         refuse(f"flower: {error}; `palaver flower --help` lists its options", _EX_USAGE)
     if rest:
         refuse(f"flower: {rest[0]!r} is no option; write --name=value", _EX_USAGE)
+    if not any(options[name] or os.environ.get(f"FLOWER_{name.upper()}") for name in _LOGINS):
+        _require_open_flower()
     if not options.unix_socket:
         require_port(options.address, options.port, "PALAVER_FLOWER_PORT")
+
+
+def _require_open_flower() -> None:
+    from palaver.errors import ConfigurationError
+    from palaver.settings import settings
+
+    how = "set FLOWER_BASIC_AUTH=user:password, or PALAVER_FLOWER_OPEN=true if whoever reaches it may look"
+    try:
+        if not settings().flower_open:
+            refuse(f"flower: there is no login: {how}", _EX_CONFIG)
+    except ConfigurationError as error:
+        refuse(str(error), _EX_CONFIG)
 
 
 def _wait_for_redis() -> None:

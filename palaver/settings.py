@@ -74,6 +74,8 @@ class Settings(BaseSettings):
     """Serve at any address though there are no keys: whoever reaches it may do everything."""
     open_docs: bool = False
     """Whether ``/docs`` and ``/openapi.json`` want no key."""
+    flower_open: bool = False
+    """Whether Flower starts without a login: whoever reaches it may look."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
     """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
     retention: float = Field(default=7 * 86400.0, ge=1)

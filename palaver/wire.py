@@ -43,7 +43,7 @@ def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
         "lang": "py",
         "task": delivery.task_name,
         "id": delivery.task_id,
-        "root_id": delivery.task_id,
+        "root_id": None,
         "parent_id": None,
         "argsrepr": f"{title}{' · ' if title else ''}{delivery.run_id} step {delivery.step}",
         "kwargsrepr": f"palaver show {delivery.run_id}",

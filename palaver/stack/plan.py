@@ -70,6 +70,8 @@ class Plan:
             "PALAVER_DATA_DIR": str(self.data_dir),
             "PALAVER_API_PORT": str(self.ports.api),
             "PALAVER_FLOWER_PORT": str(self.ports.flower),
+            # On the loopback address, for who started it.
+            "PALAVER_FLOWER_OPEN": "true",
             # Readiness is read from logs: they must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
         }

@@ -41,7 +41,7 @@ def refused(role: str, *options: str, interpreter: tuple[str, ...] = (), **envir
     done = subprocess.run(
         [sys.executable, *interpreter, "-m", "palaver.cli", role, *options],
         cwd=ROOT,
-        env={**clean, **environment},
+        env={**clean, "PALAVER_FLOWER_OPEN": "true", **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -87,6 +87,13 @@ def test_an_option_that_there_is_not(role: str, redis_url: str) -> None:
     assert "nope" in said.splitlines()[-1]
 
 
+def test_flower_wants_a_login(redis_url: str) -> None:
+    status, said = refused("flower", PALAVER_REDIS_URL=redis_url, PALAVER_FLOWER_OPEN="")
+    assert status == 78
+    assert said.startswith("palaver: flower: there is no login: set FLOWER_BASIC_AUTH=user:password, or")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(("role", "variable"), [("api", "PALAVER_API_PORT"), ("flower", "PALAVER_FLOWER_PORT")])
 def test_a_port_in_use(role: str, variable: str, redis_url: str) -> None:
     with socket.create_server((HOST, 0)) as taken:
@@ -104,6 +111,7 @@ def test_a_port_in_use(role: str, variable: str, redis_url: str) -> None:
 def test_the_process_is_the_program_and_ends_by_a_signal(role: str, redis_url: str, tmp_path: Path) -> None:
     ports = {"PALAVER_API_PORT": str(free_port()), "PALAVER_FLOWER_PORT": str(free_port())}
     url = {"api": f"http://{HOST}:{ports['PALAVER_API_PORT']}/readyz"}
+    ports["PALAVER_FLOWER_OPEN"] = "true"
     url["flower"] = f"http://{HOST}:{ports['PALAVER_FLOWER_PORT']}/healthcheck"
 
     def ready(child: Child) -> bool:

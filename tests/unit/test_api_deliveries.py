@@ -53,7 +53,7 @@ def test_a_delivery_is_a_celery_message_that_carries_ids_only(publisher: Publish
     assert message.properties["correlation_id"] == f"{RUN}:3:1"
     assert message.delivery_info == {"exchange": "", "routing_key": "model"}
     facts = message.headers
-    assert (facts["task"], facts["id"], facts["root_id"]) == ("palaver.model_step", f"{RUN}:3:1", f"{RUN}:3:1")
+    assert (facts["task"], facts["id"], facts["root_id"]) == ("palaver.model_step", f"{RUN}:3:1", None)
     assert (facts["argsrepr"], facts["kwargsrepr"]) == (f"{RUN} step 3", f"palaver show {RUN}")
     assert (facts["lang"], facts["ignore_result"], facts["retries"]) == ("py", True, 0)
     assert [facts[name] for name in ("eta", "expires", "group", "shadow")] == [None] * 4
