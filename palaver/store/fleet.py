@@ -55,25 +55,12 @@ class CancelListener:
         while True:
             message = await listener.hear()
             if message is not None:
-                yield _interruption(message["data"])
-
-    async def pending(self) -> list[Interruption]:
-        """Those that have arrived, without waiting."""
-        if not self._pubsub.subscribed:
-            await self._pubsub.subscribe(self._channel)
-        found = []
-        while (message := await self._pubsub.get_message(timeout=0)) is not None:
-            found.append(_interruption(message["data"]))
-        return found
+                run_id = message["data"].decode()
+                yield Interruption(run_id.removeprefix(keys.PAUSE), run_id.startswith(keys.PAUSE))
 
     async def close(self) -> None:
         """Hear no more."""
         await self._pubsub.aclose()
-
-
-def _interruption(told: bytes) -> Interruption:
-    run_id = told.decode()
-    return Interruption(run_id.removeprefix(keys.PAUSE), run_id.startswith(keys.PAUSE))
 
 
 class Fleet:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from palaver.store import Store, keys
 from palaver.store.control import Acted
 from palaver.store.due import DueItem
 from palaver.store.events import LogEntry, StoredEvent
+from palaver.store.fleet import Interruption
 from palaver.store.runs import Submitted
 from palaver.testing import aeventually
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall, Postpone, RetryAfter, ToolOutcome
@@ -134,6 +136,29 @@ class StoreDriver:
     async def action(self, run_id: str, call_id: str) -> PendingAction:
         """The pending action of a call."""
         return {action.call_id: action for action in (await self.get(run_id)).pending_actions}[call_id]
+
+    async def is_heard(self, channel: str) -> bool:
+        """Whether somebody listens to ``channel``."""
+        ((_, listeners),) = await self.redis.pubsub_numsub(channel)
+        return bool(listeners)
+
+    @contextlib.asynccontextmanager
+    async def hearing(self, worker: str) -> AsyncIterator[Sequence[Interruption]]:
+        """What a worker hears, as it comes."""
+        listener, heard = self.store.fleet.cancels(worker), list[Interruption]()
+
+        async def listen() -> None:
+            async for each in listener.listen():
+                heard.append(each)
+
+        listening = asyncio.create_task(listen())
+        try:
+            await aeventually(lambda: self.is_heard(keys.cancel_channel(worker)))
+            yield heard
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+            await listener.close()
 
     @contextlib.contextmanager
     def answers_get_lost(self) -> Iterator[None]:

@@ -61,7 +61,7 @@ async def test_who_watches_is_shown_the_same_action(driver: StoreDriver) -> None
     watcher = driver.store.feeds.watch(run_id)
     seen = [await anext(watcher) for _ in await driver.events(run_id)]
     coming = asyncio.ensure_future(anext(watcher))
-    await aeventually(lambda: _subscribed(driver, run_id))
+    await aeventually(lambda: driver.is_heard(keys.feed(run_id)))
     await driver.ask(lease, "c1", client=["c1"])
     await driver.store.runs.cancel(run_id)
 
@@ -415,11 +415,6 @@ async def test_an_answer_cut_off_at_calls_that_would_wait(driver: StoreDriver) -
     message = calls("p1", approval=["p1"]).message
     await driver.store.steps.settle(lease, Finish(message, StopReason.MAX_TOKENS))
     assert (await driver.get(run_id)).pending_actions == ()
-
-
-async def _subscribed(driver: StoreDriver, run_id: str) -> bool:
-    ((_, count),) = await driver.redis.pubsub_numsub(keys.feed(run_id))
-    return bool(count)
 
 
 async def _refused(driver: StoreDriver, run_id: str, *items: Any) -> str:

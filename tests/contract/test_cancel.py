@@ -59,14 +59,12 @@ async def test_cancel_of_what_has_ended_says_so(driver: StoreDriver) -> None:
 
 async def test_the_worker_hears_of_it(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
-    listener = driver.store.fleet.cancels("w1")
-    assert await listener.pending() == []
-    settled = await driver.store.runs.cancel(run_id)
+    async with driver.hearing("w1") as heard:
+        settled = await driver.store.runs.cancel(run_id)
 
-    assert settled.status == "cancelling"
-    assert await aeventually(listener.pending) == [Interruption(run_id, pausing=False)]
+        assert settled.status == "cancelling"
+        assert await aeventually(lambda: heard) == [Interruption(run_id, pausing=False)]
     assert await driver.store.steps.renew([lease]) == [Renewal.CANCELLING]
-    await listener.close()
 
 
 @pytest.mark.parametrize("brings", ["finish", "continue", "retry", "give up", "cancelled", "handed back", "lost"])

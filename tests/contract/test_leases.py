@@ -214,18 +214,16 @@ async def test_looking_early_does_not_lose_start_by(driver: StoreDriver) -> None
 async def test_the_deadline_ends_a_run_that_is_worked_on(driver: StoreDriver, redis: Any) -> None:
     run_id, deliveries = await driver.turn("c1", "c2")
     lease = await driver.claim(deliveries[0], "w7")
-    listener = driver.store.fleet.cancels("w7")
-    await listener.pending()
-    await redis.hset(keys.run(run_id), "deadline", 2)
-    (settled,) = await driver.hasten(run_id, "end")
+    async with driver.hearing("w7") as heard:
+        await redis.hset(keys.run(run_id), "deadline", 2)
+        (settled,) = await driver.hasten(run_id, "end")
 
-    assert settled.status == "expired"
-    assert await driver.results(run_id) == [
-        ("c1", "Interrupted: the run ended (deadline). It may or may not have taken effect."),
-        ("c2", "Not started: the run ended (deadline)."),
-    ]
-    assert await aeventually(listener.pending) == [Interruption(run_id, pausing=False)]
-    await listener.close()
+        assert settled.status == "expired"
+        assert await driver.results(run_id) == [
+            ("c1", "Interrupted: the run ended (deadline). It may or may not have taken effect."),
+            ("c2", "Not started: the run ended (deadline)."),
+        ]
+        assert await aeventually(lambda: heard) == [Interruption(run_id, pausing=False)]
     with pytest.raises(StaleLease):
         await driver.answer(lease)
     assert (await driver.get(run_id)).status is RunStatus.EXPIRED

@@ -212,23 +212,21 @@ async def test_the_seconds_count_from_the_start_of_the_run(driver: StoreDriver) 
 
 async def test_the_seconds_are_warned_of_and_end_a_call_that_hangs(driver: StoreDriver) -> None:
     run_id, _ = await driver.begin(budget=Budget(seconds=100.0))
-    listener = driver.store.fleet.cancels("w1")
-    await listener.pending()
-    await started_before(driver, run_id, 85)
-    for _ in range(3):
-        (settled,) = await driver.hasten(run_id, "end")
-        assert settled.status == "running"
-    (warning,) = await warnings(driver, run_id)
-    assert (warning["what"], warning["limit"]) == ("seconds", 100)
-    assert 85 <= warning["used"] < 90
+    async with driver.hearing("w1") as heard:
+        await started_before(driver, run_id, 85)
+        for _ in range(3):
+            (settled,) = await driver.hasten(run_id, "end")
+            assert settled.status == "running"
+        (warning,) = await warnings(driver, run_id)
+        assert (warning["what"], warning["limit"]) == ("seconds", 100)
+        assert 85 <= warning["used"] < 90
 
-    await started_before(driver, run_id, 100)
-    (settled,) = await driver.hasten(run_id, "end")
-    assert settled.status == "incomplete"
-    run = await driver.get(run_id)
-    assert (run.stop_reason, run.error) == (StopReason.BUDGET, None)
-    assert await aeventually(listener.pending) == [Interruption(run_id, pausing=False)]
-    await listener.close()
+        await started_before(driver, run_id, 100)
+        (settled,) = await driver.hasten(run_id, "end")
+        assert settled.status == "incomplete"
+        run = await driver.get(run_id)
+        assert (run.stop_reason, run.error) == (StopReason.BUDGET, None)
+        assert await aeventually(lambda: heard) == [Interruption(run_id, pausing=False)]
     assert len(await warnings(driver, run_id)) == 1
 
 

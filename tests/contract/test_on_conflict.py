@@ -74,18 +74,16 @@ async def test_a_run_that_nobody_works_on_makes_way_at_once(driver: StoreDriver,
 async def test_a_run_that_is_worked_on_lets_go_first(driver: StoreDriver, how: Any) -> None:
     run_id, lease = await driver.begin()
     conversation = lease.conversation_id
-    listener = driver.store.fleet.cancels("w1")
-    assert await listener.pending() == []
-    queued = [await driver.submit(conversation_id=conversation) for _ in range(3)]
-    second = await driver.submit("instead", conversation_id=conversation, on_conflict=how)
+    async with driver.hearing("w1") as heard:
+        queued = [await driver.submit(conversation_id=conversation) for _ in range(3)]
+        second = await driver.submit("instead", conversation_id=conversation, on_conflict=how)
 
-    assert second.deliveries == ()
-    assert (await driver.get(run_id)).status is RunStatus.CANCELLING
-    for each in queued:
-        run = await driver.get(each.run_id)
-        assert (run.status, run.withdrawn, run.times.started_at) == (RunStatus.CANCELLED, False, None)
-    assert await aeventually(listener.pending) == [Interruption(run_id, pausing=False)]
-    await listener.close()
+        assert second.deliveries == ()
+        assert (await driver.get(run_id)).status is RunStatus.CANCELLING
+        for each in queued:
+            run = await driver.get(each.run_id)
+            assert (run.status, run.withdrawn, run.times.started_at) == (RunStatus.CANCELLED, False, None)
+        assert await aeventually(lambda: heard) == [Interruption(run_id, pausing=False)]
     assert (await driver.store.runs.conversation(conversation)).queued_runs == (second.run_id,)
     settled = await driver.finish(lease)
     assert (settled.status, settled.next_run) == ("cancelled", second.run_id)

@@ -59,16 +59,14 @@ async def test_a_run_that_nobody_began(driver: StoreDriver) -> None:
 
 async def test_again_changes_nothing_and_now_is_stronger(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
-    listener = driver.store.fleet.cancels("w1")
-    assert await listener.pending() == []
-    for item in (PAUSE, PAUSE, PAUSE_NOW, PAUSE, PAUSE_NOW):
-        assert (await driver.act(run_id, item)).settled.status == "running"
+    async with driver.hearing("w1") as heard:
+        for item in (PAUSE, PAUSE, PAUSE_NOW, PAUSE, PAUSE_NOW):
+            assert (await driver.act(run_id, item)).settled.status == "running"
 
-    assert [event.data for event in await driver.events(run_id) if event.type == "run.pausing"] == [
-        {"now": False}, {"now": True},
-    ]  # fmt: skip
-    assert await aeventually(listener.pending) == [Interruption(run_id, pausing=True)]
-    await listener.close()
+        assert [event.data for event in await driver.events(run_id) if event.type == "run.pausing"] == [
+            {"now": False}, {"now": True},
+        ]  # fmt: skip
+        assert await aeventually(lambda: heard) == [Interruption(run_id, pausing=True)]
     await driver.hand_back(lease)
     await driver.act(run_id, PAUSE_NOW)
     assert (await driver.kinds(run_id)).count("run.paused") == 1

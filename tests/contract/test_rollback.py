@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.leases import Lease
+from palaver.leases import Lease, LogMessage
 from palaver.lifecycle import StopReason
 from palaver.models import Message
 from palaver.store import keys
+from palaver.store.fleet import Interruption
+from palaver.testing import aeventually
 from palaver.verdicts import Condensed, Continue, Finish
 from tests.contract.store_driver import StoreDriver, say
-from workers.conversations import CachedConversation
-from workers.protocols import CHAT_COMPLETIONS
 
 
 async def _finished(driver: StoreDriver, *words: str) -> Lease:
@@ -81,28 +81,18 @@ async def test_a_worker_that_knew_it_begins_anew_and_only_once(driver: StoreDriv
 
 async def test_a_worker_that_knew_it_derives_what_one_that_did_not_does(driver: StoreDriver) -> None:
     """R12: the log and what models are told agree, whoever derives it and whenever it began."""
-    known = CachedConversation(CHAT_COMPLETIONS)
-
-    async def told(word: str, conversation_id: str | None) -> tuple[str, Lease]:
-        submitted = await driver.submit(word, conversation_id=conversation_id)
-        lease = await driver.claim(submitted.deliveries[0], known=known.position)
-        return submitted.run_id, lease
-
-    conversation_id, mine = None, known
+    mine: list[LogMessage] = []
+    conversation_id, position = None, 0
     for i in range(8):
-        run_id, lease = await told(f"word {i}", conversation_id)
-        if lease.rebuilt:
-            mine = CachedConversation(CHAT_COMPLETIONS)
-        mine.extend(lease.entries, lease.position)
-        known, conversation_id = mine, lease.conversation_id
-        fresh = CachedConversation(CHAT_COMPLETIONS)
-        fresh.extend((await driver.anew(lease)).entries, lease.position)
-        assert fresh.messages() == mine.messages()
+        submitted = await driver.submit(f"word {i}", conversation_id=conversation_id)
+        lease = await driver.claim(submitted.deliveries[0], known=position)
+        mine = [*([] if lease.rebuilt else mine), *lease.entries]
+        conversation_id, position = lease.conversation_id, lease.position
+        assert mine == list((await driver.anew(lease)).entries)
         if i % 3 == 1:
-            await driver.store.runs.cancel(run_id, mode="rollback")
+            await driver.store.runs.cancel(submitted.run_id, mode="rollback")
         await driver.finish(lease, text=f"answer {i}")
-    users = [message for message in mine.messages() if b'"user"' in message]
-    assert len(users) == 6
+    assert len([entry for entry in mine if entry.message.role == "user"]) == 6
 
 
 async def test_several_parts_are_withdrawn(driver: StoreDriver) -> None:
@@ -237,14 +227,13 @@ async def test_an_answer_that_got_lost_withdraws_once(driver: StoreDriver) -> No
 async def test_graceful_keeps_what_is_under_way_and_begins_nothing(driver: StoreDriver) -> None:
     run_id, deliveries = await driver.turn("c1", "c2")
     lease = await driver.claim(deliveries[0])
-    listener = driver.store.fleet.cancels("w1")
-    assert await listener.pending() == []
-    assert (await driver.store.runs.cancel(run_id, mode="graceful")).status == "cancelling"
-    assert [int(answer) for answer in await driver.store.steps.renew([lease])] == [1]
-    assert await listener.pending() == []
-    await driver.store.runs.cancel(run_id, mode="now")
-    assert [int(answer) for answer in await driver.store.steps.renew([lease])] == [2]
-    await listener.close()
+    async with driver.hearing("w1") as heard:
+        assert (await driver.store.runs.cancel(run_id, mode="graceful")).status == "cancelling"
+        assert [int(answer) for answer in await driver.store.steps.renew([lease])] == [1]
+        await driver.store.runs.cancel(run_id, mode="now")
+        assert [int(answer) for answer in await driver.store.steps.renew([lease])] == [2]
+        # Once: the graceful one, which came first, was not told.
+        assert await aeventually(lambda: heard) == [Interruption(run_id, pausing=False)]
     assert (await driver.answer(lease)).status == "cancelled"
     assert (await driver.results(run_id))[0] == ("c1", "42")
 
