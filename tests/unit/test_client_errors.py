@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from api.problems import CODES
 from palaver.client import (
     APIError,
     ClientError,
@@ -145,8 +146,11 @@ class TestBothClients:
 
 
 def test_a_refusal_for_want_of_room_has_begun_nothing() -> None:
-    assert not APIError(503, "no_workers", "No worker has told which tools it has.").perhaps_done
-    assert APIError(503, "unavailable", "The store took too long.").perhaps_done
+    failures = {code: status for code, (status, _) in CODES.items() if status >= 500}
+    assert {code for code, status in failures.items() if APIError(status, code, "").perhaps_done} == {
+        "internal", "not_durable", "not_ready", "unavailable",
+    }  # fmt: skip
+    assert CODES.keys() >= backoff.NO_ROOM
 
 
 @pytest.mark.parametrize(("failures", "longest"), [(1, 1), (2, 2), (3, 4), (4, 8), (10**6, 10**6)])
