@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from bench import cancels, cooldown, recovery, steps, streams
+from bench import cancels, cooldown, lists, recovery, steps, streams
 from bench.asked import BenchError
 from bench.report import Table, heading
 
@@ -34,6 +34,11 @@ PARTS: Final[dict[str, Part]] = {
     "streams": lambda quick: streams.measure(streams=500),
     "cancel": lambda quick: cancels.measure(100 if quick else 300, in_flight=200, tools=8 if quick else 20),
     "cooldown": lambda quick: cooldown.measure(rounds=1 if quick else 5),
+    "lists": lambda quick: lists.measure(
+        runs=10_000 if quick else 100_000,
+        cancelled=2_000 if quick else 12_000,
+        retried=500 if quick else 2_000,
+    ),
     "recovery": lambda quick: recovery.measure(
         kills=1 if quick else 5,
         runs=40,

@@ -1,0 +1,171 @@
+"""What lists of many runs cost, and how many runs a second are cancelled and retried in bulk, over HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+from redis.asyncio import Redis
+
+from bench.asked import BenchError
+from bench.report import Table, percentile
+from bench.rig import Rig
+from palaver.errors import ErrorClass, Failure
+from palaver.ids import new_id
+from palaver.leases import Lease
+from palaver.lifecycle import StopReason
+from palaver.models import AgentSpec, Submission
+from palaver.settings import Settings
+from palaver.store import Store
+from palaver.store.runs import IdempotencyKey, Submitted, taken_on
+from palaver.verdicts import GiveUp
+
+_AGENT = AgentSpec(model="fake/echo", instructions="You are a careful assistant. " * 20, tools=("calculator",))
+_TOGETHER = 200
+_TIMES = 20
+
+
+async def measure(runs: int, cancelled: int, retried: int) -> list[Table]:
+    """Lists over ``runs`` that have ended, of which one failed and one has a tag; then so many cancels and retries.
+
+    Raises BenchError when a list or a bulk action does not find what there is.
+    """
+    async with Rig() as rig, _store(rig) as (store, redis):
+        url = await rig.start_api(PALAVER_MAX_RUNS="1000000")
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            meter = _Meter(client, redis)
+            await _past(store, runs // 2)
+            rare = (await _failed(store, 1, tags=("rare",)))[0]
+            await _past(store, runs - runs // 2 - 1)
+            lists = Table(
+                f"Lists over {runs:,} runs, one of which is sought",
+                ("filter", "pages", "p50, ms", "max, ms", "Redis, ms a page", "its longest command, ms"),
+                note=f"{_TIMES} times each, until the run is there; over HTTP, limit 50.",
+            )
+            for query in ("", "status=failed", "error_code=provider_error", "retried=false&status=failed", "tag=rare"):
+                lists.rows.append(await meter.listed(query, rare if query else None))
+            bulk = Table(
+                "Bulk actions over HTTP",
+                ("action", "runs", "runs/s", "Redis, us a run", "its longest command, ms"),
+                note="Requests of 500 runs, one after the other, as the SDK sends them.",
+            )
+            await _scheduled(store, cancelled, "later")
+            bulk.rows.append(await meter.acted("cancel", {"tag": "later"}, cancelled))
+            await _failed(store, retried, tags=("outage",))
+            bulk.rows.append(await meter.acted("retry", {"tag": "outage", "status": "failed"}, retried))
+    return [lists, bulk]
+
+
+@asynccontextmanager
+async def _store(rig: Rig) -> AsyncIterator[tuple[Store, Redis]]:
+    # What watchers saw of these runs goes at once: nobody watches them, and it would take half a GB.
+    settings = Settings(redis_url=rig.redis.url, feed_retention=1, max_runs=1_000_000)
+    redis = Redis.from_url(rig.redis.url)
+    async with Store.connect(settings) as store:
+        yield store, redis
+    await redis.aclose()
+
+
+class _Meter:
+    """Asks the API, and Redis what that took."""
+
+    def __init__(self, client: httpx.AsyncClient, redis: Redis) -> None:
+        self._client = client
+        self._redis = redis
+        self._begun = 0.0
+
+    async def listed(self, query: str, sought: str | None) -> Sequence[str]:
+        """A row about a list; without ``sought`` of its first page."""
+        elapsed, pages = [], 0
+        await self._begin()
+        for _ in range(_TIMES):
+            begun, cursor, found = time.perf_counter(), "", False
+            while not found:
+                page = await self._client.get(f"/v1/runs?{query}{'&' if query and cursor else ''}{cursor}")
+                pages += 1
+                ids = [run["id"] for run in page.json()["data"]]
+                found = sought in ids if sought else bool(ids)
+                cursor = f"cursor={page.json()['next_cursor']}"
+                if not found and page.json()["next_cursor"] is None:
+                    raise BenchError(f"{query}: {sought} is not there")
+            elapsed.append((time.perf_counter() - begun) * 1000)
+        spent, longest = await self._spent()
+        name = f"`{query}`" if query else "none (the first page)"
+        times = (f"{percentile(elapsed, 50):.1f}", f"{max(elapsed):.1f}")
+        return (name, f"{pages / _TIMES:g}", *times, f"{spent / pages:.2f}", f"{longest:.1f}")
+
+    async def acted(self, action: str, admitted: dict[str, Any], runs: int) -> Sequence[str]:
+        """A row about a bulk action."""
+        body: dict[str, Any] = {"action": action, "filter": admitted, "limit": 500}
+        await self._begin()
+        begun, done, cursor = time.perf_counter(), 0, None
+        while done == 0 or cursor:
+            answer = await self._client.post("/v1/runs/actions", json={**body, "cursor": cursor})
+            answer.raise_for_status()
+            done, cursor = done + answer.json()["done"], answer.json()["next_cursor"]
+        took = time.perf_counter() - begun
+        if done != runs:
+            raise BenchError(f"{action}: {done} of {runs} runs")
+        spent, longest = await self._spent()
+        return (action, f"{runs:,}", f"{runs / took:,.0f}", f"{spent * 1000 / runs:.0f}", f"{longest:.1f}")
+
+    async def _begin(self) -> None:
+        await self._redis.config_set("slowlog-log-slower-than", 0)
+        await self._redis.config_set("slowlog-max-len", 20_000)
+        await self._redis.slowlog_reset()
+        self._begun = await self._cpu()
+
+    async def _spent(self) -> tuple[float, float]:
+        """Milliseconds of CPU that the server's main thread has used since `_begin`, and those that its longest command
+        took."""
+        spent = await self._cpu() - self._begun
+        entries = await self._redis.slowlog_get(20_000)
+        return spent, max((entry["duration"] for entry in entries), default=0) / 1000
+
+    async def _cpu(self) -> float:
+        used = await self._redis.info("cpu")
+        return 1000 * float(used["used_cpu_user_main_thread"] + used["used_cpu_sys_main_thread"])
+
+
+async def _submit(store: Store, count: int, **more: Any) -> list[Submitted]:
+    made: list[Submitted] = []
+    body = Submission(agent=_AGENT, input="What is six times seven?", **more)
+    for start in range(0, count, _TOGETHER):
+        some = [
+            await store.runs.to_submit(body, new_id("conv", "00"), "new", IdempotencyKey())
+            for _ in range(min(_TOGETHER, count - start))
+        ]
+        replies = await store.scripts.run_all(some)
+        made += [taken_on(submit, reply) for submit, reply in zip(some, replies, strict=True)]
+    return made
+
+
+async def _scheduled(store: Store, count: int, tag: str) -> None:
+    await _submit(store, count, start_after=datetime.now(UTC) + timedelta(days=1), tags=(tag,))
+
+
+async def _past(store: Store, count: int) -> None:
+    """Runs that have ended."""
+    await _scheduled(store, count, "past")
+    cursor, done = None, 0
+    while done < count:
+        page = await store.runs.list({"status": "queued"}, limit=_TOGETHER, cursor=cursor)
+        done, cursor = done + len(await store.bulk.cancel(page.runs)), page.next_cursor
+
+
+async def _failed(store: Store, count: int, tags: tuple[str, ...]) -> list[str]:
+    """Runs that failed at their first call."""
+    failed = GiveUp(Failure.of(ErrorClass.PROVIDER_ERROR), StopReason.ERROR)
+    ids = []
+    for submitted in await _submit(store, count, tags=tags):
+        (delivery,) = submitted.deliveries
+        where = (delivery.run_id, delivery.conversation_id, delivery.step)
+        lease = await store.steps.claim(*where, queue=delivery.queue, worker="bench", nonce="1", known=0)
+        assert isinstance(lease, Lease)
+        await store.steps.settle(lease, failed)
+        ids.append(submitted.run_id)
+    return ids
