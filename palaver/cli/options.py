@@ -69,6 +69,22 @@ def since(text: str) -> datetime:
         return datetime.now(UTC) - timedelta(seconds=duration(text))
 
 
+def ahead(text: str) -> datetime:
+    """``12h`` from now, or ``2026-01-31T12:00:00Z``; without a zone in the local one."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        return datetime.now(UTC) + timedelta(seconds=duration(text))
+
+
+def entry(text: str) -> tuple[str, str]:
+    """``customer=42`` as a pair."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as customer=42")
+    return name, value
+
+
 def approvals(asked: list[str] | None) -> str | list[str] | None:
     """What an agent's approvals require: one of the three words, or tools; None to leave it to the default."""
     policies = [each for each in asked or () if each in ("never", "risky", "always")]
@@ -114,6 +130,24 @@ Budget = Annotated[
         metavar="NAME=NUMBER",
         help="What it may use up: tokens, tool_calls, cost_usd, seconds; repeatable.",
     ),
+]
+Metadata = Annotated[
+    list[Any] | None,
+    typer.Option("--metadata", parser=entry, metavar="KEY=VALUE", help="What to keep on the run; repeatable."),
+]
+StartAfter = Annotated[
+    Any,
+    typer.Option("--start-after", parser=ahead, metavar="TIME", help="Not before then: in 10m, 12h, or a date."),
+]
+StartBy = Annotated[
+    Any, typer.Option("--start-by", parser=ahead, metavar="TIME", help="It expires if nobody has begun by then.")
+]
+Deadline = Annotated[
+    Any, typer.Option("--deadline", parser=ahead, metavar="TIME", help="It expires if it has not ended by then.")
+]
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option("--idempotency-key", metavar="KEY", help="With the same key again, it is the same run."),
 ]
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run, as `palaver list` shows it.")]
 MaybeRunId = Annotated[str | None, typer.Argument(metavar="RUN_ID", help="The run; none with a filter or --all.")]

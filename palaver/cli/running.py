@@ -9,7 +9,20 @@ import typer
 
 from palaver.cli.connection import INTERRUPTED, Api, say
 from palaver.cli.following import Follower, exit_code, until_the_end
-from palaver.cli.options import Agent, Ask, Budget, OnConflict, RunId, approvals, text_or_stdin
+from palaver.cli.options import (
+    Agent,
+    Ask,
+    Budget,
+    Deadline,
+    IdempotencyKey,
+    Metadata,
+    OnConflict,
+    RunId,
+    StartAfter,
+    StartBy,
+    approvals,
+    text_or_stdin,
+)
 from palaver.cli.tables import console
 from palaver.cli.text import document, plain
 
@@ -32,6 +45,11 @@ def run(
     ] = None,
     on_conflict: OnConflict = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="A tag for `list`; repeatable.")] = None,
+    metadata: Metadata = None,
+    start_after: StartAfter = None,
+    start_by: StartBy = None,
+    deadline: Deadline = None,
+    idempotency_key: IdempotencyKey = None,
     no_stream: Annotated[
         bool, typer.Option("--no-stream", help="Wait, then print only the answer; the rest goes to stderr.")
     ] = False,
@@ -58,6 +76,11 @@ def run(
             on_conflict=on_conflict,
             budget=dict(budget or ()),
             tags=tag or (),
+            metadata=dict(metadata or ()),
+            start_after=start_after,
+            start_by=start_by,
+            deadline=deadline,
+            idempotency_key=idempotency_key,
         )
         if detach:
             api.show(submitted, submitted.id)

@@ -64,6 +64,7 @@ def show_run(to: Console, run: Run) -> None:
         "usage": usage(run.usage),
         "submitted by": run.submitted_by,
         "retry of": run.retried_from,
+        "retried as": run.retried_as,
         "cancel": _cancel(run.cancel),
         "tags": ", ".join(run.tags),
         "metadata": ", ".join(f"{name}={text}" for name, text in run.metadata.items()),
@@ -98,6 +99,8 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             for entry in value:
                 table.add_row(*(Text(_cell(entry.get(column))) for column in columns))
             to.print(table)
+        elif name == "room" and isinstance(value, dict):
+            to.print(Text(plain(f"room: {_room(value)}")), soft_wrap=True)
         elif isinstance(value, dict):
             facts = ", ".join(
                 f"{key.replace('_', ' ')} {_cell(each)}" for key, each in value.items() if each is not None
@@ -105,6 +108,19 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             to.print(Text(plain(f"{name}: {facts}")), soft_wrap=True)
         else:
             to.print(Text(f"{name}: {one_line(value)}"), soft_wrap=True)
+
+
+def _room(room: Mapping[str, Any]) -> str:
+    """How much of the room is taken. A run that is worked on, or waits for a time, takes two places."""
+    runs = f"{_cell(room.get('runs'))} of {_cell(room.get('max_runs'))} places for runs (a run at work takes two)"
+    memory, most = room.get("memory_bytes"), room.get("max_memory_bytes")
+    if not isinstance(memory, int):
+        return runs
+    return f"{runs}, {_size(memory)}{f' of {_size(most)}' if isinstance(most, int) else ''} of memory"
+
+
+def _size(number: int) -> str:
+    return f"{number / 1024**2:.1f} MiB"
 
 
 def _status(run: Run) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from palaver.lifecycle import WaitReason
@@ -64,8 +65,17 @@ def clock(when: datetime) -> str:
 
 
 def amount(number: float) -> str:
-    """``81``, ``0.125``."""
-    return f"{number:.6g}" if number % 1 else f"{number:.0f}"
+    """``81``, ``0.125``, ``0.000018``: never with an exponent."""
+    return _written_out(f"{number:.6g}") if number % 1 else f"{number:.0f}"
+
+
+def dollars(cost: float) -> str:
+    """``$12.35``, ``$0.01235``, ``$0.000018``."""
+    return f"${cost:.2f}" if cost >= 1 else f"${_written_out(f'{cost:.4g}')}"
+
+
+def _written_out(number: str) -> str:
+    return format(Decimal(number), "f")
 
 
 def seconds(duration: float) -> str:
@@ -77,7 +87,7 @@ def usage(used: Usage) -> str:
     """Tokens, calls and, where it is known and not nothing, what they cost, in words."""
     calls = ((used.model_calls, "model call"), (used.tool_calls, "tool call"))
     counted = ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for number, name in calls)
-    cost = f", ${used.cost_usd:.4g}" if used.cost_usd else ""
+    cost = f", {dollars(used.cost_usd)}" if used.cost_usd else ""
     return f"{used.input_tokens} tokens in, {used.output_tokens} out, {counted}{cost}"
 
 

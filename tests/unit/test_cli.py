@@ -194,5 +194,5 @@ class TestOthers:
         assert said.code == 0
         assert re.search(r"NAME +READY +WORKERS", said.out)
         assert "draining: false" in said.out
-        assert "room: runs 7, max runs 10, memory bytes 4096\n" in said.out
+        assert "room: 7 of 10 places for runs (a run at work takes two), 0.0 MiB of memory\n" in said.out
         assert CommandResult(api, "queues", "--json").documents == [body]

@@ -178,7 +178,13 @@ class TestEnds:
     def test_the_last_line_has_the_cost_if_there_is_one(self, api: ScriptedAPI) -> None:
         used = {"input_tokens": 10, "output_tokens": 5, "model_calls": 1, "tool_calls": 0}
         api.on("GET", EVENTS, stream(FINISHED))
-        for cost, shown in ((0.012345, "0 tool calls, $0.01235 ·"), (0.0, "0 tool calls ·"), (None, "0 tool calls ·")):
+        for cost, shown in (
+            (0.012345, "0 tool calls, $0.01235 ·"),
+            (1.8e-05, "0 tool calls, $0.000018 ·"),
+            (12.3456, "0 tool calls, $12.35 ·"),
+            (0.0, "0 tool calls ·"),
+            (None, "0 tool calls ·"),
+        ):
             api.on("GET", RUN, answer(run_object("completed", usage={**used, "cost_usd": cost})))
             assert shown in CommandResult(api, "watch", RUN_ID).out
 
