@@ -73,7 +73,7 @@ def read_query(request: Request, model: type[Q]) -> Q:
 
 def is_list(model: type[BaseModel], name: str) -> bool:
     """Whether a parameter has several values: with commas between them, or given several times."""
-    return get_origin(model.model_fields[name].annotation) is tuple
+    return get_origin(model.model_fields[name].annotation) in (tuple, dict)
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:

@@ -136,7 +136,7 @@ async def _submit(store: Store, count: int, **more: Any) -> list[Submitted]:
     body = Submission(agent=_AGENT, input="What is six times seven?", **more)
     for start in range(0, count, _TOGETHER):
         some = [
-            await store.runs.to_submit(body, new_id("conv", "00"), "new", IdempotencyKey())
+            await store.runs.to_submit(body, new_id("conv", "00"), "new", IdempotencyKey(), by=None)
             for _ in range(min(_TOGETHER, count - start))
         ]
         replies = await store.scripts.run_all(some)

@@ -60,6 +60,13 @@ _ALL: Final = (
         ("parameters", "parameters of a query", 50, "parameters", "400 `malformed_request`"),
         ("cursor", "a cursor", 200, "characters", "400 `invalid_cursor`"),
         ("filter_status", "statuses that a filter names", 16, "statuses", "422 `validation_error`"),
+        (
+            "list_looked",
+            "runs that a page of a list looks at",
+            10_000,
+            "runs",
+            "the page is short, and says `has_more`",
+        ),
         ("answer_bytes", "an answer that is a page, about", 4 * MIB, "bytes", "the page is short, and says `has_more`"),
     ),
     *_group(

@@ -205,7 +205,9 @@ class Run(BaseModel):
     submitted_by: str | None = None
     """The key that submitted it, by its name in ``PALAVER_API_KEYS``; None without keys."""
     retried_from: str | None = None
-    """The run that this one goes on with."""
+    """The run that this one goes on with, or is a fork of."""
+    retried_as: str | None = None
+    """The run that goes on with this one; a fork does not."""
     agent: AgentSpec
     model: str
     """The model that is asked now: the agent's, or one of its fallbacks."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Self, cast
 
+import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from palaver.errors import ErrorClass
+from palaver.fields import AtMost
 from palaver.ids import is_id
-from palaver.lifecycle import RunStatus
+from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import beyond, most
 
 from ..operations import RunFilter
@@ -50,9 +52,40 @@ def _conversation_id(given: str) -> str:
     return given
 
 
+def _entries(given: object) -> object:
+    """``key=value,other=value`` of a URL as an object; what a body has is one, and a URL may have one as JSON."""
+    if not isinstance(given, str):
+        return given
+    if given.startswith("{"):
+        try:
+            return orjson.loads(given)
+        except orjson.JSONDecodeError:
+            raise ValueError("must be key=value, comma separated, or a JSON object") from None
+    pairs = [pair.partition("=") for pair in given.split(",")]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise ValueError("must be key=value, comma separated, or a JSON object")
+    return {name: value for name, _, value in pairs}
+
+
+def _flag(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    if given not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return given == "true"
+
+
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 ConversationId = Annotated[
     str, AfterValidator(_conversation_id), WithJsonSchema({"type": "string", "pattern": "^conv_[0-9a-z]{28}$"})
+]
+
+
+Name = Annotated[str, Field(min_length=1, max_length=64)]
+Metadata = Annotated[
+    dict[Annotated[str, AtMost("metadata_key")], Annotated[str, AtMost("metadata_value")]],
+    AtMost("metadata"),
+    BeforeValidator(_entries),
 ]
 
 
@@ -64,21 +97,37 @@ class Filters(BaseModel):
         description="Only these statuses: several parameters, or commas between them.",
         json_schema_extra={"minItems": 1, "maxItems": most("filter_status")},
     )
+    stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")
-    agent: str | None = Field(
-        default=None, min_length=1, max_length=64, description="Only runs of agents with this name."
+    agent: Name | None = Field(default=None, description="Only runs of agents with this name.")
+    tag: Name | None = Field(default=None, description="Only runs with this tag.")
+    metadata: Metadata = Field(default={}, description="Only runs whose metadata have all of these entries.")
+    provider: Name | None = Field(default=None, description="Only runs that ask this provider, or asked it last.")
+    model: str | None = Field(
+        default=None, min_length=1, max_length=265, description="Only runs that ask this model, or asked it last."
     )
-    tag: str | None = Field(default=None, min_length=1, max_length=64, description="Only runs with this tag.")
+    tool: Name | None = Field(default=None, description="Only runs of agents that may use this tool.")
     error_class: ErrorClass | None = Field(default=None, description="Only runs that failed with this class.")
+    error_code: str | None = Field(
+        default=None, min_length=1, max_length=200, description="Only runs that failed with this code."
+    )
+    retried: Annotated[bool, BeforeValidator(_flag)] | None = Field(
+        default=None, description="Only runs that another one goes on with (`true`), or none (`false`)."
+    )
     created_after: Moment | None = Field(default=None, description="Only runs submitted after this time.")
     created_before: Moment | None = Field(default=None, description="Only runs submitted before this time.")
+    ended_after: Moment | None = Field(default=None, description="Only runs that ended after this time.")
+    ended_before: Moment | None = Field(default=None, description="Only runs that ended before this time.")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.created_after and self.created_before and self.created_after >= self.created_before:
-            raise ValueError("created_after must be before created_before")
+        for what in ("created", "ended"):
+            after, before = getattr(self, f"{what}_after"), getattr(self, f"{what}_before")
+            if after and before and after >= before:
+                raise ValueError(f"{what}_after must be before {what}_before")
         return self
 
     def as_filter(self) -> RunFilter:
         """What the store is asked for."""
-        return cast(RunFilter, {name: getattr(self, name) or None for name in RunFilter.__annotations__})
+        given = {name: getattr(self, name) for name in RunFilter.__annotations__}
+        return cast(RunFilter, {name: value for name, value in given.items() if value not in (None, (), {})})

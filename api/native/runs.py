@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+import orjson
+from pydantic import Field, WithJsonSchema
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
@@ -19,7 +20,7 @@ from ..queries import Number, Query
 from ..streams import EventStream
 from .answers import answer_run, headers_of
 from .dialect import NATIVE, RunId
-from .filters import Filters
+from .filters import Filters, Metadata
 from .frames import STREAMS, frames
 from .links import Run, RunList, page_path, run_list_json
 
@@ -39,9 +40,20 @@ class _RunId(Convertor[str]):
 register_url_convertor("run", _RunId())
 
 
+_PAIRS: Final = {
+    "type": "array",
+    "items": {"type": "string", "pattern": "^[^=,{][^=,]{0,63}=[^,]{0,512}$"},
+    "maxItems": 32,
+}
+
+
 class RunsQuery(Query, Filters):
     """Which runs to list, and how many."""
 
+    metadata: Annotated[Metadata, WithJsonSchema(_PAIRS)] = Field(
+        default={},
+        description="Only runs with all of these entries: `key=value`, several, or a JSON object.",
+    )
     limit: Number = Field(default=50, ge=1, le=200, description="Runs on a page.")
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
 
@@ -129,7 +141,8 @@ async def submit(
     problems=("invalid_cursor",),
 )
 async def list_runs(backend: Backend, query: RunsQuery) -> Response:
-    """Runs that all filters admit. With filters a page may be short, even empty, although `has_more`."""
+    """Runs that all filters admit. A page looks at 10,000 runs at most, so with filters other than those of status and
+    time it may be short, even empty, although `has_more`."""
     page = await operations.list_runs(backend, query.as_filter(), limit=query.limit, cursor=query.cursor)
     headers: dict[str, str] = {}
     if page.next_cursor is not None:
@@ -138,9 +151,13 @@ async def list_runs(backend: Backend, query: RunsQuery) -> Response:
 
 
 def _next_page(query: RunsQuery, cursor: str) -> str:
-    given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True, exclude={"status", "cursor"})
+    given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True)
     if query.status:
         given["status"] = ",".join(query.status)
+    if query.metadata:
+        given["metadata"] = orjson.dumps(query.metadata).decode()
+    if query.retried is not None:
+        given["retried"] = str(query.retried).lower()
     return page_path(given | {"cursor": cursor})
 
 

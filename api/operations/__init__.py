@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from palaver.filters import RunFilter
 from palaver.store.events import StoredEvent
-from palaver.store.reading import RunPage
+from palaver.store.listing import RunPage
 
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from palaver.errors import Refused
 from palaver.filters import RunFilter
 from palaver.limits import beyond, most
-from palaver.store.reading import RunPage
+from palaver.store.listing import RunPage
 
 from .backend import Backend, within_deadline
 

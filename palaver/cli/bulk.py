@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
@@ -10,13 +11,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from palaver.cli.connection import Api, say
-from palaver.cli.options import duration, one_of
+from palaver.cli.options import duration, entry, one_of, since
 from palaver.cli.progress import Progress
 from palaver.cli.text import one_line
 from palaver.client import BulkResult, Palaver
 from palaver.client.requests import given
 from palaver.errors import ErrorClass
-from palaver.lifecycle import RunAction, RunStatus
+from palaver.lifecycle import RunAction, RunStatus, StopReason
 
 _DONE: Final = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
 
@@ -33,7 +34,28 @@ class FilterOptions:
         str | None, typer.Option("--conversation", "-c", help="Only runs of this conversation.")
     ] = None
     tag: Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")] = None
+    metadata: Annotated[
+        list[Any] | None,
+        typer.Option(
+            "--metadata", parser=entry, metavar="KEY=VALUE", help="Only runs that have this in them; repeatable."
+        ),
+    ] = None
     agent_name: Annotated[str | None, typer.Option("--agent-name", help="Only runs of agents with this name.")] = None
+    provider: Annotated[str | None, typer.Option("--provider", help="Only runs that ask it, or asked it last.")] = None
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="PROVIDER/NAME", help="Only runs that ask it, or asked it last."),
+    ] = None
+    tool: Annotated[str | None, typer.Option("--tool", help="Only runs of agents that may use it.")] = None
+    stop_reason: Annotated[
+        Any,
+        typer.Option(
+            "--stop-reason",
+            parser=one_of(StopReason),
+            metavar="REASON",
+            help="Only runs that ended for this reason, such as max_steps.",
+        ),
+    ] = None
     error_class: Annotated[
         Any,
         typer.Option(
@@ -42,6 +64,26 @@ class FilterOptions:
             metavar="CLASS",
             help="Only runs that failed with this class, such as rate_limited.",
         ),
+    ] = None
+    error_code: Annotated[
+        str | None, typer.Option("--error-code", metavar="CODE", help="Only runs that failed with this code.")
+    ] = None
+    retried: Annotated[
+        bool | None,
+        typer.Option("--retried/--not-retried", help="Only runs that another run goes on with, or none."),
+    ] = None
+    since: Annotated[
+        Any,
+        typer.Option("--since", parser=since, metavar="TIME", help="Only runs submitted later: 12h ago, or a date."),
+    ] = None
+    until: Annotated[
+        Any, typer.Option("--until", parser=since, metavar="TIME", help="Only runs submitted before that.")
+    ] = None
+    ended_since: Annotated[
+        Any, typer.Option("--ended-since", parser=since, metavar="TIME", help="Only runs that ended later.")
+    ] = None
+    ended_until: Annotated[
+        Any, typer.Option("--ended-until", parser=since, metavar="TIME", help="Only runs that ended before that.")
     ] = None
     older_than: Annotated[
         Any,
@@ -56,17 +98,31 @@ class FilterOptions:
         return given(
             {
                 "status": self.status or None,
+                "stop_reason": self.stop_reason,
                 "conversation_id": self.conversation,
                 "tag": self.tag,
+                "metadata": dict(self.metadata) if self.metadata else None,
                 "agent": self.agent_name,
+                "provider": self.provider,
+                "model": self.model,
+                "tool": self.tool,
                 "error_class": self.error_class,
+                "error_code": self.error_code,
+                "retried": self.retried,
+                "created_after": self.since,
+                "created_before": self.until,
+                "ended_after": self.ended_since,
+                "ended_before": self.ended_until,
             }
         )
 
     @property
-    def before(self) -> datetime | None:
-        """The time that ``--older-than`` means."""
-        return None if self.older_than is None else datetime.now(UTC) - timedelta(seconds=self.older_than)
+    def listed(self) -> dict[str, Any]:
+        """All that is given, as arguments of `Palaver.list`."""
+        if self.older_than is None:
+            return self.wanted
+        before = datetime.now(UTC) - timedelta(seconds=self.older_than)
+        return {**self.wanted, "created_before": min(before, self.until or before)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +155,11 @@ class ManyRuns(FilterOptions):
         allowed = sorted(status for status in RunStatus if status.allows(action))
         wanted = {"status": allowed, **self._filter, **how}
         if not (self.dry_run or self.yes) and sys.stdin.isatty():
-            count = len(_patiently(client, action, wanted, dry_run=True).run_ids)
+            count = _patiently(client, action, wanted, dry_run=True).able
             if count > 1:
                 confirm(f"{action.capitalize()} {count} runs?")
         result = _patiently(client, action, wanted, dry_run=self.dry_run)
-        ids = map(one_line, result.run_ids if self.dry_run else ())
-        api.show(result, "\n".join((_told(action, result), *ids)))
+        api.show(result, "\n".join((_told(action, result), *_named(action, result))))
 
     @property
     def _filter(self) -> dict[str, Any]:
@@ -128,8 +183,18 @@ def _patiently(client: Palaver, action: RunAction, wanted: dict[str, Any], *, dr
 
 
 def _told(action: RunAction, result: BulkResult) -> str:
-    count = len(result.run_ids)
-    runs = f"{count} run{'' if count == 1 else 's'}"
+    runs = f"{result.able} run{'' if result.able == 1 else 's'}"
     what = f"{runs} would be {_DONE[action]}" if result.dry_run else f"{_DONE[action]} {runs}"
     others = ", ".join(f"{number} {one_line(code)}" for code, number in result.skipped.items())
     return f"{what}; not: {others}" if others else what
+
+
+def _named(action: RunAction, result: BulkResult) -> Iterator[str]:
+    """The runs that it would be, or the new ones beside the old: the first hundred."""
+    if not (result.dry_run or action == "retry"):
+        return
+    for run_id in result.run_ids:
+        new = result.retried_as.get(run_id)
+        yield one_line(run_id if new is None else f"{new} goes on with {run_id}")
+    if (more := result.able - len(result.run_ids)) > 0:
+        yield f"and {more} more"

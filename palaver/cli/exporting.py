@@ -16,7 +16,7 @@ import typer
 
 from palaver.cli.bulk import FilterOptions
 from palaver.cli.connection import ApiAddress, say
-from palaver.cli.options import duration, since
+from palaver.cli.options import duration
 from palaver.cli.progress import Progress
 from palaver.cli.text import document
 from palaver.client import ClientError, Exported, Palaver
@@ -39,10 +39,6 @@ def export(
     everything: Annotated[
         bool, typer.Option("--all", help="Every run that has ended, in the place of a filter.")
     ] = False,
-    after: Annotated[
-        Any,
-        typer.Option("--since", parser=since, metavar="TIME", help="Only runs submitted later: 12h ago, or a date."),
-    ] = None,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Add to this file what it does not have yet.")
     ] = None,
@@ -55,9 +51,8 @@ def export(
     connection: ApiAddress,
 ) -> None:
     """Write all that is known of runs that have ended, and their conversations, as lines of JSON."""
-    before = filters.before
-    chosen = bool(filters.wanted or after or before)
-    if bool(ids) + chosen + everything != 1:
+    wanted = filters.listed
+    if bool(ids) + bool(wanted) + everything != 1:
         raise typer.BadParameter("which runs? Give ids, or a filter such as --since, or --all")
     if ids and follow:
         raise typer.BadParameter("--follow goes with a filter, or with --all")
@@ -66,15 +61,15 @@ def export(
         def look(oldest: datetime | None) -> None:
             with Progress(lambda quiet: say(f"… exporting, {archive.runs} runs and {quiet:.0f} s so far")):
                 for record in client.export(
-                    *(ids or ()), **filters.wanted, created_after=oldest, created_before=before, exported=archive.known
+                    *(ids or ()), **{**wanted, "created_after": oldest}, exported=archive.known
                 ):
                     archive.write(record)
                 archive.keep()
 
         if follow:
-            _follow(client, look, after, every)
+            _follow(client, look, filters.since, every)
         else:
-            look(after)
+            look(filters.since)
         say(f"exported {archive.runs} run{'' if archive.runs == 1 else 's'}{f' to {to}' if to else ''}")
 
 

@@ -20,7 +20,7 @@ def list(
 ) -> None:
     """List runs, newest first."""
     with api.connected() as client:
-        found = [*client.list(**filters.wanted, created_before=filters.before, limit=limit)]
+        found = [*client.list(**filters.listed, limit=limit)]
     api.show(found, lambda: console().print(runs_table(found)) if found else say("No runs."))
 
 

@@ -25,6 +25,8 @@ UNEXPECTED: Final = "unexpected_answer"
 """The code of an answer that is not Palaver's: a proxy's page, another program on that port."""
 
 
+_SHOWN: Final = 100
+
 MAX_ANSWER: Final = 64 * MIB
 """Bytes of an answer, or of one event: what is larger is not Palaver's, whose pages have some MB."""
 
@@ -65,15 +67,24 @@ class BulkResult(BaseModel):
     """The others, by the code that each would have been refused with; in a dry run as far as their statuses tell."""
     dry_run: bool = False
     run_ids: tuple[str, ...] = ()
-    """Those that it was done to, or would be."""
+    """The first 100 of those that it was done to, or would be."""
+    retried_as: dict[str, str] = {}
+    """With ``retry``, for each of these the run that goes on with it."""
+
+    @property
+    def able(self) -> int:
+        """Runs that it was done to, or would be."""
+        return self.matched - sum(self.skipped.values()) if self.dry_run else self.done
 
     def __add__(self, more: BulkResult) -> BulkResult:
+        shown = (self.run_ids + more.run_ids)[:_SHOWN]
         return BulkResult(
             matched=self.matched + more.matched,
             done=self.done + more.done,
             skipped=Counter(self.skipped) + Counter(more.skipped),
             dry_run=more.dry_run,
-            run_ids=self.run_ids + more.run_ids,
+            run_ids=shown,
+            retried_as={old: new for old, new in {**self.retried_as, **more.retried_as}.items() if old in shown},
         )
 
 

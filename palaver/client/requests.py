@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from palaver.filters import RunFilter, statuses
 from palaver.models import Budget, Message
 
 PAGE: Final = 100
-"""Runs of one page of a list, or of one action on many: the API needs a few seconds for them at most."""
+"""Runs of one page of a list: the API needs a few seconds for them at most."""
+BULK_PAGE: Final = 500
+"""The same of an action on many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +81,32 @@ def run_filter(wanted: RunFilter) -> dict[str, Any]:
         raise ValueError("status names none: leave it out to mean every status")
     found: dict[str, object] = {name: wanted.get(name) for name in RunFilter.__annotations__}
     found["status"] = None if named is None else list(named)
+    found["metadata"] = dict(wanted.get("metadata") or ()) or None
     found["created_after"] = moment("created_after", wanted.get("created_after"))
     found["created_before"] = moment("created_before", wanted.get("created_before"))
+    found["ended_after"] = moment("ended_after", wanted.get("ended_after"))
+    found["ended_before"] = moment("ended_before", wanted.get("ended_before"))
     return given(found)
 
 
 def list_runs(wanted: Mapping[str, Any], limit: int, cursor: str | None) -> Request:
     """``GET /v1/runs``: one page of those that `run_filter` means."""
-    query = {name: ",".join(value) if name == "status" else value for name, value in wanted.items()}
+    query = {name: _parameter(value) for name, value in wanted.items()}
     page = {"limit": str(limit), **({"cursor": cursor} if cursor else {})}
     return Request("GET", "/v1/runs", query={**query, **page})
+
+
+def _parameter(value: Any) -> str:
+    """A filter's value in a URL."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case dict():
+            return json.dumps(value)
+        case list():
+            return ",".join(value)
+        case _:
+            return str(value)
 
 
 def act_on_runs(action: str, options: BulkOptions, *, dry_run: bool, limit: int, cursor: str | None) -> Request:

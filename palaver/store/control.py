@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 import orjson
 
 from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
 from palaver.errors.sentences import Sentence
-from palaver.events import MESSAGES, EventKind
+from palaver.events import EventKind
 from palaver.ids import new_id, shard_of
 from palaver.leases import Settled
 from palaver.models import Message, Retry, Run, Submission
@@ -109,19 +109,11 @@ class RunControl:
         if not run.status.terminal:
             raise StateConflict("run_active", run_id, f"the run has not ended: it is {run.status}")
         key = idempotency(idempotency_key, f"{run_id} {wanted.model_dump_json(exclude_defaults=True)}", by)
-        again = Submission(
-            agent=wanted.agent or run.agent,
-            input=() if wanted.input is None else (Message(role="user", content=wanted.input),),
-            deadline=wanted.deadline,
-            budget=wanted.budget or run.budget,
-            metadata=run.metadata,
-            tags=run.tags,
-        )
+        again = again_of(run, wanted)
         if wanted.from_step is not None:
             return await self._fork(run, wanted.from_step, again, key, by)
         if not run.status.allows("retry") or run.withdrawn:
             raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
-        again = again.model_copy(update={"input": await self._left_to_say(run)})
         return await self._runs.take_on(again, run.conversation_id, "retry", key, by=by, retried_from=run_id)
 
     async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
@@ -193,28 +185,6 @@ class RunControl:
             reply = await ask(script)
         return reply
 
-    async def _left_to_say(self, run: Run) -> tuple[Message, ...]:
-        """What the run was to say when its turn never came; nothing otherwise: it is in the log."""
-        said = await self._runs.waiting_input(run.id)
-        if said:
-            return said
-        begins = await self._runs.begins_at(run.id)
-        # A run that went on with another one may have said nothing of its own.
-        newest = await self._last_said(run, begins) or (await self._last_said(run, 0) if begins else None)
-        if newest is None or (newest["role"] == "assistant" and not newest.get("tool_calls")):
-            raise StateConflict("nothing_to_retry", run.id, "the model has answered; send a new message instead")
-        return ()
-
-    async def _last_said(self, run: Run, after: int) -> dict[str, Any] | None:
-        """The newest message when the run ended, if it is behind position ``after`` of the log."""
-        newest: dict[str, Any] | None = None
-        async for entry in self._log(run, after):
-            if entry.type in MESSAGES:
-                newest = entry.data["message"]
-            if entry.run_id == run.id and entry.type == EventKind.RUN_FINISHED:
-                break
-        return newest
-
     async def _position_before(self, run: Run, step: int) -> int:
         """The log position right before the answer of the run's model step ``step``, or where that failed."""
         async for entry in self._log(run, await self._runs.begins_at(run.id)):
@@ -232,6 +202,18 @@ class RunControl:
             async for page in pages:
                 for entry in page:
                     yield entry
+
+
+def again_of(run: Run, wanted: Retry) -> Submission:
+    """What is submitted to go on with ``run``: what is not given is as it was."""
+    return Submission(
+        agent=wanted.agent or run.agent,
+        input=() if wanted.input is None else (Message(role="user", content=wanted.input),),
+        deadline=wanted.deadline,
+        budget=wanted.budget or run.budget,
+        metadata=run.metadata,
+        tags=run.tags,
+    )
 
 
 def _new_item(item: Item) -> NewItem:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from palaver.ids import all_shards
 from palaver.leases import Settled
+from palaver.lifecycle import RunStatus
 from palaver.settings import Settings
 from palaver.step_kinds import QUEUES
 from palaver.store import keys
@@ -15,6 +17,8 @@ from palaver.store.contracts import Sweep
 from palaver.store.contracts.replies import Moved
 from palaver.store.moving import settled
 from palaver.store.scripts import Scripts
+
+_TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,8 @@ class DueIndex:
         for shard, members in found.items():
             if members:
                 # In this order: after an interruption the work is repeated.
-                pipeline.zrem(keys.runs(shard), *members)
+                for status in (None, *_TERMINAL):
+                    pipeline.zrem(keys.runs(shard, status), *members)
                 pipeline.zrem(keys.ended(shard), *members)
         if len(pipeline):
             await pipeline.execute()

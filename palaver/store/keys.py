@@ -11,8 +11,9 @@
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
 {p00}:lacking      zset     steps that wait for a worker that has what they need, behind that  no TTL
 {p00}:runs         zset     runs by time of creation                                           no TTL
+{p00}:runs:<status> zset    those that have this status, by the same                           no TTL
 {p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
-                            sweepers take what is over out of this one and of the one above
+                            sweepers take what is over out of this one and of the lists above
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
 palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
@@ -122,9 +123,9 @@ def ready(shard: str, queue: str) -> str:
     return f"{{p{shard}}}:ready:{queue}"
 
 
-def runs(shard: str) -> str:
-    """Runs by time of creation."""
-    return f"{{p{shard}}}:runs"
+def runs(shard: str, status: str | None = None) -> str:
+    """Runs by time of creation: all of them, or those that have ``status``."""
+    return f"{{p{shard}}}:runs" if status is None else f"{{p{shard}}}:runs:{status}"
 
 
 def ended(shard: str) -> str:

@@ -43,15 +43,20 @@ def moment(text: bytes | float | None) -> datetime | None:
     return None if text is None or text == b"" else instant(text)
 
 
+def _text(text: bytes | None) -> str | None:
+    return None if text is None else text.decode()
+
+
 def _json(text: bytes | None) -> Any:
     return None if text is None else orjson.loads(text)
 
 
 RUN_FIELDS: Final = (
     "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
-    "retried_from", "agent", "model", "seq", "attempt", "output", "error", "cancel", "created_at", "started_at",
-    "ended_at", "deadline", "start_by", "start_after", "events", "budget", "metadata", "tags", "input_tokens",
-    "cached_tokens", "output_tokens", "model_calls", "tool_calls", "cost", "unpriced", "deleting", "progress",
+    "retried_from", "retried_as", "agent", "model", "seq", "attempt", "output", "error", "cancel", "created_at",
+    "started_at", "ended_at", "deadline", "start_by", "start_after", "events", "budget", "metadata", "tags",
+    "input_tokens", "cached_tokens", "output_tokens", "model_calls", "tool_calls", "cost", "unpriced", "deleting",
+    "progress",
 )  # fmt: skip
 """Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
 _CACHED: Final = 16 * KIB
@@ -80,7 +85,6 @@ def run(fields: Fields) -> Run:
     ended, waiting = fields.get(b"ended_at"), _json(fields.get(b"waiting"))
     if waiting is not None:
         waiting = Waiting.model_validate({**waiting, "until": moment(waiting.get("until"))})
-    output = fields.get(b"output")
     stop = fields.get(b"stop_reason")
     spec = agent(fields[b"agent"])
     return Run(
@@ -92,13 +96,14 @@ def run(fields: Fields) -> Run:
         pending_actions=tuple(action(each) for each in _json(fields.get(b"actions")) or ()),
         pausing=b"pausing" in fields,
         withdrawn=b"withdrawn" in fields,
-        submitted_by=by.decode() if (by := fields.get(b"submitted_by")) else None,
-        retried_from=retried.decode() if (retried := fields.get(b"retried_from")) else None,
+        submitted_by=_text(fields.get(b"submitted_by")),
+        retried_from=_text(fields.get(b"retried_from")),
+        retried_as=_text(fields.get(b"retried_as")),
         agent=spec,
         model=spec.models[int(fields.get(b"model", 0))],
         step=int(fields[b"seq"]),
         attempt=int(fields.get(b"attempt", 0)),
-        output=None if output is None else output.decode(),
+        output=_text(fields.get(b"output")),
         error=_json(fields.get(b"error")),
         cancel=_cancel(fields.get(b"cancel"), ended),
         usage=_usage(fields),

@@ -1,4 +1,4 @@
-"""What the API does with runs and conversations: submit, cancel, and read (``reading.py``)."""
+"""What the API does with runs and conversations: submit, cancel, list (``listing.py``) and read (``reading.py``)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from palaver.store.contracts.logs import Copied
 from palaver.store.contracts.replies import Ended, Mismatch, Moved, Unknown
 from palaver.store.contracts.runs import Created, Full, Past, Refused, Replayed, Steered, SubmitKind
 from palaver.store.events import Withdrawn
+from palaver.store.listing import Listing
 from palaver.store.moving import deliveries, settled
-from palaver.store.reading import Reading
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 
@@ -72,7 +72,7 @@ class Fork:
     """What of the copy models are not told."""
 
 
-class Runs(Reading):
+class Runs(Listing):
     """Runs and conversations, as the API sees them."""
 
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity) -> None:
@@ -124,13 +124,28 @@ class Runs(Reading):
             StateConflict: also ``conversation_moved_on``, and ``conversation_changed`` since it was copied.
             NoRoom, TimePassed: as ``submit``.
         """
+        submit = await self.to_submit(submission, target, kind, key, by=by, retried_from=retried_from, fork=fork)
+        return taken_on(submit, await self._scripts.promise(submit))
+
+    async def to_submit(
+        self,
+        submission: Submission,
+        target: str,
+        kind: SubmitKind,
+        key: IdempotencyKey,
+        *,
+        by: str | None,
+        retried_from: str | None = None,
+        fork: Fork | None = None,
+    ) -> Submit:
+        """What `take_on` asks the store for; `taken_on` reads the answer."""
         nearly_full = await self._capacity.nearly_full()
         shard = shard_of(target)
         run_id = new_id("run", shard)
         given = submission.input
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
         agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
-        submit = Submit(
+        return Submit(
             run=keys.of_run(run_id, target),
             runs=keys.runs(shard),
             idempotency=keys.idempotency(shard, key.digest or sha256(run_id)),
@@ -157,29 +172,6 @@ class Runs(Reading):
             withdrawn=fork.withdrawn or None if fork else None,
             messages=tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
         )
-        match await self._scripts.promise(submit):
-            case Created(found, due):
-                return Submitted(found, False, deliveries(due, found, target))
-            case Steered(found):
-                return Submitted(found, False, (), steered=True)
-            case Replayed(found, steered):
-                return Submitted(found, True, (), steered=steered)
-            case Mismatch():
-                raise IdempotencyMismatch("this Idempotency-Key was used with another body")
-            case Past(name):
-                raise TimePassed(name, f"{name} has passed")
-            case Full() if nearly_full:
-                beyond("memory")
-                raise NoRoom("store_nearly_full", "the store has no memory left for new runs")
-            case Full():
-                beyond("runs")
-                raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
-            case Refused(code, other):
-                raise refusal(code, other or retried_from)
-            case Unknown():
-                raise UnknownConversation(f"there is no conversation {target}")
-            case none:
-                assert_never(none)
 
     async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str) -> Fork:
         """Copy a conversation's log up to position ``through``, a part at a time, for ``target`` to begin with.
@@ -235,22 +227,8 @@ class Runs(Reading):
             NotDurable: acknowledged, but not as safely as PALAVER_DURABILITY asks; again, it may be.
         """
         conversation_id = await self.conversation_of(run_id)
-        cancel = Cancel(
-            run=keys.of_run(run_id, conversation_id),
-            mode=mode,
-            by=orjson.dumps(by),
-            reason=orjson.dumps(reason),
-            acked_ms=acked_ms,
-        )
-        match await self._scripts.promise(cancel):
-            case Moved() as moved:
-                return settled(moved, run_id, conversation_id)
-            case Ended(status):
-                raise StateConflict("run_ended", run_id, f"the run has already ended: {status}")
-            case Unknown():
-                raise UnknownRun(f"there is no run {run_id}")
-            case other:
-                assert_never(other)
+        cancel = to_cancel(run_id, conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms)
+        return cancelled(run_id, conversation_id, await self._scripts.promise(cancel))
 
     async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
         """An empty conversation. It goes after a day, or the retention if that is shorter, unless a run uses it: no
@@ -269,3 +247,58 @@ class Runs(Reading):
         pipeline.expire(keys.conversation(conversation_id), min(int(self._settings.retention), most("unused")))
         await pipeline.execute()
         return await self.conversation(conversation_id)
+
+
+def taken_on(
+    submit: Submit, reply: Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown
+) -> Submitted:
+    """What the reply to ``submit`` means. Raises as `Runs.take_on`."""
+    match reply:
+        case Created(found, due):
+            return Submitted(found, False, deliveries(due, found, submit.conversation_id))
+        case Steered(found):
+            return Submitted(found, False, (), steered=True)
+        case Replayed(found, steered):
+            return Submitted(found, True, (), steered=steered)
+        case Mismatch():
+            raise IdempotencyMismatch("this Idempotency-Key was used with another body")
+        case Past(name):
+            raise TimePassed(name, f"{name} has passed")
+        case Full() if submit.most_due == 0:
+            beyond("memory")
+            raise NoRoom("store_nearly_full", "the store has no memory left for new runs")
+        case Full():
+            beyond("runs")
+            raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
+        case Refused(code, other):
+            raise refusal(code, other or submit.retried_from)
+        case Unknown():
+            raise UnknownConversation(f"there is no conversation {submit.conversation_id}")
+        case none:
+            assert_never(none)
+
+
+def to_cancel(
+    run_id: str, conversation_id: str, *, mode: CancelMode, reason: str | None, by: str | None, acked_ms: int
+) -> Cancel:
+    """What `Runs.cancel` asks the store for; `cancelled` reads the answer."""
+    return Cancel(
+        run=keys.of_run(run_id, conversation_id),
+        mode=mode,
+        by=orjson.dumps(by),
+        reason=orjson.dumps(reason),
+        acked_ms=acked_ms,
+    )
+
+
+def cancelled(run_id: str, conversation_id: str, reply: Moved | Ended | Unknown) -> Settled:
+    """What the reply to a cancel means. Raises as `Runs.cancel`."""
+    match reply:
+        case Moved() as moved:
+            return settled(moved, run_id, conversation_id)
+        case Ended(status):
+            raise StateConflict("run_ended", run_id, f"the run has already ended: {status}")
+        case Unknown():
+            raise UnknownRun(f"there is no run {run_id}")
+        case other:
+            assert_never(other)

@@ -67,24 +67,8 @@ class Scripts:
         """
         if self._wait is None:
             return await self.run(script)
-        command, enough = self._wait
-        keys, args = script.pack()
-        while True:
-            # All on one connection: otherwise, after a failover, the wait would be for the writes of another server.
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.evalsha(self._shas[script.name], len(keys), *keys, *args)
-            # A script that finds its work done writes nothing, and the server waits for a connection's own writes.
-            pipeline.set(promised(keys[0]), 1, ex=60)
-            pipeline.execute_command(*command)
-            answer, written, reached = await pipeline.execute(raise_on_error=False)
-            if not isinstance(answer, NoScriptError):
-                break
-            await self._redis.script_load(self._sources[script.name])
-        for each in (answer, written, reached):
-            if isinstance(each, Exception):
-                raise each
-        reply = script.read(answer)
-        if (reached[0] if isinstance(reached, list) else reached) < enough:
+        (reply,), durable = await self._promised([script])
+        if not durable:
             raise NotDurable(reply)
         return reply
 
@@ -94,26 +78,63 @@ class Scripts:
         Raises the first error that a script answered, after all have run.
         """
         scripts = list(scripts)
-        answers = await self._pipeline(scripts)
+        return _read(scripts, await self._answers(scripts, ()))
+
+    async def promise_all(self, scripts: Iterable[Script[R]]) -> list[R]:
+        """`run_all`, once all that was written is as durable as PALAVER_DURABILITY asks.
+
+        Raises:
+            NotDurable: that took too long; the scripts have run.
+        """
+        scripts = list(scripts)
+        if self._wait is None or not scripts:
+            return await self.run_all(scripts)
+        replies, durable = await self._promised(scripts)
+        if not durable:
+            raise NotDurable(replies)
+        return replies
+
+    async def _promised(self, scripts: Sequence[Script[R]]) -> tuple[list[R], bool]:
+        """The replies, and whether what was written is as durable as is asked for."""
+        assert self._wait is not None
+        command, enough = self._wait
+        # All on one connection: otherwise, after a failover, the wait would be for the writes of another server. A
+        # script that finds its work done writes nothing, and the server waits for a connection's own writes.
+        write = ("SET", promised(scripts[0].pack()[0][0]), 1, "EX", 60)
+        *answers, _, reached = await self._answers(scripts, (write, command))
+        return _read(scripts, answers), (reached[0] if isinstance(reached, list) else reached) >= enough
+
+    async def _answers(self, scripts: Sequence[Script[Any]], then: Sequence[Sequence[Value]]) -> list[Any]:
+        """The answers of scripts and of the commands behind them. Scripts that the server does not have are loaded and
+        sent again, with the commands."""
+        answers = await self._pipeline(scripts, then)
         missed = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if missed:
             for name in {scripts[i].name for i in missed}:
                 await self._redis.script_load(self._sources[name])
-            for i, answer in zip(missed, await self._pipeline([scripts[i] for i in missed]), strict=True):
+            again = await self._pipeline([scripts[i] for i in missed], then)
+            places = [*missed, *range(len(scripts), len(answers))]
+            for i, answer in zip(places, again, strict=True):
                 answers[i] = answer
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
-        return [script.read(answer) for script, answer in zip(scripts, answers, strict=True)]
+        return answers
 
-    async def _pipeline(self, scripts: Sequence[Script[Any]]) -> list[Any]:
+    async def _pipeline(self, scripts: Sequence[Script[Any]], then: Sequence[Sequence[Value]]) -> list[Any]:
         if not scripts:
             return []
         pipeline = self._redis.pipeline(transaction=False)
         for script in scripts:
             keys, args = script.pack()
             pipeline.evalsha(self._shas[script.name], len(keys), *keys, *args)
+        for command in then:
+            pipeline.execute_command(*command)
         return await pipeline.execute(raise_on_error=False)
+
+
+def _read(scripts: Sequence[Script[R]], answers: Sequence[Any]) -> list[R]:
+    return [script.read(answer) for script, answer in zip(scripts, answers, strict=True)]
 
 
 @lru_cache(maxsize=8)

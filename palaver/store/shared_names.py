@@ -10,7 +10,7 @@ from palaver.actions import ALL, ActionType
 from palaver.errors import ErrorClass
 from palaver.errors.sentences import Sentence
 from palaver.errors.vocabulary import FACTS
-from palaver.events import EventKind
+from palaver.events import MESSAGES, EventKind
 from palaver.leases import Renewal
 from palaver.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.limits import LIMITS
@@ -78,7 +78,10 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "STATUS_OF": {reason: reason.status for reason in StopReason},
         },
         "LogEntry": {name.upper(): 2 * place for place, name in enumerate(ENTRY_FIELDS, 1)},
-        "Events": {"FEED_ONLY": frozenset(kind for kind in EventKind if not kind.durable)},
+        "Events": {
+            "FEED_ONLY": frozenset(kind for kind in EventKind if not kind.durable),
+            "MESSAGES": frozenset(MESSAGES),
+        },
         "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
         "Limit": {name.upper(): limit.most for name, limit in LIMITS.items()},
         "Setting": {name.upper(): value for name, value in settings._asdict().items()},

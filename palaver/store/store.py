@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, 
 
 from palaver.errors import ConfigurationError
 from palaver.settings import Settings
+from palaver.store.bulk import BulkControl
 from palaver.store.capacity import Capacity
 from palaver.store.connection import Connection
 from palaver.store.control import RunControl
@@ -51,6 +52,7 @@ class Store:
         self.capacity = Capacity(connection, settings)
         self.runs = Runs(connection, scripts, settings, self.capacity)
         self.control = RunControl(scripts, self.runs)
+        self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.due = DueIndex(connection, scripts, settings)
         self.feeds = Feeds(connection)

@@ -228,5 +228,5 @@ class Clients:
                 if entry.run_id == run_id and "message" in entry.data
             ]
             said = [data["message"].get("content") for data in log]
-            said += [message.content for message in await self.driver.store.runs.waiting_input(run_id)]
+            said += await self.driver.waiting_input(run_id)
             assert said.count(words) == 1, f"{words} in {said} of {run}"

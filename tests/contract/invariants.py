@@ -28,7 +28,8 @@ class Shard:
     due: dict[str, float] = field(default_factory=dict)
     ready: dict[str, dict[str, float]] = field(default_factory=lambda: {"model": {}, "tools": {}})
     lacking: set[str] = field(default_factory=set)
-    listed: set[str] = field(default_factory=set)
+    listed: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Lists of runs: of all of them (``""``), and of those with a status."""
     ended: dict[str, float] = field(default_factory=dict)
     runs: dict[str, dict[str, str]] = field(default_factory=dict)
     steps: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
@@ -93,7 +94,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         elif kind == "lacking":
             shard.lacking = set(await _scores(redis, name))
         elif kind == "runs":
-            shard.listed = set(await _scores(redis, name))
+            shard.listed[key_id] = await _scores(redis, name)
         elif kind == "ended":
             shard.ended = await _scores(redis, name)
         else:
@@ -105,7 +106,9 @@ def _check_run(shard: Shard, run_id: str, max_losses: int) -> None:
     run, steps = shard.runs[run_id], shard.steps.get(run_id, {})
     status, conversation = run["status"], shard.conversations[run["conversation"]]
     said = f"{run_id} is {status}: "
-    assert run_id in shard.listed, said + "no list of runs has it"
+    lists = {each for each, runs in shard.listed.items() if run_id in runs}
+    assert lists == {"", status}, said + f"it is in the lists {sorted(lists)}"
+    assert shard.listed[status][run_id] == shard.listed[""][run_id], said + "it has two places"
     assert int(run["seq"]) <= int(run["max_steps"]), said + "too many steps"
     _check_feed(shard, run_id, said)
     if status not in OPEN:

@@ -259,6 +259,12 @@ class StoreDriver:
         """The run."""
         return await self.store.runs.get(run_id)
 
+    async def waiting_input(self, run_id: str) -> list[Any]:
+        """What a run was to say, and what was said into it, as long as its turn has not come."""
+        input, steer = await self.redis.hmget(keys.run(run_id), ("input", "steer"))
+        texts = orjson.loads(input) + orjson.loads(steer or b"[]") if input else []
+        return [orjson.loads(text)["content"] for text in texts]
+
     async def events(self, run_id: str) -> Sequence[StoredEvent]:
         """All events of a run."""
         return await self.store.feeds.page(run_id)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Unpack
 
 import pytest
 
-from palaver.errors import UnknownConversation, UnknownRun
+from palaver.errors import ErrorClass, Failure, StateConflict, UnknownConversation, UnknownRun
 from palaver.filters import RunFilter
 from palaver.ids import new_id
 from palaver.lifecycle import RunStatus
+from palaver.limits import exceeded, most
+from palaver.models import Retry
 from palaver.settings import Settings
 from palaver.store import Store, keys
-from tests.contract.store_driver import StoreDriver
+from palaver.store.runs import Submitted
+from tests.contract.store_driver import AGENT, StoreDriver
 
 
 @pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
@@ -34,13 +38,58 @@ async def _pages(driver: StoreDriver, limit: int, admitted: RunFilter | None = N
 async def test_every_run_is_on_exactly_one_page_even_of_the_same_millisecond(driver: StoreDriver, redis: Any) -> None:
     runs = [(await driver.submit()).run_id for _ in range(250)]
     for i, run_id in enumerate(runs):
-        await redis.zadd(keys.runs(run_id[4:6]), {run_id: 1_000_000 + (0 if i < 230 else i)})
+        await _created(redis, run_id, "queued", 1_000_000 + (0 if i < 230 else i))
 
     pages = await _pages(driver, 40)
+    assert await _pages(driver, 40, {"status": "queued"}) == pages
     listed = [run_id for page in pages for run_id in page]
     assert listed[:20] == runs[:229:-1]
     assert listed[20:] == sorted(runs[:230], reverse=True)
     assert [len(page) for page in pages] == [40] * 6 + [10]
+
+
+async def _created(redis: Any, run_id: str, status: str, at: int) -> None:
+    """The run was submitted at that time (ms)."""
+    for listed in (None, status):
+        await redis.zadd(keys.runs(run_id[4:6], listed), {run_id: at})
+
+
+async def test_several_lists_are_as_one(driver: StoreDriver, redis: Any) -> None:
+    """In the order of their submission, whatever has become of them."""
+    runs = []
+    for i in range(30):
+        submitted = await driver.submit(tags=("odd",) if i % 2 else ())
+        if i % 3 == 1:
+            await driver.store.runs.cancel(submitted.run_id)
+        elif i % 3 == 2:
+            await driver.claim(submitted.deliveries[0])
+        await _created(redis, submitted.run_id, ("queued", "cancelled", "running")[i % 3], 2_000_000_000_000 + i // 2)
+        runs.append((2_000_000_000_000 + i // 2, submitted.run_id, i))
+    runs.sort(reverse=True)
+
+    async def listed(limit: int, **admitted: Unpack[RunFilter]) -> list[str]:
+        return [run_id for page in await _pages(driver, limit, admitted) for run_id in page]
+
+    for limit in (1, 4, 100):
+        assert await listed(limit) == [run_id for _, run_id, _ in runs]
+        some = [run_id for _, run_id, i in runs if i % 3]
+        assert await listed(limit, status="cancelled,running") == some
+        odd = [run_id for _, run_id, i in runs if i % 3 and i % 2]
+        assert await listed(limit, status="running,cancelled", tag="odd") == odd
+
+
+async def test_a_page_looks_at_so_many_runs_and_says_where_to_go_on(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palaver.store.listing._AT_ONCE", 4)
+    monkeypatch.setattr("palaver.store.listing.most", lambda name: {"list_looked": 8}.get(name) or most(name))
+    (first, *_) = [(await driver.submit(tags=("rare",) if i == 0 else ())).run_id for i in range(20)]
+    beyond = exceeded["list_looked"]
+    pages = await _pages(driver, 10, {"tag": "rare"})
+    assert [run_id for page in pages for run_id in page] == [first]
+    assert 1 < len(pages) < 20
+    assert exceeded["list_looked"] > beyond
+    assert await _pages(driver, 10, {"status": "failed"}) == [[]]
 
 
 async def test_filters(driver: StoreDriver) -> None:
@@ -60,6 +109,86 @@ async def test_filters(driver: StoreDriver) -> None:
     assert set(await ids(conversation_id=lease.conversation_id)) == {red, green.run_id}
     assert await ids(conversation_id=new_id("conv", "00")) == []
     assert await ids(conversation_id="conv_x/../") == []
+    assert await ids(status="done") == []
+
+
+async def test_filters_of_what_ran(driver: StoreDriver) -> None:
+    """Each by itself, among runs that it does not fit; texts as they may come, too."""
+    odd = 'a "b" \\ \u00e9 \u2028 \x7f /'
+    agent = AGENT.model_copy(update={"name": 'a"b"\\\u00e9/', "model": "other/m:1", "tools": ("find_order",)})
+    _, lease = await driver.begin()
+    await driver.finish(lease)
+    before = (await driver.get(lease.run_id)).times
+    failed, lease = await driver.begin(agent=agent, metadata={"customer": odd, "k": "1,2=3"}, tags=('"x"/\u00e9',))
+    await driver.give_up(lease, Failure.of(ErrorClass.PROVIDER_ERROR))
+    after = await driver.submit(metadata={"customer": "other", "k": "1"})
+
+    async def ids(**admitted: Unpack[RunFilter]) -> list[str]:
+        return [run_id for page in await _pages(driver, 2, admitted) for run_id in page]
+
+    run = await driver.get(failed)
+    assert run.error is not None
+    fits: tuple[RunFilter, ...] = (
+        {"metadata": {"customer": odd}},
+        {"metadata": {"k": "1,2=3", "customer": odd}},
+        {"tag": '"x"/\u00e9'},
+        {"agent": agent.name},
+        {"model": "other/m:1"},
+        {"provider": "other"},
+        {"tool": "find_order"},
+        {"stop_reason": "error"},
+        {"error_class": "provider_error"},
+        {"error_code": run.error["code"]},
+        {"error_code": run.error["code"], "retried": False, "status": "failed,queued"},
+        {"created_after": before.created_at, "status": "failed"},
+        {"ended_after": before.ended_at, "ended_before": run.times.ended_at and run.times.ended_at + timedelta(1)},
+    )
+    for each in fits:
+        assert await ids(**each) == [failed], each
+    for none in ({"metadata": {"customer": "42"}}, {"error_code": 'no "such'}, {"tool": "find"}, {"provider": "oth"}):
+        assert await ids(**none) == [], none
+    retried = await driver.store.control.retry(failed, Retry())
+    assert (await driver.get(failed)).retried_as == retried.run_id
+    assert await ids(retried=True) == [failed]
+    assert failed not in await ids(retried=False)
+    for run_id in (after.run_id, retried.run_id):
+        await driver.store.runs.cancel(run_id)
+
+
+async def test_many_are_cancelled_in_order(driver: StoreDriver) -> None:
+    """None of a conversation gets its turn because that before it ends; each is done, or says why not."""
+    _, lease = await driver.begin()
+    queued = [(await driver.submit(conversation_id=lease.conversation_id)).run_id for _ in range(3)]
+    other = await driver.submit()
+    _, done = await driver.begin()
+    await driver.finish(done)
+    runs = [await driver.get(run_id) for run_id in (done.run_id, other.run_id, *queued[::-1], lease.run_id)]
+    outcomes = await driver.store.bulk.cancel(runs, reason="enough")
+    assert [getattr(each, "code", None) or getattr(each, "status", None) for each in outcomes] == [
+        "run_ended", "cancelled", "cancelled", "cancelled", "cancelled", "cancelling",
+    ]  # fmt: skip
+    assert [getattr(each, "next_run", None) for each in outcomes] == [None] * 6
+    await driver.finish(lease)
+    await driver.store.control.delete_run(other.run_id)
+    (gone,) = await driver.store.bulk.cancel([runs[1]])
+    assert isinstance(gone, UnknownRun)
+
+
+async def test_many_are_retried(driver: StoreDriver) -> None:
+    failed = []
+    for _ in range(3):
+        run_id, lease = await driver.begin()
+        await driver.give_up(lease)
+        failed.append(run_id)
+    moved_on = await driver.submit(conversation_id=lease.conversation_id)
+    runs = [await driver.get(run_id) for run_id in failed]
+    *made, refused = await driver.store.bulk.retry(runs)
+    assert [(await driver.get(each.run_id)).retried_from for each in made if isinstance(each, Submitted)] == failed[:2]
+    assert [len(each.deliveries) for each in made if isinstance(each, Submitted)] == [1, 1]
+    assert isinstance(refused, StateConflict)
+    assert refused.code == "conversation_moved_on"
+    for run_id in (moved_on.run_id, *(each.run_id for each in made if isinstance(each, Submitted))):
+        await driver.store.runs.cancel(run_id)
 
 
 @pytest.mark.parametrize("cursor", ["x", "W10", "WzEsMl0", "é", "WzEsInJ1bl8wMCJd", "bnVsbA", "MQ"])

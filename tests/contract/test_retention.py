@@ -15,7 +15,7 @@ from palaver.models import Message, Retry
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.connection import now_ms
-from palaver.store.reading import RunPage
+from palaver.store.listing import RunPage
 from palaver.verdicts import Finish
 from tests.contract.store_driver import StoreDriver, approve, say
 
@@ -104,23 +104,28 @@ async def test_older_runs_of_a_conversation_in_use_go_before_it(driver: StoreDri
 async def test_a_run_that_takes_longer_than_the_retention_stays_in_the_list(driver: StoreDriver, redis: Any) -> None:
     """It was submitted long ago: what counts is when it ended."""
     long, lease = await driver.begin()
+    created = await redis.zscore(keys.runs("00"), long)
     await redis.zadd(keys.runs("00"), {long: 1})
     await driver.submit()
     assert await driver.store.due.forget_expired() == 0
     listed = (await driver.store.runs.list(RunFilter(), limit=10)).runs
     assert long in {run.id for run in listed}
     await driver.finish(lease)
+    await redis.zadd(keys.runs("00"), {long: created})
 
 
 async def test_what_is_over_is_forgotten_part_by_part_and_nothing_else(driver: StoreDriver, redis: Any) -> None:
     kept, lease = await driver.begin()
     await driver.finish(lease)
     expired = [f"run_00{number:026d}" for number in range(25)]
-    await redis.zadd(keys.runs("00"), dict.fromkeys(expired, 5))
+    for listed in (None, "failed"):
+        await redis.zadd(keys.runs("00", listed), dict.fromkeys(expired, 5))
     await redis.zadd(keys.ended("00"), dict.fromkeys(expired, 9))
     assert [await driver.store.due.forget_expired(limit=10) for _ in range(4)] == [10, 10, 5, 0]
     assert await redis.zrange(keys.runs("00"), 0, -1) == [kept.encode()]
     assert await redis.zrange(keys.ended("00"), 0, -1) == [kept.encode()]
+    assert await redis.zrange(keys.runs("00", "completed"), 0, -1) == [kept.encode()]
+    assert not await redis.exists(keys.runs("00", "failed"))
 
 
 async def test_who_comes_late_to_a_run_that_is_gone_writes_nothing(driver: StoreDriver, redis: Any) -> None:

@@ -55,7 +55,7 @@ async def test_a_failed_run_is_gone_on_with_where_it_stopped(driver: StoreDriver
     assert (lease.step, lease.entries) == ("1", ())
     assert driver.said(await driver.anew(lease)) == ANSWERED
     await driver.finish(lease)
-    assert await driver.get(old) == before
+    assert await driver.get(old) == before.model_copy(update={"retried_as": new.id})
 
 
 async def test_it_may_have_another_agent_budget_and_deadline(driver: StoreDriver) -> None:
@@ -113,7 +113,7 @@ async def test_a_run_that_never_began_says_its_input_now(
 
     submitted = await _retry(driver, expired.run_id)
     assert driver.said(await driver.claim(submitted.deliveries[0])) == ["hello", "bye", "second", *said]
-    assert await driver.store.runs.waiting_input(submitted.run_id) == ()
+    assert await driver.waiting_input(submitted.run_id) == []
 
 
 async def test_words_that_came_too_late_are_answered_now(driver: StoreDriver) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from palaver.filters import RunFilter
 from palaver.leases import Delta, Lease
 from palaver.models import Message, Retry, ToolCall
 from palaver.providers import Limits
 from palaver.store import keys
 from palaver.verdicts import Continue, ToolOutcome
-from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
+from tests.contract.store_driver import AGENT, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
 
 Act = Callable[[], Awaitable[object]]
 WORDS: Final = "word " * 40
@@ -309,6 +310,25 @@ async def _feed(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.steps.write_deltas([Delta(lease, WORDS)] * n)
 
 
+async def _runs(driver: StoreDriver, n: int) -> None:
+    """16 n runs, each with an agent of 1 KB."""
+    agent = AGENT.model_copy(update={"instructions": "x" * 1000})
+    for _ in range(16 * n):
+        await driver.submit(agent=agent)
+
+
+async def _find(driver: StoreDriver, n: int) -> Act:
+    """None of them fits, though all may."""
+    await _runs(driver, n)
+    nobody = RunFilter(tag="none", agent="nobody", metadata={"a": "b"}, status=("queued", "running", "failed"))
+    return lambda: driver.store.runs.list(nobody, limit=200)
+
+
+async def _find_all(driver: StoreDriver, n: int) -> Act:
+    await _runs(driver, n)
+    return lambda: driver.store.runs.list(RunFilter(status=("queued", "running")), limit=16 * n)
+
+
 LIMITS: Final = Limits(max_in_flight=1, requests_per_minute=60, tokens_per_minute=100_000)
 
 
@@ -395,6 +415,8 @@ CASES: Final = (
     Case("hand_back", "open calls", _hand_back),
     Case("postpone", "nothing that grows", _postpone),
     Case("promote", "nothing that grows", _promote),
+    Case("find_runs", "16 runs that do not fit", _find, most=125),
+    Case("find_runs", "16 runs that fit", _find_all, most=12),
     Case("renew", "leases", _renew),
     Case("write_deltas", "deltas", _feed, most=100),
     Case("admit", "8 calls that wait", _admit),

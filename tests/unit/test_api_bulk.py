@@ -40,6 +40,7 @@ async def test_runs_with_a_tag_are_cancelled_and_the_others_are_not() -> None:
             "dry_run": False,
             "next_cursor": None,
             "run_ids": counted["run_ids"],
+            "retried_as": {},
         }
         assert sorted(counted["run_ids"]) == sorted([tagged[0]["id"], tagged[2]["id"]])
         assert await _statuses(api, *tagged, other) == ["cancelling", "completed", "cancelled", "queued"]
@@ -74,6 +75,7 @@ async def test_failed_runs_are_retried_once() -> None:
         assert counted["skipped"] == {"conversation_moved_on": 1}
         listed = (await api.client.get("/v1/runs?status=queued&tag=a")).json()["data"]
         new = {run["id"]: run["retried_from"] for run in listed}
+        assert counted["retried_as"] == {old: run_id for run_id, old in new.items()}
         assert sorted(new.values()) == sorted(counted["run_ids"]) == sorted(run["id"] for run in failed[1:])
         assert {each.run_id for each in api.publisher.deliveries} == set(new)
         again = await _act(api, "retry", filter=wanted)
@@ -130,6 +132,7 @@ async def test_many_runs_are_done_in_one_request_and_a_hundred_are_named() -> No
 
 async def test_a_request_that_takes_long_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.operations.bulk._TIME", 0.0)
+    monkeypatch.setattr("api.operations.bulk._AT_ONCE", 20)
     async with world() as api:
         for _ in range(30):
             await api.submit()
@@ -139,7 +142,8 @@ async def test_a_request_that_takes_long_says_where_to_go_on(monkeypatch: pytest
         assert (rest["done"], rest["next_cursor"]) == (10, None)
 
 
-async def test_a_process_that_is_told_to_end_says_where_to_go_on() -> None:
+async def test_a_process_that_is_told_to_end_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.operations.bulk._AT_ONCE", 20)
     async with world() as api:
         for _ in range(30):
             await api.submit()
@@ -234,16 +238,17 @@ async def test_what_does_not_fit_is_refused_and_does_nothing(
 async def test_without_redis_on_the_way_it_is_to_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as api:
         runs = [await api.submit() for _ in range(25)]
-        cancel, asked = api.store.runs.cancel, 0
+        cancel, asked = api.store.bulk.cancel, 0
 
         async def going(*given: Any, **more: Any) -> Any:
             nonlocal asked
             asked += 1
-            if asked == 10:
+            if asked == 2:
                 api.server.connected = False
             return await cancel(*given, **more)
 
-        monkeypatch.setattr(api.store.runs, "cancel", going)
+        monkeypatch.setattr(api.store.bulk, "cancel", going)
+        monkeypatch.setattr("api.operations.bulk._AT_ONCE", 10)
         assert_problem(
             await api.client.post("/v1/runs/actions", json={"action": "cancel", "all": True}), 503, "unavailable"
         )

@@ -52,7 +52,7 @@ async def test_a_failed_run_is_gone_on_with_by_a_new_one(body: dict[str, Any] | 
         assert answer.headers["retry-after"] == "1"
         assert (new["retried_from"], new["conversation_id"]) == (old["id"], old["conversation_id"])
         assert [each.run_id for each in api.publisher.deliveries] == [new["id"]]
-        assert await api.read(old) == failed
+        assert await api.read(old) == {**failed, "retried_as": new["id"]}
         await api.finish(new, "It is 4.")
         assert await _said(api, new) == ["2+2?", "let me see", "4", "It is 4."]
 

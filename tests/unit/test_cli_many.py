@@ -24,9 +24,9 @@ def api() -> Iterator[ScriptedAPI]:
 
 def result(*run_ids: str, **changes: Any) -> Reply:
     """What the API says it did."""
-    done = len(run_ids)
-    whole = {"matched": done, "done": done, "skipped": {}, "dry_run": False, "next_cursor": None}
-    return answer({**whole, "run_ids": list(run_ids), **changes})
+    done, skipped = len(run_ids), sum(changes.get("skipped", {}).values())
+    whole = {"matched": done + skipped, "done": done, "skipped": {}, "dry_run": False, "next_cursor": None}
+    return answer({**whole, "run_ids": list(run_ids), "retried_as": {}, **changes})
 
 
 def asked(api: ScriptedAPI) -> list[dict[str, Any]]:
@@ -49,10 +49,14 @@ class TestWhich:
         assert (body["action"], body["filter"]) == (verb, {"status": STATUSES[verb]})
         assert "all" not in body
 
-    def test_a_filter(self, api: ScriptedAPI) -> None:
+    def test_a_filter(self, api: ScriptedAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TZ", "UTC")
         CommandResult(
             api, "retry", "-s", "failed", "--tag", "a", "-c", CONVERSATION_ID, "--agent-name", "b",
-            "--error-class", "rate_limited", "--older-than", "1.5h",
+            "--error-class", "rate_limited", "--older-than", "1.5h", "--metadata", "customer=42", "--metadata", "a=b=c",
+            "--provider", "p", "--model", "p/m", "--tool", "t", "--stop-reason", "error", "--error-code", "http_500",
+            "--not-retried", "--since", "2026-01-31T12:00:00Z", "--until", "2026-02-01T12:00:00Z",
+            "--ended-since", "2026-01-31T13:00:00+01:00", "--ended-until", "2026-02-01T12:00:00Z",
         )  # fmt: skip
         assert asked(api)[0]["filter"] == {
             "status": ["failed"],
@@ -61,6 +65,17 @@ class TestWhich:
             "agent": "b",
             "error_class": "rate_limited",
             "older_than": 5400.0,
+            "metadata": {"customer": "42", "a": "b=c"},
+            "provider": "p",
+            "model": "p/m",
+            "tool": "t",
+            "stop_reason": "error",
+            "error_code": "http_500",
+            "retried": False,
+            "created_after": "2026-01-31T12:00:00+00:00",
+            "created_before": "2026-02-01T12:00:00+00:00",
+            "ended_after": "2026-01-31T12:00:00+00:00",
+            "ended_before": "2026-02-01T12:00:00+00:00",
         }
 
     @pytest.mark.parametrize(
@@ -84,6 +99,9 @@ class TestWhich:
             ["cancel", "--all", "--tag", "a"],
             ["cancel", "--older-than", "soon"],
             ["cancel", "--error-class", "bad_luck"],
+            ["cancel", "--stop-reason", "boredom"],
+            ["cancel", "--metadata", "customer"],
+            ["cancel", "--since", "once"],
             ["delete", RUN_ID, "-s", "failed"],
             ["retry", "--all", "--from-step", "2"],
             ["retry", "--tag", "a", "--budget", "tokens=3"],
@@ -98,9 +116,9 @@ class TestWhich:
 class TestTold:
     @pytest.mark.parametrize(("verb", "done"), [("cancel", "cancelled"), ("retry", "retried"), ("delete", "deleted")])
     def test_how_many(self, api: ScriptedAPI, verb: str, done: str) -> None:
-        assert CommandResult(api, verb, "--tag", "a").out == f"{done} 2 runs; not: 3 run_ended\n"
+        assert CommandResult(api, verb, "--tag", "a").out.splitlines()[0] == f"{done} 2 runs; not: 3 run_ended"
         api.on("POST", ACTIONS, result("run_1"))
-        assert CommandResult(api, verb, "--tag", "a").out == f"{done} 1 run\n"
+        assert CommandResult(api, verb, "--tag", "a").out.splitlines()[0] == f"{done} 1 run"
 
     def test_a_dry_run_says_which(self, api: ScriptedAPI) -> None:
         api.on("POST", ACTIONS, result("run_1", "run_2", done=0, dry_run=True))
@@ -109,8 +127,27 @@ class TestTold:
 
     def test_json(self, api: ScriptedAPI) -> None:
         assert CommandResult(api, "cancel", "--all", "--json").documents == [
-            {"matched": 2, "done": 2, "skipped": {"run_ended": 3}, "dry_run": False, "run_ids": ["run_1", "run_2"]}
+            {
+                "matched": 5,
+                "done": 2,
+                "skipped": {"run_ended": 3},
+                "dry_run": False,
+                "run_ids": ["run_1", "run_2"],
+                "retried_as": {},
+            }
         ]
+
+    def test_a_retry_says_which_runs_go_on_with_them(self, api: ScriptedAPI) -> None:
+        api.on("POST", ACTIONS, result("run_1", retried_as={"run_1": "run_9"}, matched=201, done=201))
+        said = CommandResult(api, "retry", "-s", "failed")
+        assert said.out == "retried 201 runs\nrun_9 goes on with run_1\nand 200 more\n"
+
+    def test_a_hundred_are_named(self, api: ScriptedAPI) -> None:
+        ids = [f"run_{i}" for i in range(80)]
+        more = result(*ids, done=0, dry_run=True, next_cursor="c"), result(*ids, done=0, dry_run=True)
+        api.on("POST", ACTIONS, *more)
+        said = CommandResult(api, "cancel", "--all", "--dry-run")
+        assert said.out.splitlines() == ["160 runs would be cancelled", *ids, *ids[:20], "and 60 more"]
 
 
 @pytest.mark.process

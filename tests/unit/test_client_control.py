@@ -231,6 +231,7 @@ class TestBulk:
             "skipped": {"run_ended": 2, "run_not_found": 1},
             "dry_run": False,
             "run_ids": ("r1", "r2", "r3"),
+            "retried_as": {},
         }
         assert [seen.body.pop("cursor", None) for seen in api.seen] == [None, "c1", "c2"]
         assert [seen.body for seen in api.seen] == [
@@ -246,7 +247,7 @@ class TestBulk:
                 "mode": "graceful",
                 "reason": "enough",
                 "dry_run": False,
-                "limit": 100,
+                "limit": 500,
             }
         ] * 3
 
@@ -254,7 +255,7 @@ class TestBulk:
         api.on("POST", ACTIONS, page("r1", done=0, dry_run=True))
         result = call(api.url, "bulk", "delete", all=True, dry_run=True)
         assert (result.done, result.run_ids, result.dry_run) == (0, ("r1",), True)
-        assert api.seen[0].body == {"action": "delete", "all": True, "dry_run": True, "limit": 100}
+        assert api.seen[0].body == {"action": "delete", "all": True, "dry_run": True, "limit": 500}
 
     def test_a_filter_that_names_nothing_is_the_apis_to_refuse(self, api: ScriptedAPI, call: Call) -> None:
         api.on("POST", ACTIONS, problem(422, "validation_error", "/filter: admits every run"))

@@ -12,7 +12,7 @@ from palaver.client.aio.transport import Transport
 from palaver.client.answers import BulkResult, bulk_of, run_of
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
-from palaver.client.requests import PAGE, Request
+from palaver.client.requests import BULK_PAGE, Request
 from palaver.lifecycle import RunAction
 from palaver.models import AgentSpec, Budget, CancelMode, Run
 
@@ -207,7 +207,7 @@ class AsyncRunControl:
 
         ``agent`` is an agent's name, ``older_than`` the seconds since a run was submitted. Every run there is needs
         ``all=True`` in the place of a filter. ``mode`` and ``reason`` go with ``cancel``. With ``dry_run`` nothing
-        is done: the result says to which runs it would be. What is refused for a run is counted, not raised.
+        is done: the result says to how many runs it would be. What is refused for a run is counted, not raised.
 
         Raises:
             Unprocessable: no filter and not ``all``, or both.
@@ -217,7 +217,7 @@ class AsyncRunControl:
         check(options, BulkOptions)
         total, cursor = BulkResult(), None
         while True:
-            request = requests.act_on_runs(action, options, dry_run=dry_run, limit=PAGE, cursor=cursor)
+            request = requests.act_on_runs(action, options, dry_run=dry_run, limit=BULK_PAGE, cursor=cursor)
             done, cursor = bulk_of(await self._transport.call(request))
             total += done
             if cursor is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.store.contracts.declaration import Script
+from palaver.store.contracts.listing import FindRuns
 from palaver.store.contracts.logs import CopyLog, DeleteConversation, DeleteRun, ReadLog
 from palaver.store.contracts.providers import Admit, CoolDown, Release, RenewPlaces
 from palaver.store.contracts.runs import Act, Cancel, Submit
@@ -20,6 +21,7 @@ __all__ = [
     "CopyLog",
     "DeleteConversation",
     "DeleteRun",
+    "FindRuns",
     "HandBack",
     "Postpone",
     "Promote",
@@ -35,7 +37,7 @@ __all__ = [
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act,
-    DeleteRun, DeleteConversation, CopyLog, ReadLog, Renew, WriteDeltas,
+    DeleteRun, DeleteConversation, CopyLog, ReadLog, FindRuns, Renew, WriteDeltas,
     Admit, Release, CoolDown, RenewPlaces,
 )  # fmt: skip
 """Every script."""

@@ -79,6 +79,7 @@ class RefusalCode(StrEnum):
     QUEUE_FULL = "queue_full"
     STEERING_FULL = "steering_full"
     NO_AGENT = "no_agent"
+    NOTHING_TO_RETRY = "nothing_to_retry"
     UNKNOWN_ACTION = "unknown_action"
     ACTION_ALREADY_RESOLVED = "action_already_resolved"
     ACTION_EXPIRED = "action_expired"

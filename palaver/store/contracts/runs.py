@@ -92,7 +92,7 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     submitted_by: str | None
     """The name of the key that asks."""
     retried_from: str | None
-    """The run that this one goes on with."""
+    """The run that this one goes on with. With ``retry`` it says what that one was to say and did not."""
     copied_through: int | None
     """Position up to which a fork has copied the log."""
     most_due: int

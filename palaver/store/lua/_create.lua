@@ -14,8 +14,14 @@ local function create(kept, agent, max_steps, names)
     'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages))
   if args.budget then redis.call('HSET', RUN, 'budget', args.budget) end
   if args.submitted_by then redis.call('HSET', RUN, 'submitted_by', args.submitted_by) end
-  if args.retried_from then redis.call('HSET', RUN, 'retried_from', args.retried_from) end
+  if args.retried_from then
+    local earlier, forks = PREFIX .. 'run:' .. args.retried_from, args.kind == SubmitKind.FORK
+    redis.call('HSET', RUN, 'retried_from', args.retried_from)
+    if not forks and redis.call('EXISTS', earlier) == 1 then redis.call('HSET', earlier, 'retried_as', ID) end
+  end
+  CREATED = NOW
   redis.call('ZADD', keys.runs, NOW, ID)
+  redis.call('ZADD', list_of(STATUS), NOW, ID)
   emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')
   -- Where the run's part of the log begins, so that readers of its events can skip the entries before it.
   redis.call('HSET', RUN, 'logged', ENTRIES .. '-0')

@@ -3,13 +3,12 @@
 
 local function with_run(id, act)
   local run, steps, feed = RUN, STEPS, FEED
-  local fields = { ID, STATUS, PAUSING, ENTERED, STEER, NAMES, MODEL }
-  local prefix = string.match(RUN, '^{.-}:')
-  RUN, STEPS, FEED = prefix .. 'run:' .. id, prefix .. 'steps:' .. id, prefix .. 'feed:' .. id
+  local fields = { ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL }
+  RUN, STEPS, FEED = PREFIX .. 'run:' .. id, PREFIX .. 'steps:' .. id, PREFIX .. 'feed:' .. id
   load_run()
   local result = ID and act()
   RUN, STEPS, FEED = run, steps, feed
-  ID, STATUS, PAUSING, ENTERED, STEER, NAMES, MODEL = unpack(fields, 1, 7)
+  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL = unpack(fields, 1, 8)
   return result
 end
 

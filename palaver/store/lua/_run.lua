@@ -3,11 +3,12 @@
 
 local RUN, STEPS, CONV, LOG, FEED = keys.run, keys.steps, keys.conversation, keys.log, keys.feed
 local DUE, READY = keys.due, keys.ready
-local ENDED, LACKING = string.match(RUN, '^{.-}:') .. 'ended', string.match(RUN, '^{.-}:') .. 'lacking'
+local PREFIX = string.match(RUN, '^{.-}:')
+local ENDED, LACKING = PREFIX .. 'ended', PREFIX .. 'lacking'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
--- run and the log does not have yet, a JSON list of messages, each as JSON text.
+-- run and the log does not have yet, a JSON list of messages, each as JSON text. CREATED: when it was submitted (ms).
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0.
-local ID, STATUS, PAUSING, ENTERED, STEER, NAMES, MODEL
+local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL
 -- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
 -- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.
 local NEWEST, ENTRIES, BYTES
@@ -23,16 +24,21 @@ local function stamp_version()
 end
 
 local function load_run()
-  ID, STATUS, PAUSING, ENTERED, STEER, NAMES, MODEL =
-    unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer', 'names', 'model'))
+  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL =
+    unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer', 'created_at', 'names', 'model'))
 end
 load_run()
+
+-- The list of the runs that have a status: each run is in one of them, and in that of all runs.
+local function list_of(status) return PREFIX .. 'runs:' .. status end
 
 -- The only place where a run's status changes; more fields and values may go with it.
 local function set_status(to, ...)
   local is_edge = Lifecycle.EDGES
   if not is_edge(STATUS .. ' ' .. to) then error('palaver: a run does not move from ' .. STATUS .. ' to ' .. to) end
   redis.call('HSET', RUN, 'status', to, ...)
+  redis.call('ZREM', list_of(STATUS), ID)
+  redis.call('ZADD', list_of(to), CREATED, ID)
   STATUS = to
 end
 

@@ -11,9 +11,11 @@ for i, entry in ipairs(entries) do
   if not seen[id] then
     seen[id] = true
     -- The log of a fork has entries of runs that belong to the original conversation.
-    if redis.call('HGET', args.prefix .. 'run:' .. id, 'conversation') == conversation[1] then
+    local run = redis.call('HMGET', args.prefix .. 'run:' .. id, 'conversation', 'status')
+    if run[1] == conversation[1] then
       redis.call('UNLINK', args.prefix .. 'run:' .. id, args.prefix .. 'feed:' .. id)
       redis.call('ZREM', keys.runs, id)
+      redis.call('ZREM', args.prefix .. 'runs:' .. run[2], id)
       redis.call('ZREM', args.prefix .. 'ended', id)
     end
   end

@@ -9,6 +9,7 @@ if not looked then
   looked = logged and string.match(logged, '%d+') - 1 or 0
   redis.call('UNLINK', FEED)
   redis.call('ZREM', keys.runs, ID)
+  redis.call('ZREM', list_of(STATUS), ID)
   redis.call('ZREM', ENDED, ID)
   -- Workers that have cached its messages rebuild the conversation.
   if there and ENTERED then withdraw() end

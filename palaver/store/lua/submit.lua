@@ -1,4 +1,4 @@
--- needs: input, other_runs, create, page, version
+-- needs: input, other_runs, create, left_to_say, page, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
 -- The same run id: the API repeats this submit because the answer was lost.
 if ID then
@@ -29,6 +29,10 @@ end
 if (kind == SubmitKind.KNOWN or kind == SubmitKind.RETRY) and (not kept[1] or kept[8]) then return reply.unknown() end
 if kind == SubmitKind.RETRY and (active or not kept[6] or cjson.decode(kept[6]).run_id ~= args.retried_from) then
   return refused(RefusalCode.CONVERSATION_MOVED_ON)
+end
+if kind == SubmitKind.RETRY then
+  args.messages = left_to_say(args.retried_from)
+  if not args.messages then return refused(RefusalCode.NOTHING_TO_RETRY) end
 end
 if active then
   local status = with_run(active, function() return STATUS end)
