@@ -93,7 +93,7 @@ sbom: $(TOOLS)/.installed ## list the parts of a server in dist/sbom.cdx.json
 	  --output-format JSON --output-file dist/sbom.cdx.json $(VENV)/sbom/bin/python
 	rm -rf $(VENV)/sbom
 
-clean: ## remove caches, builds and the dev stack's data (keeps the environment)
+clean: ## remove caches, builds and the data of `make up` (keeps the environment)
 	rm -rf .palaver build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 

@@ -30,11 +30,11 @@ _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
 _PATIENCE: Final = 10.0
 """Seconds in which Redis may come up: who starts everything at once starts it at the same time."""
-_EX_USAGE: Final = 2
+EX_USAGE: Final = 2
 """As the programs themselves exit for a flag that they do not know."""
-_EX_UNAVAILABLE: Final = 69
+EX_UNAVAILABLE: Final = 69
 """As in sysexits.h: it may go well the next time."""
-_EX_CONFIG: Final = 78
+EX_CONFIG: Final = 78
 """As in sysexits.h: it will not go well until somebody changes something."""
 
 
@@ -65,7 +65,7 @@ def require_server(who: str) -> None:
     """Raise SystemExit, with a sentence, unless what the extra `server` brings is installed."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        refuse(f"{who} needs {missing[0]}: {SERVER_EXTRA}", _EX_CONFIG)
+        refuse(f"{who} needs {missing[0]}: {SERVER_EXTRA}", EX_CONFIG)
 
 
 def require_port(host: str, port: int, setting: str) -> None:
@@ -77,7 +77,7 @@ def require_port(host: str, port: int, setting: str) -> None:
             probe.bind((host, port))
         except OSError as error:
             how = f"stop what listens there, or choose another port with --port or {setting}"
-            refuse(f"cannot listen on {host}:{port} ({error.strerror}): {how}", _EX_UNAVAILABLE)
+            refuse(f"cannot listen on {host}:{port} ({error.strerror}): {how}", EX_UNAVAILABLE)
 
 
 def refuse(sentence: str, status: int) -> NoReturn:
@@ -112,12 +112,16 @@ def _check_flower(arguments: Sequence[str]) -> None:
     import flower.options  # noqa: F401  defines them
     from tornado.options import Error, options
 
+    unknown = [
+        word for word in arguments if not word.startswith("-") or word.lstrip("-").partition("=")[0] not in options
+    ]
+    if unknown:
+        known = "`palaver flower --help` lists them, and each is --name=value"
+        refuse(f"Flower has no option {unknown[0]!r}: {known}", EX_USAGE)
     try:
-        rest = options.parse_command_line(["palaver flower", *arguments], final=False)
+        options.parse_command_line(["palaver flower", *arguments], final=False)
     except (Error, ValueError) as error:
-        refuse(f"flower: {error}; `palaver flower --help` lists its options", _EX_USAGE)
-    if rest:
-        refuse(f"flower: {rest[0]!r} is no option; write --name=value", _EX_USAGE)
+        refuse(f"Flower: {error}", EX_USAGE)
     if not any(options[name] or os.environ.get(f"FLOWER_{name.upper()}") for name in _LOGINS):
         _require_open_flower()
     if not options.unix_socket:
@@ -131,9 +135,9 @@ def _require_open_flower() -> None:
     how = "set FLOWER_BASIC_AUTH=user:password, or PALAVER_FLOWER_OPEN=true if whoever reaches it may look"
     try:
         if not settings().flower_open:
-            refuse(f"flower: there is no login: {how}", _EX_CONFIG)
+            refuse(f"Flower: there is no login: {how}", EX_CONFIG)
     except ConfigurationError as error:
-        refuse(str(error), _EX_CONFIG)
+        refuse(str(error), EX_CONFIG)
 
 
 def _wait_for_redis() -> None:
@@ -144,7 +148,7 @@ def _wait_for_redis() -> None:
         url = urlsplit(os.environ.get("PALAVER_REDIS_URL") or settings().store_url)
         place = (url.hostname or "localhost", url.port or 6379)
     except (ConfigurationError, ValueError) as error:
-        refuse(str(error), _EX_CONFIG)
+        refuse(str(error), EX_CONFIG)
     if url.scheme not in ("redis", "rediss"):
         return
     give_up_at = time.monotonic() + _PATIENCE
@@ -155,7 +159,7 @@ def _wait_for_redis() -> None:
         except OSError as error:
             why = f"Redis at {place[0]}:{place[1]} ({error.strerror or error})"
             if time.monotonic() > give_up_at:
-                refuse(f"no {why}: start it, or set PALAVER_REDIS_URL to where it is", _EX_UNAVAILABLE)
+                refuse(f"no {why}: start it, or set PALAVER_REDIS_URL to where it is", EX_UNAVAILABLE)
             if not told:
                 print(f"palaver: waiting up to {_PATIENCE:g} s for {why}", file=sys.stderr, flush=True)
             told = True

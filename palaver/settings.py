@@ -37,7 +37,7 @@ class Settings(BaseSettings):
     )
 
     redis_url: str | None = None
-    """Where the truth is kept. Unset: an error, but for the dev commands, which bring a server of their own."""
+    """Where the truth is kept. Unset: an error, but for ``palaver up``, which brings a server of its own."""
     durability: str = Field(default="server", pattern=r"^(server|fsync|replicas=[1-9])$")
     """What a promise to a client or the start of a tool waits for: ``server``, written there; ``fsync``, on its disk;
     ``replicas=N``, written by so many replicas."""

@@ -6,13 +6,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
 from palaver.errors import ConfigurationError
-from palaver.roles import require_server
+from palaver.roles import EX_CONFIG, refuse, require_server
 
 _WELCOME: Final = """
 Palaver is up.
@@ -39,10 +38,13 @@ def up() -> None:
     from palaver.stack import Stack, StackError
     from palaver.stack.supervision import Supervisor
 
+    try:
+        model, how = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
+    except ConfigurationError as error:
+        refuse(str(error), EX_CONFIG)
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _interrupt)
     try:
-        model, how = _model(os.environ)
         with Stack.from_environment(os.environ, _say) as stack:
             logs = stack.data_dir / "logs"
             _say(_WELCOME.format(url=stack.url, flower_url=stack.flower_url, logs=logs, model=model, how=how))
@@ -50,20 +52,19 @@ def up() -> None:
             while True:
                 supervisor.look(time.monotonic())
                 time.sleep(0.5)
-    except (StackError, ConfigurationError) as error:
+    except StackError as error:
         sys.exit(f"palaver: {error}")
     except KeyboardInterrupt:
         _say("stopped")
 
 
-def _model(environment: Mapping[str, str]) -> tuple[str, str]:
-    """A model that the providers have, and what else there is to say of it.
+def model_to_try(file: str | None) -> tuple[str, str]:
+    """A model that the providers of a file have, or else `fake`, and what is to be said of it.
 
-    An own file names models only where it has their prices.
+    A file names models only where it has their prices. Raises ConfigurationError if it cannot be used, or is empty.
     """
     from palaver.providers import load_providers
 
-    file = environment.get("PALAVER_PROVIDERS")
     if not file:
         return "fake/tool-20", ""
     for name, provider in load_providers(Path(file)).items():

@@ -107,8 +107,8 @@ class RedisServer:
     ) -> None:
         self._options = dict(options or {})
         self._port = port
-        self._given_dir = data_dir
-        self._data_dir = data_dir
+        # The server goes there before it opens its log.
+        self._given_dir = self._data_dir = data_dir and data_dir.resolve()
         self._deadline = deadline
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -124,6 +124,12 @@ def test_a_given_directory_stays_and_a_temporary_one_goes(tmp_path: Path) -> Non
     assert not place.exists()
 
 
+def test_a_directory_may_be_named_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with RedisServer(data_dir=Path("here")) as server:
+        assert server.log_path == tmp_path / "here" / "redis.log"
+
+
 def test_without_any_server_program_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

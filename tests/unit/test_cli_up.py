@@ -1,0 +1,69 @@
+"""`palaver up` before it starts anything, and `palaver --version`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from palaver.cli.app import app
+from palaver.cli.up import model_to_try
+from palaver.errors import ConfigurationError
+from palaver.roles import ROLES
+from palaver.version import __version__
+
+URL = 'base_url = "http://127.0.0.1:1/v1"\n'
+
+
+def typed(*words: str) -> tuple[int, str]:
+    """The exit code, and what is said."""
+    result = CliRunner().invoke(app, words)
+    return result.exit_code, result.output
+
+
+def test_the_version_is_said() -> None:
+    assert typed("--version") == (0, f"palaver {__version__}\n")
+
+
+def test_the_help_lists_the_roles() -> None:
+    _, said = typed("--help")
+    assert all(f"    {role:<8} {sentence}\n" in said for role, sentence in ROLES.items())
+
+
+def test_without_the_server_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palaver.roles.find_spec", lambda name: None)
+    assert typed("up") == (78, "palaver: palaver up needs celery: pip install 'palaver[server]'\n")
+
+
+def test_a_file_of_providers_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text("[providers]\n")
+    monkeypatch.setenv("PALAVER_PROVIDERS", str(file))
+    assert typed("up") == (78, f"palaver: PALAVER_PROVIDERS: {file} has no [providers.NAME]\n")
+
+
+@pytest.mark.parametrize(
+    ("entries", "shown"),
+    [
+        (f"[providers.mine]\n{URL}", ("mine/MODEL", ", with a model of mine for MODEL")),
+        (f"[providers.mine]\n{URL}prices.small = {{ input = 1, output = 1 }}\n", ("mine/small", "")),
+        (
+            f'[providers.mine]\n{URL}prices."*" = {{ input = 1, output = 1 }}\n',
+            ("mine/MODEL", ", with a model of mine for MODEL"),
+        ),
+    ],
+)
+def test_the_model_to_try_is_one_of_the_file(tmp_path: Path, entries: str, shown: tuple[str, str]) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(entries)
+    assert model_to_try(str(file)) == shown
+
+
+def test_without_a_file_it_is_the_model_server() -> None:
+    assert model_to_try(None) == model_to_try("") == ("fake/tool-20", "")
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml"):
+        model_to_try("nowhere.toml")
