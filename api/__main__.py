@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
+import logging
 import os
 import socket
 import sys
 from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
 
-from palaver.errors import ConfigurationError
+from palaver.brokers import tls_options
 from palaver.limits import KIB, most
+from palaver.policies import load_policies
+from palaver.providers import load_providers
 from palaver.roles import require_port
 from palaver.settings import settings
+from palaver.starting import refusing, unread
 
+from .app import create_app, require_durability
 from .connections import H11, gate
 from .descriptors import Listener
 from .hosts import refuse_open_bind
+
+log = logging.getLogger("palaver.api")
 
 _BACKLOG: Final = 2048
 _KEEP_ALIVE: Final = 65
@@ -37,14 +46,11 @@ def main() -> None:
     words.add_argument("--log-level", choices=("critical", "error", "warning", "info", "debug", "trace"))
     words.add_argument("--root-path", default="", help="what a proxy takes off the beginning of the path")
     given = words.parse_args()
-    try:
-        gate()
-        refuse_open_bind(settings(), given.host)
-    except ConfigurationError as error:
-        sys.exit(f"palaver: {error}")
+    with refusing():
+        app = _app(given.host)
     require_port(given.host, given.port, "PALAVER_API_PORT")
     config = uvicorn.Config(
-        f"{__package__}.app:app",
+        app,
         host=given.host,
         port=given.port,
         http=H11,
@@ -66,6 +72,24 @@ def main() -> None:
     server.run(sockets=[listener])
     if not server.started:
         sys.exit(3)
+
+
+def _app(host: str) -> FastAPI:
+    """The application that listens at ``host``, once its environment has been looked at.
+
+    Raises:
+        ConfigurationError: it could not serve.
+    """
+    found = settings()
+    providers, policies = load_providers(found.providers), load_policies(found.retry_policies)
+    own = frozenset(each.api_key_env or "" for each in providers.values()).union(found.tool_env)
+    for sentence in unread(os.environ, own):
+        log.warning("%s", sentence)
+    gate()
+    refuse_open_bind(found, host)
+    tls_options(found.deliveries_url)
+    asyncio.run(require_durability(found))
+    return create_app(found, providers=providers, policies=policies)
 
 
 if __name__ == "__main__":

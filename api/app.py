@@ -94,6 +94,12 @@ def create_app(
     return app
 
 
+async def require_durability(settings: Settings) -> None:
+    """Raises ConfigurationError if Redis cannot keep what PALAVER_DURABILITY promises."""
+    async with Store.connect(settings) as store:
+        await store.require_durability()
+
+
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-import heapq
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +14,7 @@ from palaver.actions import ToolPattern
 from palaver.errors import Fault, Refused
 from palaver.fields import ModelName, Tag, ToolName
 from palaver.limits import beyond, most
+from palaver.names import did_you_mean
 
 from .strict_json import Path, pointer
 
@@ -35,10 +33,6 @@ _WORDS: Final = (
     ("Extra inputs are not permitted", "is not a field here"),
 )
 _MUST_BE: Final = "must be "
-_HINTED: Final = 32
-"""Characters of a name that others are compared with."""
-_COMPARED: Final = 3
-"""Names that share most with it, which are compared in full."""
 
 
 def _pattern(name: object) -> str:
@@ -52,24 +46,6 @@ _PATTERNS: Final[Mapping[str, str]] = {
     _pattern(ToolPattern): "must be a tool's name, or a glob such as send_*",
     _pattern(Tag): "must be 1 to 64 characters without spaces",
 }
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint at the known name that looks most like ``name``; empty when none does."""
-    given = _traits(name[:_HINTED])
-    nearest = heapq.nlargest(_COMPARED, map(str, known), key=lambda each: len(given & _known_traits(each)))
-    close = difflib.get_close_matches(name[:_HINTED], nearest, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _traits(name: str) -> frozenset[str]:
-    """Its letters and its pairs of letters: to compare these is much cheaper than to compare the names."""
-    return frozenset((*name, *map("".join, pairwise(name))))
-
-
-@lru_cache(maxsize=4096)
-def _known_traits(name: str) -> frozenset[str]:
-    return _traits(name)
 
 
 def validate(model: type[M], raw: bytes, value: Any) -> M:

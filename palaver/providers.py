@@ -26,13 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from palaver.errors import ConfigurationError
 from palaver.limits import most
 from palaver.models import Usage
 from palaver.secrets import know, password_of
-from palaver.toml_file import read_toml
+from palaver.toml_file import read_model
 
 ProtocolName = Literal["chat_completions"]
 """How a provider is spoken to: OpenAI's chat completions."""
@@ -142,12 +141,7 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
     """
     if path is None:
         return {}
-    tables = read_toml(path, "PALAVER_PROVIDERS")
-    try:
-        providers = _File.model_validate(tables).providers
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ConfigurationError(f"PALAVER_PROVIDERS: {path}: {wrong}") from None
+    providers = read_model(_File, path, "PALAVER_PROVIDERS").providers
     for provider in providers.values():
         know((os.environ.get(provider.api_key_env or ""), password_of(provider.base_url)))
     return providers

@@ -82,7 +82,8 @@ def require_port(host: str, port: int, setting: str) -> None:
 
 def refuse(sentence: str, status: int) -> NoReturn:
     """End this process with a sentence."""
-    print(f"palaver: {sentence}", file=sys.stderr)
+    # Celery has its log in the place of sys.stderr.
+    print(f"palaver: {sentence}", file=sys.__stderr__, flush=True)
     raise SystemExit(status)
 
 

@@ -76,22 +76,6 @@ class Abilities:
         """What its own table names and it cannot do."""
         return tuple(Lack("key", variable).code for variable in sorted(set(self.missing_keys.values())))
 
-    def require_provider(self) -> None:
-        """Raises:
-        ConfigurationError: no provider can be called, so that this worker could do no step of a model.
-        """
-        if self.providers:
-            return
-        if self.missing_keys:
-            unset = ", ".join(f"{variable} (of {name})" for name, variable in self.missing_keys.items())
-            raise ConfigurationError(
-                f"PALAVER_PROVIDERS: no provider can be called, as the variables with their keys are not set: {unset}"
-            )
-        raise ConfigurationError(
-            "PALAVER_PROVIDERS: it names no provider, so a model worker could do nothing: point it at a TOML file with "
-            "a table [providers.NAME]"
-        )
-
     def lacking(self, agent: AgentSpec, call: ToolCall | None) -> Lack | None:
         """What of a step's needs is not here: for a ``call`` its tool, else the provider and the tools of the agent."""
         if call is None and agent.provider not in self.providers:
@@ -120,6 +104,20 @@ class Abilities:
             beyond("no_worker")
             raise NoWorker(f"for an hour no worker has had {lack}")
         return Postpone(offered_again(lacking_for), lack.code, WaitReason.NO_WORKER)
+
+
+def require_provider(providers: Mapping[str, Provider]) -> None:
+    """Raises:
+    ConfigurationError: none of them can be called, so that a worker could do no step of a model.
+    """
+    if not providers:
+        raise ConfigurationError(
+            "PALAVER_PROVIDERS: a model worker without a provider can do nothing: point it at a TOML file with a table "
+            "[providers.NAME]"
+        )
+    if not any(each.has_key for each in providers.values()):
+        unset = ", ".join(f"{each.api_key_env} (of {name})" for name, each in providers.items())
+        raise ConfigurationError(f"no provider can be called: the variables with their keys are not set: {unset}")
 
 
 def offered_again(waited: float) -> float:

@@ -6,16 +6,16 @@ knows.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from billiard.process import current_process
 from celery import Celery
 from celery.concurrency.prefork import TaskPool as Prefork
-from celery.exceptions import ImproperlyConfigured
 from celery.signals import (
     after_setup_logger,
     after_setup_task_logger,
@@ -28,12 +28,17 @@ from celery.signals import (
 )
 
 from palaver.deliveries import QUEUES
+from palaver.errors import ConfigurationError
 from palaver.failpoints import failpoint
 from palaver.limits import KIB
+from palaver.providers import Provider, load_providers
 from palaver.settings import settings
+from palaver.starting import refusing, unread
 from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
 
 from . import child, environment
+from .abilities import Abilities, require_provider
+from .checking import check_tools
 from .consumer import Consumer
 from .consumer_watchdog import ConsumerWatchdog
 from .keeper import running
@@ -50,12 +55,17 @@ from .step import StepFailed, StepHandler, attempt
 from .step_handlers import STEP_HANDLERS
 from .transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
+log = logging.getLogger("palaver.workers.app")
+
 _POOL_EXTRA = 5.0
 """Seconds that the pool waits longer than the keeper's grace: by then every lease is settled or handed back."""
 
+with refusing():
+    _deliveries = broker_settings(settings().deliveries_url)
+
 app = Celery("palaver", amqp=Amqp, control=Control)
 app.conf.update(
-    broker_settings(settings().deliveries_url),
+    _deliveries,
     task_queues=tuple(QUEUES.values()),
     task_default_queue=MODEL.queue,
     task_create_missing_queues=False,
@@ -81,7 +91,9 @@ _node = ""
 _kind: StepKind = MODEL
 """Of the steps that this worker does: those of the queue that it consumes."""
 _hidden: frozenset[str] = frozenset()
-"""Variables with keys of providers."""
+"""Variables with keys of providers, in a tools worker."""
+_providers: Mapping[str, Provider] = {}
+"""The table of providers, in any other."""
 _runtime: Runtime | None = None
 
 
@@ -96,43 +108,63 @@ def _remember_node(sender: str, **_: Any) -> None:
 
 app.steps["consumer"].update((ConsumerWatchdog, AckTimeout))
 celeryd_after_setup.connect(consume_recovered_first)
+
 after_setup_logger.connect(hide_secrets)
 after_setup_task_logger.connect(hide_secrets)
 
 
 @worker_init.connect
 def _choose_pool(sender: Any, **_: Any) -> None:
-    """Steps of users' code run on Celery's prefork, all others on the asyncio pool; nobody has to ask for it.
+    """Steps of users' code run on Celery's prefork, all others on the asyncio pool; nobody has to ask for it."""
+    with refusing():
+        _prepare(sender)
 
-    Raises:
-        ImproperlyConfigured: for a worker that could do neither well.
+
+def _prepare(sender: Any) -> None:
+    """Raises:
+    ConfigurationError: for a worker that could do nothing, or nothing well.
     """
-    global _kind, _hidden
+    global _kind, _hidden, _providers
     queues = {name.removesuffix(RECOVERED) for name in sender.app.amqp.queues.consume_from}
     if len(queues) != 1 or not queues <= KIND_OF.keys():
         each = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
-        raise ImproperlyConfigured(f"a worker consumes one queue: start one with {each}")
+        raise ConfigurationError(f"a worker consumes one queue: start one with {each}")
     if sender.pool_cls not in (Prefork, TaskPool):
-        raise ImproperlyConfigured("leave -P out: model steps run on Palaver's asyncio pool, tool steps on prefork")
+        raise ConfigurationError("leave -P out: model steps run on Palaver's asyncio pool, tool steps on prefork")
     _kind = KIND_OF[queues.pop()]
     if _kind.isolated:
         sender.pool_cls = ToolPool
         child.expect()
         _hidden = environment.key_variables(settings())
+        _say_what_nobody_reads(_hidden)
         environment.forget_keys(_hidden)
+        check_tools(settings(), _hidden)
     else:
         sender.pool_cls = TaskPool
+        _providers = load_providers(settings().providers)
+        _say_what_nobody_reads(frozenset(each.api_key_env or "" for each in _providers.values()))
+    if _kind is MODEL:
+        require_provider(_providers)
     app.capacity = sender.concurrency or 0
+
+
+def _say_what_nobody_reads(keys: frozenset[str]) -> None:
+    for sentence in unread(os.environ, keys.union(settings().tool_env)):
+        log.warning("%s", sentence)
 
 
 @asynccontextmanager
 async def _lifespan() -> AsyncIterator[None]:
     global _runtime
-    async with open_toolbox(settings(), SOURCES) as tools:
-        runtime = Runtime(settings(), kind=_kind, node=_node, capacity=app.capacity, tools=tools)
-        async with running(runtime, sweeps=True):
-            _runtime, app.draining = runtime, runtime.draining
-            yield
+    async with AsyncExitStack() as opened:
+        with refusing():
+            able = Abilities(await opened.enter_async_context(open_toolbox(settings(), SOURCES)), _providers)
+            runtime = Runtime(settings(), kind=_kind, node=_node, capacity=app.capacity, abilities=able)
+            await opened.enter_async_context(running(runtime, sweeps=True))
+        for name, variable in able.missing_keys.items():
+            log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)
+        _runtime, app.draining = runtime, runtime.draining
+        yield
 
 
 app.lifespan = _lifespan

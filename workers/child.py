@@ -37,6 +37,7 @@ from palaver.step_kinds import StepKind
 from palaver.tools import ToolDeclaration
 
 from . import processes
+from .abilities import Abilities
 from .keeper import running
 from .output import Output
 from .process_state import Surroundings
@@ -116,7 +117,9 @@ class Child:
 
     async def _serve(self, tools: Toolbox, started: Future[None], ended: asyncio.Event) -> None:
         """Take steps until the process is to end."""
-        runtime = Runtime(self._settings, kind=self._kind, node=self._node, capacity=1, tools=tools)
+        # No model is asked here: that needs neither the table of providers nor their keys.
+        able = Abilities(tools, {})
+        runtime = Runtime(self._settings, kind=self._kind, node=self._node, capacity=1, abilities=able)
         async with running(runtime, sweeps=False):
             self._runtime = runtime
             self._greatest = max(tool.timeout for tool in tools.declarations)

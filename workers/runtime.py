@@ -14,7 +14,6 @@ from palaver.errors import ErrorClass, classify
 from palaver.follow_up import follow_up
 from palaver.ids import call_of
 from palaver.leases import Delivery, Settled
-from palaver.providers import load_providers
 from palaver.settings import Settings
 from palaver.step_kinds import StepKind
 from palaver.store import Store
@@ -26,7 +25,6 @@ from .conversations import ConversationCache
 from .delta_writer import DeltaWriter
 from .model import ModelPort
 from .provider_limiter import ProviderLimiter
-from .sources import Toolbox
 
 log = logging.getLogger("palaver.workers.runtime")
 
@@ -39,19 +37,18 @@ def worker_id(node: str, pid: int) -> str:
 class Runtime:
     """The store, the publisher, the model port and the active steps of one worker process."""
 
-    def __init__(self, settings: Settings, *, kind: StepKind, node: str, capacity: int, tools: Toolbox) -> None:
+    def __init__(self, settings: Settings, *, kind: StepKind, node: str, capacity: int, abilities: Abilities) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
         self.kind = kind
         self.capacity = capacity
-        self.tools = tools
+        self.abilities = abilities
+        self.tools = abilities.tools
         self.store = Store.connect(settings)
-        # Beside users' code no model is asked: that needs neither the table of providers nor their keys.
-        self.abilities = Abilities(tools, {} if kind.isolated else load_providers(settings.providers))
-        self.model = ModelPort(self.abilities.providers)
+        self.model = ModelPort(abilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
-        self.tool_set = ToolSet.of(tools.declarations)
-        self.limiter = ProviderLimiter(self.store, self.abilities.providers, self.publish, settings.heartbeat)
+        self.tool_set = ToolSet.of(self.tools.declarations)
+        self.limiter = ProviderLimiter(self.store, abilities.providers, self.publish, settings.heartbeat)
         self.conversations = ConversationCache()
         self.deltas = DeltaWriter(self.store, settings.delta_interval)
         self.publisher = Publisher(settings.deliveries_url)

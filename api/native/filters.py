@@ -13,9 +13,9 @@ from palaver.fields import AtMost
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import beyond, most
+from palaver.names import did_you_mean
 
 from ..operations import RunFilter
-from ..validation import did_you_mean
 
 
 def _statuses(given: object) -> object:

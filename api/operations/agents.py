@@ -8,10 +8,10 @@ from typing import Final
 
 from palaver.errors import ConfigurationError, Fault
 from palaver.models import AgentSpec
+from palaver.names import did_you_mean
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
 
-from ..validation import did_you_mean
 from .backend import Backend
 from .catalog import Known, KnownTools
 from .tool_schemas import schema_faults

@@ -12,13 +12,13 @@ import jsonschema_rs
 
 from palaver.errors import Fault
 from palaver.limits import most
+from palaver.names import did_you_mean
 from palaver.store import Store
 from palaver.store.sharing import Sharing
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits, said_of
 
 from ..strict_json import pointer
-from ..validation import did_you_mean
 
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """By name; while a deployment rolls a tool may have several declarations, those seen last first."""

@@ -111,6 +111,8 @@ def test_a_port_in_use(role: str, variable: str, redis_url: str) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_the_process_is_the_program_and_ends_by_a_signal(role: str, redis_url: str, tmp_path: Path) -> None:
     ports = {"PALAVER_API_PORT": str(free_port()), "PALAVER_FLOWER_PORT": str(free_port())}
+    table = tmp_path / "providers.toml"
+    table.write_text('[providers.open]\nbase_url = "http://127.0.0.1:1/v1"\n')
     url = {"api": f"http://{HOST}:{ports['PALAVER_API_PORT']}/readyz"}
     ports["PALAVER_FLOWER_OPEN"] = "true"
     url["flower"] = f"http://{HOST}:{ports['PALAVER_FLOWER_PORT']}/healthcheck"
@@ -121,7 +123,13 @@ def test_the_process_is_the_program_and_ends_by_a_signal(role: str, redis_url: s
     child = Child(
         role,
         [sys.executable, "-m", "palaver.cli", role, *(("-l", "WARNING", "-l", "INFO") if role in WORKERS else ())],
-        environment={**os.environ, "PALAVER_REDIS_URL": redis_url, "PYTHONUNBUFFERED": "1", **ports},
+        environment={
+            **os.environ,
+            "PALAVER_REDIS_URL": redis_url,
+            "PALAVER_PROVIDERS": str(table),
+            "PYTHONUNBUFFERED": "1",
+            **ports,
+        },
         log_path=tmp_path / "log",
         ready=ready,
     )

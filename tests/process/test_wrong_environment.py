@@ -68,7 +68,8 @@ def _lacked(cluster: Cluster) -> list[tuple[str, int, str]]:
 
 
 def test_a_model_worker_without_a_key_fails_no_run(keyed: Cluster) -> None:
-    with one_more(keyed, "worker", KEYED_KEY=""):
+    with one_more(keyed, "worker", KEYED_KEY="") as poor:
+        assert "KEYED_KEY is not set: this worker leaves the provider keyed to others" in poor.output
         workers = [each for queue in keyed.http.get("/v1/queues").json()["data"] for each in queue["workers"]]
         assert [each["lacks"] for each in workers if each["lacks"]] == [["key:KEYED_KEY"]]
         run_ids = [keyed.submit("keyed/echo", f"run {number}") for number in range(MANY)]

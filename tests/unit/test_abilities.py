@@ -15,7 +15,7 @@ from palaver.tools import ToolSet
 from palaver.verdicts import Postpone
 from tests.process.remote_tools import RemoteTools, Server
 from tests.unit.api_world import World, world
-from workers.abilities import Abilities, offered_again
+from workers.abilities import Abilities, offered_again, require_provider
 from workers.sources import Toolbox
 
 URL = "http://127.0.0.1:1/v1"
@@ -67,12 +67,15 @@ def test_what_a_worker_lacks_is_named(
 def test_a_worker_says_which_keys_it_lacks_and_calls_the_others(abilities: Abilities) -> None:
     assert sorted(abilities.providers) == ["keyed", "open"]
     assert abilities.lacks == ("key:KEYLESS_KEY",)
-    abilities.require_provider()
+    require_provider(TABLE)
 
 
 @pytest.mark.parametrize(
     ("table", "said"),
-    [({}, "PALAVER_PROVIDERS: it names no provider"), ({"keyless": TABLE["keyless"]}, "not set: KEYLESS_KEY")],
+    [
+        ({}, "PALAVER_PROVIDERS: a model worker without a provider"),
+        ({"keyless": TABLE["keyless"]}, "not set: KEYLESS_KEY"),
+    ],
     ids=["no table", "no key"],
 )
 def test_a_worker_that_can_call_no_provider_is_refused(
@@ -80,7 +83,7 @@ def test_a_worker_that_can_call_no_provider_is_refused(
 ) -> None:
     monkeypatch.delenv("KEYLESS_KEY", raising=False)
     with pytest.raises(ConfigurationError, match=said):
-        Abilities(Toolbox([]), table).require_provider()
+        require_provider(table)
 
 
 def test_a_step_is_offered_often_at_first_and_rarely_later() -> None:

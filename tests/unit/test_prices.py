@@ -60,7 +60,6 @@ def test_a_model_has_its_own_price_or_that_of_all_others(port: ModelPort) -> Non
     [
         ("input = -1, output = 2", "input: Input should be greater than or equal to 0"),
         ("input = 1", "output: Field required"),
-        ("input = 1, output = 2, cache = 1", "cache: Extra inputs"),
         ('input = "1", output = 2', "input: Input should be a valid number"),
         ("input = 150000000, output = 2", "input: Input should be less than"),
         ("input = inf, output = 2", "input: "),

@@ -79,7 +79,6 @@ def test_lists_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("[providers.x]\n", "providers.x.base_url"),
         ('[providers.x]\nbase_url = "ftp://x"\n', "base_url"),
-        ('[providers.x]\nbase_url = "http://x/v1"\nkey = "sk-1"\n', "providers.x.key"),
         ('[providers.x]\nbase_url = "http://x/v1"\nmax_in_flight = 0\n', "providers.x.max_in_flight"),
         ('[providers.x]\nbase_url = "http://x/v1"\ntokens_per_minute = "all"\n', "providers.x.tokens_per_minute"),
         (
@@ -100,9 +99,6 @@ def test_policies_come_from_their_file(tmp_path: Path) -> None:
     path = tmp_path / "policies.toml"
     path.write_text("[patient.rules.rate_limited]\nattempts = 20\n")
     assert load_policies(path)["patient"].rules[ErrorClass.RATE_LIMITED].attempts == 20
-    path.write_text("[patient.rules.rate_limit]\nattempts = 20\n")
-    with pytest.raises(ConfigurationError, match="did you mean rate_limited"):
-        load_policies(path)
     assert load_policies(None) == {}
 
 

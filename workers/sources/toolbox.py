@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
 from palaver.errors import ConfigurationError, UnknownTool
+from palaver.names import did_you_mean
 from palaver.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
 
@@ -77,8 +77,7 @@ class Toolbox:
         try:
             return self._tools[name]
         except KeyError:
-            close = difflib.get_close_matches(name, self._tools, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(self._tools))}"
+            hint = did_you_mean(name, self._tools) or f"; there are {', '.join(sorted(self._tools))}"
             raise UnknownTool(f"there is no tool {name!r}{hint}") from None
 
 

@@ -1,0 +1,33 @@
+"""Names that somebody may have meant."""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+_HINTED: Final = 32
+"""Characters of a name that others are compared with."""
+_COMPARED: Final = 3
+"""Names that share most with it, which are compared in full."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that looks most like ``name``; empty when none does."""
+    given = _traits(name[:_HINTED])
+    nearest = heapq.nlargest(_COMPARED, map(str, known), key=lambda each: len(given & _known_traits(each)))
+    close = difflib.get_close_matches(name[:_HINTED], nearest, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _traits(name: str) -> frozenset[str]:
+    """Its letters and its pairs of letters: to compare these is much cheaper than to compare the names."""
+    return frozenset((*name, *map("".join, pairwise(name))))
+
+
+@lru_cache(maxsize=4096)
+def _known_traits(name: str) -> frozenset[str]:
+    return _traits(name)

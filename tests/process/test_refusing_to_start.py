@@ -1,0 +1,124 @@
+"""A process that could do nothing says why in one sentence, and ends with exit code 78."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from palaver.roles import EX_CONFIG, ROLES, command
+from palaver.testing.ports import HOST
+from tests.pages import ROOT
+
+pytestmark = pytest.mark.process
+
+TABLE = """
+[providers.open]
+base_url = "http://127.0.0.1:1/v1"
+"""
+KEYED = """
+[providers.keyed]
+base_url = "http://127.0.0.1:1/v1"
+api_key_env = "KEYED_KEY"
+"""
+MODULES = {
+    "broken": "raise RuntimeError('no database')",
+    "leaving": "import os\nos._exit(0)",
+    "empty": "",
+    "doubled": "from palaver import tool\n@tool(name='clock')\ndef other() -> str:\n    'It is not the clock.'\n",
+}
+
+
+def _started(program: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Exit code and standard error of a process without any other Palaver variable."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
+    ended = subprocess.run(
+        program,
+        # Celery has a word to say to root, and takes eight lines for it.
+        env={**kept, "PYTHONPATH": str(folder), "PYTHONWARNINGS": "ignore", **environment},
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+    )
+    return ended.returncode, ended.stderr.decode()
+
+
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str]:
+    """Somebody listens there, and nobody answers: what is wrong is found before anybody is asked."""
+    with socket.create_server((HOST, 0)) as listener:
+        yield f"redis://{HOST}:{listener.getsockname()[1]}/0"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Tables of providers, and modules of tools."""
+    for name, text in {"table": TABLE, "keyed": KEYED, "broken": "[providers"}.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    for name, text in MODULES.items():
+        (tmp_path / f"tools_{name}.py").write_text(text)
+    return tmp_path
+
+
+TOOLS = [
+    ("nosuch", "PALAVER_TOOLS: cannot import 'tools_nosuch': ModuleNotFoundError"),
+    ("broken", "PALAVER_TOOLS: cannot import 'tools_broken': RuntimeError: no database"),
+    ("empty", "PALAVER_TOOLS: module 'tools_empty' declares no tool"),
+    ("doubled", "two tools are named 'clock'"),
+]
+
+
+WORKERS = ("worker", "tools")
+
+
+@pytest.mark.parametrize(
+    ("line", "table", "more", "said"),
+    [
+        *((line, "table", {"PALAVER_REDIS_URL": ""}, "PALAVER_REDIS_URL is not set") for line in ROLES),
+        *((line, "table", {"PALAVER_LEASE_SECONDS": "x"}, "PALAVER_LEASE_SECONDS: ") for line in ROLES),
+        *((line, "broken", {}, "broken.toml is not TOML") for line in ("api", "worker")),
+        ("worker", "keyed", {}, "the variables with their keys are not set: KEYED_KEY (of keyed)"),
+        ("worker", "", {}, "PALAVER_PROVIDERS: a model worker without a provider can do nothing"),
+        *((line, "table", {"PALAVER_TOOLS": f"tools_{name}"}, why) for line in WORKERS for name, why in TOOLS),
+        ("tools", "table", {"PALAVER_TOOLS": "tools_leaving"}, "a module ended its process when it was imported"),
+        ("api", "table", {"PALAVER_HOST": "0.0.0.0"}, "PALAVER_HOST: 0.0.0.0 is reached from elsewhere"),
+        ("worker", "table", {"PALAVER_BROKER_URL": "redis://127.0.0.1:1/0?x=1"}, "a redis:// broker takes no `x`"),
+    ],
+    ids=lambda each: each if isinstance(each, str) and len(each) < 8 else "",
+)
+def test_it_says_why_in_one_sentence(
+    line: str, table: str, more: dict[str, str], said: str, folder: Path, redis_url: str
+) -> None:
+    providers = {"PALAVER_PROVIDERS": str(folder / f"{table}.toml")} if table else {}
+    environment = {"PALAVER_REDIS_URL": redis_url, **providers, **more}
+    code, told = _started([sys.executable, "-m", "palaver.cli", line], folder, environment)
+    assert code == EX_CONFIG, told
+    assert told.startswith("palaver: ")
+    assert said in told
+    assert told.count("\n") == 1, told
+
+
+@pytest.mark.parametrize("line", ROLES)
+def test_so_does_the_program_that_a_command_becomes(line: str, folder: Path) -> None:
+    code, told = _started(command(line), folder, {})
+    assert code == EX_CONFIG, told
+    assert told.startswith("palaver: PALAVER_REDIS_URL is not set")
+    assert told.count("\n") == 1, told
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("api", {"PALAVER_HOST": "0.0.0.0"}),
+        ("worker", {"PALAVER_PROVIDRES": "table.toml"}),
+        ("tools", {"PALAVER_TOOLS": "tools_nosuch"}),
+    ],
+)
+def test_what_nobody_reads_is_said_before(line: str, wrong: dict[str, str], folder: Path, redis_url: str) -> None:
+    _, told = _started(command(line), folder, {"PALAVER_REDIS_URL": redis_url, "PALAVER_RETENTIN": "5", **wrong})
+    assert "PALAVER_RETENTIN is no variable that Palaver reads; did you mean 'PALAVER_RETENTION'?" in told
