@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
@@ -40,6 +40,10 @@ class _Generator(GenerateJsonSchema):
     def field_is_required(self, field: Any, total: bool) -> bool:
         """As its base."""
         return self.mode == "serialization" or super().field_is_required(field, total)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """A title of a field would only say its name again."""
+        return False
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
         """As its base."""
@@ -76,10 +80,11 @@ class Schemas:
     def components(self) -> dict[str, Any]:
         """The schemas, by name."""
         _, definitions = models_json_schema([*self._models.items()], ref_template=_REF, schema_generator=_Generator)
-        found = _renamed(definitions).get("$defs", {})
+        found: dict[str, Any] = _renamed(definitions).get("$defs", {})
         if lost := [model.__name__ for model in self._models if model.__name__ not in found]:
             raise TypeError(f"part of an answer and a whole body, or the other way round: {', '.join(lost)}")
-        return cast(dict[str, Any], found)
+        # Some generators name a class by the title.
+        return {name: {**schema, "title": name} for name, schema in found.items()}
 
 
 def _renamed(part: Any) -> Any:

@@ -66,7 +66,7 @@ def digest(tool: str, arguments: str) -> str:
     return hashlib.sha256(f"{tool}\n{arguments}".encode()).hexdigest()
 
 
-class Decision(Strict):
+class ApprovalDecision(Strict):
     """A decision on calls that await an approval."""
 
     type: Literal["approval"]
@@ -81,7 +81,7 @@ class Decision(Strict):
     """If given, it must be the action's: then the decision is about exactly the call that was looked at."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Decision:
+    def _fits(self) -> ApprovalDecision:
         if (self.decision == "edit") != (self.arguments is not None):
             raise ValueError("arguments are for the decision edit, which needs them")
         if self.action_id == ALL and (self.decision == "edit" or self.digest is not None):
@@ -123,7 +123,7 @@ class Resume(Strict):
     type: Literal["resume"]
 
 
-Item = Annotated[Decision | ToolOutput | Steering | Pause | Resume, Field(discriminator="type")]
+Item = Annotated[ApprovalDecision | ToolOutput | Steering | Pause | Resume, Field(discriminator="type")]
 
 
 class RunInput(Strict):

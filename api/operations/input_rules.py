@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from palaver.actions import ALL, Decision, Item, PendingAction, Steering, ToolOutput
+from palaver.actions import ALL, ApprovalDecision, Item, PendingAction, Steering, ToolOutput
 from palaver.errors import Fault
 
 from .admission import refuse
@@ -21,14 +21,14 @@ async def admit_items(run_id: str, items: Sequence[Item], backend: Backend) -> N
         UnknownRun: the arguments of a call are edited, and the run is not there.
     """
     refuse(chain(_doubles(items), _silences(items)))
-    if any(isinstance(item, Decision) and item.decision == "edit" for item in items):
+    if any(isinstance(item, ApprovalDecision) and item.decision == "edit" for item in items):
         run = await within_deadline(backend.store.runs.get(run_id))
         tools = await within_deadline(backend.catalog.tools())
         pending = {action.id: action for action in run.pending_actions if action.type == "approval"}
         refuse(
             fault
             for index, item in enumerate(items)
-            if isinstance(item, Decision) and item.arguments is not None and item.action_id in pending
+            if isinstance(item, ApprovalDecision) and item.arguments is not None and item.action_id in pending
             for fault in _misfits(f"/items/{index}", item.arguments, pending[item.action_id], tools)
         )
 
@@ -37,7 +37,7 @@ def _doubles(items: Sequence[Item]) -> Iterator[Fault]:
     before: set[tuple[str, str]] = set()
     for index, item in enumerate(items):
         match item:
-            case Decision():
+            case ApprovalDecision():
                 field, target = "action_id", item.action_id
             case ToolOutput():
                 field, target = "call_id", item.call_id

@@ -11,7 +11,7 @@ from typing import TypeVar, assert_never
 
 import orjson
 
-from palaver.actions import Decision, Item, Pause, Resume, Steering, ToolOutput
+from palaver.actions import ApprovalDecision, Item, Pause, Resume, Steering, ToolOutput
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
@@ -219,7 +219,7 @@ def again_of(run: Run, wanted: Retry) -> Submission:
 def _new_item(item: Item) -> NewItem:
     """One item for ``act.lua``."""
     match item:
-        case Decision():
+        case ApprovalDecision():
             denied = item.decision == "deny"
             return NewItem(
                 item.decision,

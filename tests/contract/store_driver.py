@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from redis.exceptions import NoScriptError
 
-from palaver.actions import ActionType, Decision, Item, Pause, PendingAction, Resume, Steering, ToolOutput
+from palaver.actions import ActionType, ApprovalDecision, Item, Pause, PendingAction, Resume, Steering, ToolOutput
 from palaver.errors import ErrorClass, Failure
 from palaver.ids import call_of
 from palaver.leases import Delivery, Lease, Settled, Stray
@@ -37,19 +37,19 @@ NO_RETRIES = RetryPolicy()
 PAUSE, PAUSE_NOW, RESUME = Pause(type="pause"), Pause(type="pause", now=True), Resume(type="resume")
 
 
-def approve(action_id: str = "all", **more: Any) -> Decision:
+def approve(action_id: str = "all", **more: Any) -> ApprovalDecision:
     """Let a call begin."""
-    return Decision(type="approval", action_id=action_id, decision="approve", **more)
+    return ApprovalDecision(type="approval", action_id=action_id, decision="approve", **more)
 
 
-def deny(action_id: str = "all", reason: str | None = None) -> Decision:
+def deny(action_id: str = "all", reason: str | None = None) -> ApprovalDecision:
     """Do not let it."""
-    return Decision(type="approval", action_id=action_id, decision="deny", reason=reason)
+    return ApprovalDecision(type="approval", action_id=action_id, decision="deny", reason=reason)
 
 
-def edit(action_id: str, **arguments: Any) -> Decision:
+def edit(action_id: str, **arguments: Any) -> ApprovalDecision:
     """Let it begin with other arguments."""
-    return Decision(type="approval", action_id=action_id, decision="edit", arguments=arguments)
+    return ApprovalDecision(type="approval", action_id=action_id, decision="edit", arguments=arguments)
 
 
 def output(call_id: str, value: Any = "seen", *, is_error: bool = False) -> ToolOutput:

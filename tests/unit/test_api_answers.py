@@ -82,6 +82,10 @@ def test_what_may_be_left_out_of_a_body_has_no_default_in_the_document() -> None
     assert SCHEMAS["AgentSpecInput"]["properties"]["max_steps"]["description"] == "Default: `100`."
 
 
+def test_a_schema_has_the_title_that_a_generator_may_name_a_class_by() -> None:
+    assert {name: schema.get("title", name) for name, schema in SCHEMAS.items()} == {name: name for name in SCHEMAS}
+
+
 def test_names_of_error_classes_are_closed_lists() -> None:
     for schema in (
         SCHEMAS["ErrorObject"]["properties"]["class"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from palaver.actions import Decision, Pause
+from palaver.actions import ApprovalDecision, Pause
 from palaver.client import Conflict, ConnectionFailed, NotFound, Unprocessable
 from palaver.models import AgentSpec, Budget
 from tests.both_clients import RUN, Call, async_client, both_clients
@@ -89,7 +89,7 @@ class TestInput:
         assert api.seen[-1].headers["idempotency-key"] == "mine"
 
     def test_several_at_once_as_models_and_as_dicts(self, api: ScriptedAPI, call: Call) -> None:
-        denial = Decision(type="approval", action_id="act_1", decision="deny", reason="no")
+        denial = ApprovalDecision(type="approval", action_id="act_1", decision="deny", reason="no")
         call(api.url, "send", RUN_ID, [denial, {"type": "message", "content": "why?"}, Pause(type="pause")])
         assert api.seen[0].body == {
             "items": [
