@@ -12,6 +12,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP_INSTALL) --require-hashes --only-binary :all:
 ITSELF := $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 TOOLS := $(VENV)/tools
+CLIENTS := $(VENV)/clients
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
@@ -23,7 +24,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check package check-package twin bench chaos soak lock sbom clean
+.PHONY: help demo up quick test check package check-package check-clients twin bench chaos soak lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +61,9 @@ package: $(STACK) ## build the sdist, and the wheel of it, into dist/
 
 check-package: $(DEV) ## install the wheel with all that it needs into an empty environment, and run it
 	$(BIN)/python -m pytest tests/process/test_wheel.py -m "chaos or not chaos" $(ARGS)
+
+check-clients: $(DEV) $(CLIENTS)/.installed ## generate clients from the API's document, compile and run a program with each
+	$(BIN)/python -m pytest tests/process/test_generated_clients.py -m chaos $(ARGS)
 
 twin: $(DEV) ## make the blocking client from the asyncio one
 	$(BIN)/python -m deploy.twin
@@ -117,6 +121,11 @@ $(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip
 	$(BIN)/python $(LOCKED) --requirement constraints.txt --requirement constraints-dev.txt
 	$(ITSELF)
 	@touch $@ $(STACK)
+
+$(CLIENTS)/.installed: constraints-clients.txt | $(STACK)
+	$(PYTHON) -m venv --clear $(CLIENTS)
+	$(CLIENTS)/bin/python $(LOCKED) --requirement constraints-clients.txt
+	@touch $@
 
 $(TOOLS)/.installed: constraints-tools.txt | $(STACK)
 	$(PYTHON) -m venv --clear $(TOOLS)

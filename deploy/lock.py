@@ -3,6 +3,7 @@
     constraints.txt        what Palaver runs on: the extras but `dev`, and what builds Palaver itself
     constraints-dev.txt    what its tests and checks need besides
     constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
+    constraints-clients.txt  what generates a client in Python, and checks it (``make check-clients``)
 
 Versions stay as they are unless pyproject.toml does not allow them any more; with ``--upgrade`` they are the newest.
 No address of an index is written: where files come from is the business of whoever installs.
@@ -22,13 +23,16 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 STACK: Final = ROOT / "constraints.txt"
 DEV: Final = ROOT / "constraints-dev.txt"
 TOOLS: Final = ROOT / "constraints-tools.txt"
+CLIENTS: Final = ROOT / "constraints-clients.txt"
 _TOOLS: Final = ("cyclonedx-bom", "uv")
+_CLIENTS: Final = ("mypy", "openapi-python-client")
 _BUILDING: Final = ("editables",)
 """What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
 _HEADERS: Final[Mapping[Path, str]] = {
     STACK: "# What Palaver runs on, tested together on Python 3.11, 3.12 and 3.13, with the hashes of all its files.\n",
     DEV: "# What its tests and checks need besides constraints.txt.\n",
     TOOLS: "# What `make lock` and `make sbom` need, in an environment of its own.\n",
+    CLIENTS: "# What `make check-clients` needs, in an environment of its own.\n",
 }
 _HOW: Final = "# Made by `make lock`. Used as: pip install --require-hashes --only-binary :all: --requirement {name}\n"
 _PIN: Final = re.compile(r"^([\w.-]+)==[^\n\\]*(?:\\\n[^\n\\]*)*\n", re.MULTILINE)
@@ -40,7 +44,7 @@ def pins(text: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the three files."""
+    """Write the files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     building = [*project["build-system"]["requires"], *_BUILDING]
     stack = _compile(building, ("--extra", "cli", "--extra", "server", "--extra", "testing", "pyproject.toml"), [STACK])
@@ -48,6 +52,7 @@ def main() -> None:
     _write(STACK, stack.values())
     _write(DEV, [lines for name, lines in everything.items() if name not in stack])
     _write(TOOLS, _compile(_TOOLS, (), [TOOLS]).values())
+    _write(CLIENTS, _compile(_CLIENTS, (), [CLIENTS]).values())
 
 
 def _compile(
