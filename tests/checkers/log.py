@@ -36,7 +36,7 @@ def every_step_has_its_message(evidence: Evidence) -> None:
     for history in evidence.histories:
         steps = defaultdict(set)
         for entry in history.entries:
-            if (message := message_of(entry)) and message["role"] == "assistant" and "step" in entry.data:
+            if (message := message_of(entry)) and message["role"] == "assistant" and entry.data.get("step"):
                 steps[entry.run_id].add(entry.data["step"])
         for run_id, run in history.runs.items():
             wanted = {str(number) for number in range(1, run.step + 1)}

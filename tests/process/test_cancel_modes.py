@@ -23,7 +23,7 @@ def test_gracefully_a_model_call_finishes_and_its_answer_is_kept(cluster: Cluste
     assert cluster.cancel(run_id, mode="graceful", reason="enough") == 202
     run = cancelled(cluster, run_id)
     assert run.output == " ".join(f"w{i}" for i in range(1, 11))
-    assert "partial" not in cluster.saw(run_id, "message.created", step="1").data["message"]
+    assert not cluster.saw(run_id, "message.created", step="1").data["message"]["partial"]
     assert cluster.outcomes(run_id) == ["answered"]
     assert run.usage.output_tokens == 10
     assert run.cancel is not None

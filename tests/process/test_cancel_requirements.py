@@ -96,7 +96,7 @@ def test_a_cancel_in_a_token_stream(cluster: Cluster) -> None:
     assert call.closed_by_client_at is not None
     assert call.closed_by_client_at - run.cancel.requested_at.timestamp() < 1.0
     assert call.chunks_sent < 100
-    (message,) = (event["data"]["message"] for event in seen if "partial" in event["data"].get("message", {}))
+    (message,) = (event["data"]["message"] for event in seen if event["data"].get("message", {}).get("partial"))
     assert message["content"] == "".join(event["data"]["text"] for event in seen if event["event"] == "message.delta")
     assert said(cluster, run) == [("user", "hello"), ("assistant", message["content"])]
     assert run.output == message["content"]
@@ -107,7 +107,7 @@ def test_events_of_steps_that_were_done_are_whole_and_there_are_no_others(cluste
     with between_steps(cluster, agent={"stream": False}) as run_id:
         cluster.cancel(run_id)
         seen = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events")]
-    steps = [(event["event"], event["data"]["step"]) for event in seen if "step" in event["data"]]
+    steps = [(event["event"], event["data"]["step"]) for event in seen if event["data"].get("step")]
     call = "1/call_1_1_1"
     assert steps == [
         ("step.started", "1"), ("message.created", "1"), ("step.started", call), ("tool.finished", call),

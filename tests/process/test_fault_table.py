@@ -198,7 +198,7 @@ class TestFault:
         assert (run["error"] is not None) == (row.status == "failed")
         if row.error is not None and run["error"] is not None:
             check_error(run["error"], row.error, seen, row.tries)
-        told = [data["error"] for data in seen.of_type("tool.finished") if "error" in data]
+        told = [data["error"] for data in seen.of_type("tool.finished") if data["error"]]
         assert [error["class"] for error in told] == ([row.told_to_model] if row.told_to_model else [])
         assert all(error["recoverable"] for error in told)
 
