@@ -36,7 +36,7 @@ async def measure(cancels: int, in_flight: int, tools: int) -> list[Table]:
 async def _streams(cancels: int, in_flight: int) -> Table:
     streams = cancels + in_flight
     async with Rig() as rig:
-        url = await rig.start_api()
+        url, _ = await rig.start_api()
         await rig.workers_ready(rig.start_worker(streams))
         runs = [await rig.submit(_MODEL) for _ in range(streams)]
         await rig.asked.until(lambda calls: len(calls) == streams, within=_WITHIN, what=f"{streams} streams")
@@ -67,7 +67,7 @@ async def _tools(cancels: int) -> Table:
     async with Rig() as rig:
         told = rig.folder / "pids"
         told.touch()
-        url = await rig.start_api(PALAVER_TOOLS="bench.tools")
+        url, _ = await rig.start_api(PALAVER_TOOLS="bench.tools")
         environment = {"PALAVER_TOOLS": "bench.tools", "BENCH_TOOL_PIDS": str(told)}
         await rig.workers_ready(rig.start_worker(50, environment))
         rig.start_celery("workers.app", "-Q", "tools", "-c", str(_CHILDREN), environment=environment)

@@ -115,14 +115,14 @@ class Rig:
         """Start a model worker of Palaver's; does not wait for it."""
         return self.start_celery("workers.app", "-Q", "model", "-c", str(capacity), environment=environment)
 
-    async def start_api(self, **environment: str) -> str:
-        """Start the API and wait until it answers; its URL."""
+    async def start_api(self, **environment: str) -> tuple[str, Child]:
+        """Start the API and wait until it answers; its URL, and the process."""
         port = free_port()
         options = ("--host", HOST, "--port", str(port), "--log-level", "warning")
-        self.start("api", *options, environment=environment)
+        api = self.start("api", *options, environment=environment)
         url = f"http://{HOST}:{port}"
         await self.until(lambda: answers_ok(f"{url}/readyz"), "the API answers")
-        return url
+        return url, api
 
     async def workers_ready(self, *workers: Child) -> None:
         """Wait until each of these workers of Palaver's has reported."""

@@ -74,7 +74,7 @@ class Listing(Reading):
             place = (records.millis(newest) + 1, "")
         page, looked, size = RunPage(runs=[]), 0, 0
         search = await self._search(admitted)
-        while search is not None and looked < most("list_looked"):
+        while search is not None:
             found = await self._look(search, place, limit - len(page.runs))
             looked += found.looked
             for some in _parts(found.places):
@@ -90,11 +90,12 @@ class Listing(Reading):
             if len(page.runs) == limit and found.places:
                 return RunPage(page.runs, records.cursor(found.places[-1]))
             if found.end is None:
-                return page
+                break
             place = found.end
-        if search is not None:
-            beyond("list_looked")
-        return RunPage(page.runs, records.cursor(place) if place and search else None)
+            if looked >= most("list_looked"):
+                beyond("list_looked")
+                return RunPage(page.runs, records.cursor(place))
+        return page
 
     async def _search(self, admitted: RunFilter) -> _Search | None:
         """What a filter asks for; None if no run can fit."""

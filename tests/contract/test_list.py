@@ -106,6 +106,10 @@ async def test_filters(driver: StoreDriver) -> None:
     assert await ids(status="paused,queued") == [green.run_id]
     assert await ids(error_class="internal") == [red]
     assert len(await ids(tag="blue")) == 2
+    created = (await driver.get(red)).times.created_at
+    assert red in await ids(created_before=created + timedelta(milliseconds=1))
+    for earlier in (0, 1, 2):
+        assert red not in await ids(created_before=created - timedelta(milliseconds=earlier))
     assert set(await ids(conversation_id=lease.conversation_id)) == {red, green.run_id}
     assert await ids(conversation_id=new_id("conv", "00")) == []
     assert await ids(conversation_id="conv_x/../") == []

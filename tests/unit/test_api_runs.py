@@ -6,6 +6,7 @@ import asyncio
 import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -234,6 +235,31 @@ async def test_a_list_filters() -> None:
         answer = await api.client.get("/v1/runs?status=queued,completed&tag=blue&limit=1")
         assert "status=queued%2Ccompleted" in answer.links["next"]["url"]
         assert "tag=blue" in answer.links["next"]["url"]
+
+
+async def test_a_list_filters_by_metadata_and_by_what_was_retried() -> None:
+    async with world() as api:
+        failed = [await api.submit(metadata={"customer": "4,2", "plan": "pro"}) for _ in range(2)]
+        for run in failed:
+            await api.fail(run)
+        await api.submit(metadata={"customer": "42"})
+        retried = (await api.client.post(f"{failed[0]['links']['self']}/retry")).json()
+
+        async def listed(**query: Any) -> list[str]:
+            """All pages of one run each, by their links."""
+            path, found = f"/v1/runs?{urlencode({**query, 'limit': 1}, doseq=True)}", []
+            while path:
+                answer = await api.client.get(path)
+                assert answer.status_code == 200, answer.text
+                found += [run["id"] for run in answer.json()["data"]]
+                path = answer.links.get("next", {}).get("url", "")
+            return found
+
+        assert await listed(metadata="plan=pro", retried="false") == [retried["id"], failed[1]["id"]]
+        assert await listed(metadata='{"customer": "4,2"}', retried="true") == [failed[0]["id"]]
+        assert await listed(metadata=["plan=pro", "customer=42"]) == []
+        for query, place in (("metadata=plan", "?metadata"), ("metadata=%7B", "?metadata"), ("retried=1", "?retried")):
+            assert_problem(await api.client.get(f"/v1/runs?{query}"), 422, "validation_error", place)
 
 
 async def test_a_list_filters_by_agent_and_time() -> None:

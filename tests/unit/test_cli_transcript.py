@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,26 @@ class TestProgress:
 
 
 class TestOptions:
+    def test_what_a_run_is_found_by_and_when_it_may_run(self, api: ScriptedAPI) -> None:
+        before = datetime.now(UTC)
+        CommandResult(
+            api, "run", "hi", "-m", "a/b", "--metadata", "customer=42", "--metadata", "note=a=b",
+            "--start-after", "10m",
+            "--start-by", "2026-01-31T12:00:00Z", "--deadline", "3d", "--idempotency-key", "mine", "--detach",
+        )  # fmt: skip
+        sent = api.seen[-1]
+        assert sent.headers["idempotency-key"] == "mine"
+        assert sent.body["metadata"] == {"customer": "42", "note": "a=b"}
+        begins, ends = (datetime.fromisoformat(sent.body[name]) for name in ("start_after", "deadline"))
+        assert begins - before >= timedelta(minutes=10)
+        assert ends - before >= timedelta(days=3)
+        assert datetime.fromisoformat(sent.body["start_by"]) == datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+    @pytest.mark.parametrize("option", [("--metadata", "customer"), ("--metadata", "=42"), ("--deadline", "soon")])
+    def test_what_does_not_fit_is_not_sent(self, api: ScriptedAPI, option: tuple[str, str]) -> None:
+        said = CommandResult(api, "run", "hi", "-m", "a/b", *option)
+        assert (said.code, api.seen) == (2, [])
+
     def test_an_agent_and_a_budget(self, api: ScriptedAPI, tmp_path: Path) -> None:
         spec = tmp_path / "agent.json"
         spec.write_text('{"model": "a/b", "condense": false}')

@@ -54,7 +54,7 @@ class FindRuns(Script[FoundRuns]):
     """What the keys of the shard begin with."""
     before: int | None
     before_id: str | None
-    """Behind this run; None for the newest."""
+    """Behind this run; None for the newest of those created earlier."""
     oldest: int | None
     """None created earlier; ms."""
     most_looked: int

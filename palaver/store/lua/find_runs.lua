@@ -55,7 +55,7 @@ while looked < args.most_looked and #found < args.most_found and bytes < Limit.S
     ends = true
     break
   end
-  if at ~= args.before or id < args.before_id then
+  if at ~= args.before or id < (args.before_id or '') then
     looked, last_at, last_id = looked + 1, at, id
     if passes(id) then found[#found + 1] = { at, id } end
   end
