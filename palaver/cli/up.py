@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from palaver.errors import ConfigurationError
-from palaver.roles import EX_CONFIG, refuse, require_server
+from palaver.roles import require_server
 
 _WELCOME: Final = """
 Palaver is up.
@@ -37,11 +37,10 @@ def up() -> None:
     # Not at the top: what is on a server only, and on no Windows.
     from palaver.stack import Stack, StackError
     from palaver.stack.supervision import Supervisor
+    from palaver.starting import refusing
 
-    try:
+    with refusing():
         model, how = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
-    except ConfigurationError as error:
-        refuse(str(error), EX_CONFIG)
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _interrupt)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,30 +14,38 @@ from palaver.errors import ConfigurationError
 from palaver.roles import ROLES
 from palaver.version import __version__
 
+Typed = Callable[..., tuple[int, str]]
 URL = 'base_url = "http://127.0.0.1:1/v1"\n'
 
 
-def typed(*words: str) -> tuple[int, str]:
-    """The exit code, and what is said."""
-    result = CliRunner().invoke(app, words)
-    return result.exit_code, result.output
+@pytest.fixture
+def typed(capfd: pytest.CaptureFixture[str]) -> Typed:
+    """The exit code, and what is said, in the terminal's own files."""
+
+    def type_words(*words: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, words)
+        return result.exit_code, result.output + capfd.readouterr().err
+
+    return type_words
 
 
-def test_the_version_is_said() -> None:
+def test_the_version_is_said(typed: Typed) -> None:
     assert typed("--version") == (0, f"palaver {__version__}\n")
 
 
-def test_the_help_lists_the_roles() -> None:
+def test_the_help_lists_the_roles(typed: Typed) -> None:
     _, said = typed("--help")
     assert all(f"    {role:<8} {sentence}\n" in said for role, sentence in ROLES.items())
 
 
-def test_without_the_server_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_server_it_says_what_to_install(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palaver.roles.find_spec", lambda name: None)
     assert typed("up") == (78, "palaver: palaver up needs celery: pip install 'palaver[server]'\n")
 
 
-def test_a_file_of_providers_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_providers_that_cannot_be_used_is_named(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "providers.toml"
     file.write_text("[providers]\n")
     monkeypatch.setenv("PALAVER_PROVIDERS", str(file))
