@@ -89,7 +89,7 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
     A list within a table, such as a queue's workers, is only counted.
     """
     for name, value in queues.items():
-        if name == "no_worker":
+        if name == "no_worker" and isinstance(value, list):
             for each in value:
                 told = f"{lacked(str(each.get('code')))}: {each.get('steps')} steps wait, one of {each.get('run_id')}"
                 to.print(Text(plain(told), "yellow"), soft_wrap=True)

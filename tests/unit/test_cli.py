@@ -179,6 +179,11 @@ class TestOthers:
         assert said.out.endswith("\nfour\n")
         assert CommandResult(api, "show", RUN_ID, "--json").documents[0]["id"] == RUN_ID
 
+    def test_show_says_what_no_worker_has(self, api: ScriptedAPI) -> None:
+        waiting = {"reason": "no_worker", "code": "tool:look_up"}
+        api.on("GET", RUN, answer(run_object("running", waiting=waiting)))
+        assert re.search(r"^waiting +no worker has tool look_up$", CommandResult(api, "show", RUN_ID).out, re.MULTILINE)
+
     def test_cancel(self, api: ScriptedAPI) -> None:
         api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
         said = CommandResult(api, "cancel", RUN_ID, "--reason", "enough")
@@ -188,11 +193,13 @@ class TestOthers:
 
     def test_queues(self, api: ScriptedAPI) -> None:
         body: dict[str, Any] = {"data": [{"name": "model", "ready": 3, "workers": [{"id": "w1"}]}], "draining": False}
+        body["no_worker"] = [{"code": "key:MINE_KEY", "steps": 3, "run_id": RUN_ID}]
         body["room"] = {"runs": 7, "max_runs": 10, "memory_bytes": 4096, "max_memory_bytes": None}
         api.on("GET", "/v1/queues", answer(body))
         said = CommandResult(api, "queues")
         assert said.code == 0
         assert re.search(r"NAME +READY +WORKERS", said.out)
         assert "draining: false" in said.out
+        assert f"no worker has key MINE_KEY: 3 steps wait, one of {RUN_ID}\n" in said.out
         assert "room: 7 of 10 places for runs (a run at work takes two), 0.0 MiB of memory\n" in said.out
         assert CommandResult(api, "queues", "--json").documents == [body]

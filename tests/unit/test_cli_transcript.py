@@ -77,6 +77,10 @@ class TestWaiting:
             "step 1 waits: as many calls as the provider may have are under way"
         ]
 
+    def test_a_worker_comes_when_somebody_starts_it(self, api: ScriptedAPI) -> None:
+        lacking = frame(1, "run.waiting", step="1", reason="no_worker", code="provider:mine", delay=0.1)
+        assert told(api, lacking) == ["step 1 waits: no worker has provider mine"]
+
     def test_what_this_version_does_not_know(self, api: ScriptedAPI) -> None:
         odd = frame(1, "run.waiting", code="moon_phase")
         assert told(api, odd) == [f"step 1 waits until {ONE_SECOND_LATER:%H:%M:%S}: provider_cooldown moon_phase"]
