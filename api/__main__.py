@@ -26,6 +26,7 @@ from .app import create_app, require_durability
 from .connections import H11, gate
 from .descriptors import Listener
 from .hosts import refuse_open_bind
+from .logs import configuration
 
 log = logging.getLogger("palaver.api")
 
@@ -55,6 +56,7 @@ def main() -> None:
         port=given.port,
         http=H11,
         ws="none",
+        log_config=configuration(settings().log_format),
         log_level=given.log_level,
         root_path=given.root_path,
         backlog=_BACKLOG,

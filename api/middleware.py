@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaver.limits import beyond, most
+from palaver.logs import about
 from palaver.settings import Settings
 
 from .auth import DOCUMENTS, PROBES, Keys, routed_path, unauthenticated
@@ -87,19 +88,20 @@ class Middleware:
             began = began or message["type"] in {"websocket.accept", "websocket.close"}
             await send(message)
 
-        try:
-            _check_limits(scope, headers)
-            access: Access = app_state.access
-            state["caller"] = access.caller(path, scope, headers)
-            await self._app(scope, receive, send_with_id)
-        except Exception as error:
-            answer = respond(error, HTTPConnection(scope))
-            if began:
-                return
-            if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
-                await send({"type": "websocket.close", "code": _REFUSED})
-            else:
-                await answer(scope, receive, send_with_id)
+        with about(request=request_id):
+            try:
+                _check_limits(scope, headers)
+                access: Access = app_state.access
+                state["caller"] = access.caller(path, scope, headers)
+                await self._app(scope, receive, send_with_id)
+            except Exception as error:
+                answer = respond(error, HTTPConnection(scope))
+                if began:
+                    return
+                if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+                    await send({"type": "websocket.close", "code": _REFUSED})
+                else:
+                    await answer(scope, receive, send_with_id)
 
 
 def _request_id(given: bytes | None) -> str:

@@ -90,7 +90,9 @@ def refuse(sentence: str, status: int) -> NoReturn:
 def _program(role: str) -> list[str]:
     if role == "api":
         return [_module("api")]
-    celery = ["celery", "-A", _module("workers.app")]
+    # The banner of a worker is no line of JSON.
+    quiet = ["-q"] if os.environ.get("PALAVER_LOG_FORMAT") == "json" and role != "flower" else []
+    celery = ["celery", *quiet, "-A", _module("workers.app")]
     if role == "flower":
         port = os.environ.get("PALAVER_FLOWER_PORT") or "5555"
         shown = ["--max-tasks=5000", f"--tasks-columns={_COLUMNS}", "--read-only"]

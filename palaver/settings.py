@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from palaver.errors import ConfigurationError
 from palaver.ids import MAX_SHARDS
 from palaver.limits import most
+from palaver.logs import LogFormat
 from palaver.secrets import know, password_of
 
 _SHORTEST_KEY: Final = 16
@@ -76,6 +77,8 @@ class Settings(BaseSettings):
     """Whether ``/docs`` and ``/openapi.json`` want no key."""
     flower_open: bool = False
     """Whether Flower starts without a login: whoever reaches it may look."""
+    log_format: LogFormat = "text"
+    """What log lines of servers look like: ``text`` for people, ``json`` for machines."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
     """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
     retention: float = Field(default=7 * 86400.0, ge=1)

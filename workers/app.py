@@ -31,6 +31,7 @@ from palaver.deliveries import QUEUES
 from palaver.errors import ConfigurationError
 from palaver.failpoints import failpoint
 from palaver.limits import KIB
+from palaver.logs import name_process
 from palaver.providers import Provider, load_providers
 from palaver.settings import settings
 from palaver.starting import refusing, unread
@@ -42,7 +43,7 @@ from .checking import check_tools
 from .consumer import Consumer
 from .consumer_watchdog import ConsumerWatchdog
 from .keeper import running
-from .logs import hide_secrets
+from .logs import set_formats
 from .outages import NotSettled
 from .output import Output
 from .pool import TaskPool
@@ -101,6 +102,7 @@ _runtime: Runtime | None = None
 def _remember_node(sender: str, **_: Any) -> None:
     global _node
     _node = sender
+    name_process(worker=sender)
     if os.getcwd() not in sys.path:
         # PALAVER_TOOLS may name modules beside where the worker is started; Celery looks there for `-A` only.
         sys.path.insert(0, os.getcwd())
@@ -108,9 +110,8 @@ def _remember_node(sender: str, **_: Any) -> None:
 
 app.steps["consumer"].update((ConsumerWatchdog, AckTimeout))
 celeryd_after_setup.connect(consume_recovered_first)
-
-after_setup_logger.connect(hide_secrets)
-after_setup_task_logger.connect(hide_secrets)
+after_setup_logger.connect(set_formats)
+after_setup_task_logger.connect(set_formats)
 
 
 @worker_init.connect

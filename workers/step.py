@@ -18,6 +18,7 @@ from palaver.errors import FACTS, Failure, StaleLease
 from palaver.failpoints import failpoint
 from palaver.leases import Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
+from palaver.logs import about
 from palaver.retry import RetryPolicy
 from palaver.step_kinds import StepKind
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
@@ -55,7 +56,7 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
     publishes nothing: the due index keeps the delay) and ``StepFailed`` for one that ended its run.
     """
     known = runtime.conversations.get(conversation_id)
-    with runtime.working_on(run_id, name) as active:
+    with about(run=run_id, step=name), runtime.working_on(run_id, name) as active:
         failpoint("step.delivered")
         try:
             lease = await claim(runtime, run_id, conversation_id, name, known)
@@ -67,11 +68,12 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
             verdict = work.accounted(await _verdict(kind, work, active))
             failpoint("step.settling")
             settled = await settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
+            if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
+                failure = verdict.failure
+                log.warning("run %s failed at step %s: %s %s", run_id, name, failure.error_class, failure.code)
         except StaleLease:
             return "stale: somebody else goes on"
     failpoint("step.settled")
-    if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
-        log.warning("run %s failed at step %s: %s %s", run_id, name, verdict.failure.error_class, verdict.failure.code)
     await runtime.follow_up(settled)
     failpoint("step.published")
     return _for_flower(verdict, settled)

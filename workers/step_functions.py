@@ -13,6 +13,7 @@ from palaver.secrets import hide
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
 
 from .condensing import ask_within_window
+from .failures import log_raised
 from .sources.containment import failure_of
 from .tool_calls import make_call
 from .work import Work
@@ -75,6 +76,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
             else:
                 open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout))
         except ToolFailure as error:
+            log_raised(error, call.name, work.lease)
             outcomes.append(ToolOutcome.failed(call, failure_of(error)))
     return outcomes, open_calls
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from palaver.errors import ErrorClass
 from palaver.ids import all_shards
 from palaver.leases import Settled
 from palaver.lifecycle import RunStatus
@@ -17,6 +19,8 @@ from palaver.store.contracts import Sweep
 from palaver.store.contracts.replies import Moved
 from palaver.store.moving import settled
 from palaver.store.scripts import Scripts
+
+log = logging.getLogger("palaver.store.due")
 
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
@@ -81,11 +85,13 @@ class DueIndex:
             )
             for thing, conversation in acted
         )
-        return [
-            settled(reply, thing.run_id, conversation)
-            for reply, (thing, conversation) in zip(replies, acted, strict=True)
-            if isinstance(reply, Moved)
-        ]
+        found = []
+        for reply, (thing, conversation) in zip(replies, acted, strict=True):
+            if isinstance(reply, Moved):
+                if reply.status is RunStatus.FAILED:
+                    log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
+                found.append(settled(reply, thing.run_id, conversation))
+        return found
 
     async def forget_expired(self, limit: int = 1000) -> int:
         """Take runs whose retention is over out of the lists of runs; how many, ``limit`` a shard at most."""

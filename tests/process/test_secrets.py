@@ -49,8 +49,8 @@ PLAYS: dict[str, Play] = {
 }
 
 
-@pytest.fixture(scope="module")
-def sinks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sinks]:
+@pytest.fixture(scope="module", params=["text", "json"])
+def sinks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sinks]:
     folder = tmp_path_factory.mktemp("secrets")
     talkative = {"worker": ("-l", "DEBUG"), "tools": ("-l", "DEBUG"), "api": ("--log-level", "trace"), "flower": ()}
     with ExitStack() as stack:
@@ -64,6 +64,7 @@ def sinks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sinks]:
             environment={
                 "PALAVER_API_KEYS": f"ann={SECRETS['key of the API']}",
                 "PALAVER_TOOLS": "tests.process.telling_tools",
+                "PALAVER_LOG_FORMAT": request.param,
                 "KEY_1": SECRETS["key of a provider"],
                 "KEY_2": SECRETS["key of another provider"],
                 "FLOWER_BASIC_AUTH": ":".join(FLOWER),

@@ -20,7 +20,7 @@ from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify
 from palaver.errors.failure import ProviderDetails
 from palaver.secrets import Passing, Secrets, hide, know, password_of
 from palaver.settings import Settings
-from workers.logs import hide_secrets
+from workers.logs import set_formats
 from workers.protocols.chat_completions.answer import Completion
 
 KEY = "sk-Canary/7+fOx&2b7d9e0c41aa55e3"
@@ -146,8 +146,8 @@ def test_settings_know_what_they_keep_secret(monkeypatch: pytest.MonkeyPatch, kn
 def test_a_log_line_has_none(known: None) -> None:
     logger, written = logging.Logger("of a test"), io.StringIO()
     logger.addHandler(logging.StreamHandler(written))
-    hide_secrets(logger)
-    hide_secrets(logger)
+    set_formats(logger)
+    set_formats(logger)
     try:
         raise ValueError(f"the key {KEY} is wrong")
     except ValueError:

@@ -1,0 +1,86 @@
+"""Log lines of servers: for people, or as JSON (``PALAVER_LOG_FORMAT``), and without the secrets of the process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from palaver.secrets import hide
+
+LogFormat = Literal["text", "json"]
+_about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about")
+_process: Final[dict[str, str]] = {}
+_TASK_ID: Final = re.compile(r"(run_\w+):(.+):\d+")
+"""``<run_id>:<seq>[:<call_id>]:<delivery>``: what Celery's own lines are about."""
+
+
+def name_process(**facts: str) -> None:
+    """Say what every line of this process is about: ``worker``."""
+    _process.update(facts)
+
+
+@contextmanager
+def about(**facts: str) -> Iterator[None]:
+    """Say what the lines within are about: ``run``, ``step``, ``request``. For this task, and those that it starts."""
+    token = _about.set({**_about.get({}), **facts})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+class WithRequest(logging.Filter):
+    """Gives records the id of the request that they are about, as ``request``."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let it pass."""
+        record.request = _about.get({}).get("request", "-")
+        return True
+
+
+class Hiding(logging.Formatter):
+    """Another formatter's lines, tracebacks included, without the secrets of this process."""
+
+    def __init__(self, other: logging.Formatter | None) -> None:
+        super().__init__()
+        self._other = other or logging.Formatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line that the other one makes of it, without secrets."""
+        return hide(self._other.format(record))
+
+
+class JsonLines(logging.Formatter):
+    """Each record as an object on one line: time, level, logger, message, what it is about, and its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        told: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_process,
+            **_of_task(record),
+            **_about.get({}),
+        }
+        if record.exc_info:
+            told["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def formatter_for(log_format: LogFormat, text: logging.Formatter | None) -> logging.Formatter:
+    """The formatter of that format, where ``text`` is the one for people."""
+    return Hiding(JsonLines() if log_format == "json" else text)
+
+
+def _of_task(record: logging.LogRecord) -> Mapping[str, str]:
+    task_id = record.args.get("id") if isinstance(record.args, Mapping) else None
+    found = _TASK_ID.fullmatch(task_id) if isinstance(task_id, str) else None
+    return {"run": found[1], "step": found[2].replace(":", "/")} if found else {}
