@@ -64,7 +64,7 @@ class Follower:
 
     def _follow(self, show: Callable[[Event], None]) -> None:
         """Show the events to the last one, however long the API is away: there is a run, so it was there before."""
-        with Progress(self._still) as progress:
+        with Progress(self.say_still) as progress:
             while True:
                 try:
                     with closing(self._client.events(self._run_id, self._position)) as events:
@@ -96,7 +96,8 @@ class Follower:
             return doing(self._client.get(self._run_id)) or self.transcript.doing
         return self.transcript.doing
 
-    def _still(self, quiet: float) -> None:
+    def say_still(self, quiet: float) -> None:
+        """Say on standard error what the run is busy with, after so many seconds in which nothing happened."""
         if self._asking:
             return  # it is the user's turn
         newline = "\n" if self.transcript.mid_line else ""

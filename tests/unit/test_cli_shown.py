@@ -9,8 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from palaver.cli.following import Follower
 from palaver.cli.text import one_line, plain, visible
+from palaver.client import Palaver
 from tests.command_line import EVENTS, RUN, RUNS, CommandResult
 from tests.scripted_api import (
     RUN_ID,
@@ -156,3 +159,20 @@ def test_a_list_shows_the_first_step_and_counts_the_others(api: ScriptedAPI) -> 
 def test_steps_that_are_left_out_are_counted(api: ScriptedAPI) -> None:
     api.on("GET", RUN, answer(_doing(_hanging(), _hanging(), count=20)))
     assert "… and 18 more" in CommandResult(api, "show", RUN_ID).out
+
+
+def test_who_watches_is_told_what_hangs(api: ScriptedAPI, capsys: pytest.CaptureFixture[str]) -> None:
+    api.on("GET", RUN, answer(_doing(_hanging())))
+    with Palaver(api.url) as client:
+        follower = Follower(client, RUN_ID, Console(), after=0, show_input=False, ask=False)
+        follower.say_still(12.0)
+    assert capsys.readouterr().err.startswith("… calling fake/hang for 1")
+
+
+def test_who_watches_is_told_what_the_events_said_where_the_api_says_no_more(
+    api: ScriptedAPI, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.on("GET", RUN, problem(404, "run_not_found", "gone"))
+    with Palaver(api.url) as client:
+        Follower(client, RUN_ID, Console(), after=0, show_input=False, ask=False).say_still(12.0)
+    assert capsys.readouterr().err == "… waiting for a worker, 12 s so far\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -26,8 +28,13 @@ VALUES = st.recursive(
     max_leaves=10,
 )
 SENT = st.builds(
-    lambda queue, run, conversation, seq, call, number: Delivery(
-        queue, f"run_00{run}", f"conv_00{conversation}", f"{seq}/{call}" if "tools" in queue else f"{seq}", number
+    lambda queue, run, conversation, seq, call, number, title: Delivery(
+        queue,
+        f"run_00{run}",
+        f"conv_00{conversation}",
+        f"{seq}/{call}" if "tools" in queue else f"{seq}",
+        number,
+        title,
     ),
     st.sampled_from(QUEUE_NAMES),
     IDS,
@@ -35,6 +42,7 @@ SENT = st.builds(
     st.integers(1, 999_999_999),
     st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True),
     st.integers(0, 2**53 - 1),
+    st.from_regex(r"([!-~]{1,265}( for [!-~]{1,64})?)?", fullmatch=True),
 )
 DELIVERY = Delivery("model", "run_00" + "1" * 26, "conv_00" + "2" * 26, "1", 1)
 
@@ -46,6 +54,19 @@ def test_what_is_sent_is_read(sent: Delivery) -> None:
     body = body_of(sent).encode()
     assert delivery_in(sent.queue, headers, body) == sent
     assert len(body) + len(orjson.dumps(headers)) < most("delivery") / 4
+
+
+def test_the_longest_names_fit() -> None:
+    sent = replace(DELIVERY, title=f"{'🙂' * 265} for {'🙂' * 64}")
+    headers = headers_of(sent)
+    assert delivery_in("model", headers, body_of(sent).encode()) == sent
+    assert len(json.dumps(headers)) < 0.6 * most("delivery")
+
+
+@pytest.mark.parametrize("title", ["a\nb", "a b", "a" * 300, "a for b for c", "a for \x1b[2J", 7, None, ["a"]])
+def test_what_is_no_title_is_left_out(title: Any) -> None:
+    headers = {**headers_of(DELIVERY), "title": title}
+    assert delivery_in("model", headers, body_of(DELIVERY).encode()) == DELIVERY
 
 
 @settings(deadline=None)
