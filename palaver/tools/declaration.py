@@ -9,7 +9,7 @@ from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, overload
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 
 from palaver.arguments import in_words, read
 from palaver.errors import ConfigurationError, InvalidToolCall
@@ -126,8 +126,12 @@ def tool(
         raise ConfigurationError(f"a tool's timeout is more than 0 and at most {most('tool_timeout'):,} s")
 
     def declare(function: Callable[..., Any]) -> Tool:
-        arguments, context_parameter = _parameters_of(function)
-        schema = arguments.model_json_schema()
+        try:
+            arguments, context_parameter = _parameters_of(function)
+            schema = arguments.model_json_schema()
+        except PydanticUserError as error:
+            why = error.message.partition("\n")[0].partition(". ")[0]
+            raise ConfigurationError(f"tool {function.__name__}: a type has no JSON schema: {why}") from error
         schema.pop("title", None)
         for field_schema in schema.get("properties", {}).values():
             field_schema.pop("title", None)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -64,6 +67,16 @@ def test_a_function_without_annotations_is_refused() -> None:
         @tool
         def broken(x):  # type: ignore[no-untyped-def]
             """No type."""
+
+
+@pytest.mark.parametrize("kind", [threading.Thread, Callable[[], int]])
+def test_a_type_without_a_schema_is_refused(kind: Any) -> None:
+    def broken(x: Any) -> None:
+        """Takes what no model can write."""
+
+    broken.__annotations__["x"] = kind
+    with pytest.raises(ConfigurationError, match="tool broken: a type has no JSON schema: "):
+        tool(broken)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), 86_401])
