@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
+from palaver.actions import digest
 from palaver.leases import Lease, Progress
 from palaver.limits import most
 from palaver.models import ToolCall
@@ -38,11 +39,16 @@ async def make_call(work: Work, tool: ToolDeclaration, call: ToolCall, arguments
             metadata=MappingProxyType(lease.metadata),
             submitted_by=lease.submitted_by,
             deadline=datetime.now(UTC) + timedelta(seconds=min(tool.timeout, work.time_left)),
-            # A model may use an id again in a later turn.
-            idempotency_key=f"{lease.run_id}:{lease.step.partition('/')[0]}:{call.id}",
+            idempotency_key=_key(lease, call),
             report=progress.report,
         )
         return await work.runtime.tools.call(tool.name, arguments, context)
+
+
+def _key(lease: Lease, call: ToolCall) -> str:
+    """The name of a call, and what is asked for: a model may use an id again in a later turn, or in the same one when
+    Redis has lost its first answer and it is asked again."""
+    return f"{lease.run_id}:{lease.step.partition('/')[0]}:{call.id}:{digest(call.name, call.arguments)[:16]}"
 
 
 class ProgressBuffer:

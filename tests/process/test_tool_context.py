@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from palaver.actions import digest
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 
@@ -30,7 +31,7 @@ def test_a_tool_is_told_of_its_call(cluster: Cluster, tool: str, attempt: int) -
         "attempt": attempt,
         "metadata": {"customer": "17"},
         "submitted_by": None,
-        "idempotency_key": f"{run.id}:1:{call['id']}",
+        "idempotency_key": f"{run.id}:1:{call['id']}:{digest(tool, call['arguments'])[:16]}",
         "in_time": True,
     }
 

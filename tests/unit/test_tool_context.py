@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ import pytest
 
 from palaver import ToolContext, secrets, tool
 from palaver.errors import ConfigurationError, InvalidToolCall
+from palaver.ids import new_id
 from palaver.leases import Delta, Lease, Progress
 from palaver.models import AgentSpec, ToolCall
 from palaver.secrets import Secrets, know
@@ -23,7 +25,7 @@ from palaver.testing import aeventually
 from palaver.tools import Tool
 from tests.pages import ROOT, blocks
 from workers.delta_writer import DeltaWriter
-from workers.tool_calls import ProgressBuffer
+from workers.tool_calls import ProgressBuffer, _key
 
 LEASE = Lease("run_1", "conv_1", "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), False, None, 0, ())
 CALL = ToolCall(id="c1", name="charge")
@@ -219,3 +221,12 @@ def test_the_tool_of_the_page_passes_the_test_of_the_page(tmp_path: Path) -> Non
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_another_call_under_the_same_id_has_another_key() -> None:
+    """As after Redis went back in time: the model is asked again, and numbers its calls as before."""
+    first = ToolCall(id="c1", name="charge", arguments='{"amount": 1}')
+    keys = {_key(LEASE, call) for call in (first, first, first.model_copy(update={"arguments": '{"amount": 2}'}))}
+    assert len(keys) == 2
+    longest = replace(LEASE, run_id=new_id("run", "00"), step=f"{10**9 - 1}/{'c' * 64}")
+    assert len(_key(longest, ToolCall(id="c" * 64, name="charge"))) <= 128
