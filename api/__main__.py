@@ -23,8 +23,9 @@ from palaver.settings import settings
 from palaver.starting import refusing, unread
 
 from .app import create_app, require_durability
-from .connections import H11, gate
+from .connections import H11
 from .descriptors import Listener
+from .gate import process_gate
 from .hosts import refuse_open_bind
 from .logs import configuration
 
@@ -87,7 +88,7 @@ def _app(host: str) -> FastAPI:
     own = frozenset(each.api_key_env or "" for each in providers.values()).union(found.tool_env)
     for sentence in unread(os.environ, own):
         log.warning("%s", sentence)
-    gate()
+    process_gate()
     refuse_open_bind(found, host)
     tls_options(found.deliveries_url)
     asyncio.run(require_durability(found))

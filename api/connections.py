@@ -1,4 +1,4 @@
-"""Connections to the process: how many there are, how long each may take, and what one hears that is refused.
+"""A connection to the process: how long it may take, and what one hears that is refused.
 
 uvicorn waits for ever for a head, for a client that does not read, and takes on as many connections as there are file
 descriptors. ``Bounded`` goes over one of its protocol classes, whatever parses there, and adds what costs nothing a
@@ -8,13 +8,9 @@ request: a timer for each connection until its first head is here.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import logging
 import secrets
 import sys
-from collections import Counter, OrderedDict
 from contextlib import suppress
-from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,9 +18,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from palaver.limits import KIB, beyond, most
-from palaver.settings import settings
 
-from .descriptors import LINGERING, capacity
+from .descriptors import LINGERING
+from .gate import HASTE, Gate, network_of, process_gate
 from .native.problems import respond
 from .problems import ROOM_AFTER, Problem
 
@@ -34,72 +30,9 @@ if TYPE_CHECKING:
 else:
     _Base = asyncio.Protocol
 
-_log = logging.getLogger("palaver.api")
-_HEAD_TIME: Final = float(most("head_time"))
 _SEND_TIME: Final = float(most("send_time"))
-_HASTE: Final = 1.0
-"""Seconds for a head from an address that has many half-open connections, for a refused client to read why, and after
-which a connection with nothing under way may have to give way to a new one."""
 _PIECE: Final = 16 * KIB
 """Bytes that are read at once: h11 takes 25 ms for as many, if they are the smallest chunks there can be."""
-_QUIET: Final = 10.0
-"""Seconds between two log lines about a full process."""
-
-
-class Gate:
-    """The connections of one process: at most ``most_open``, and ``half_open`` of an address with time for a head."""
-
-    def __init__(self, most_open: int, half_open: int) -> None:
-        self.most_open = most_open
-        self.half_open = half_open
-        self.open = 0
-        """Connections that were let in and are there."""
-        self.lingering = 0
-        """Connections that were refused and are still told why."""
-        self.heads: Counter[str] = Counter()
-        """Half-open connections of each address."""
-        self.spare: OrderedDict[Bounded, float] = OrderedDict()
-        """Connections with nothing under way, and since when; the first has been so for longest."""
-        self._told = float("-inf")
-
-    def enter(self, connection: Bounded, now: float) -> bool:
-        """Whether there is room for one more. If there is none, one that has nothing under way gives way."""
-        if self.open >= self.most_open:
-            beyond("connections")
-            if now - self._told > _QUIET:
-                self._told = now
-                _log.warning("%d connections, as many as there may be: the oldest idle ones go, or new ones", self.open)
-            oldest, since = next(iter(self.spare.items()), (None, now))
-            if oldest is None or now - since < _HASTE:
-                return False
-            oldest.give_way()
-        self.open += 1
-        self.spare[connection] = now
-        return True
-
-    def leave(self, connection: Bounded) -> None:
-        """One that was let in is gone."""
-        self.open -= 1
-        self.spare.pop(connection, None)
-
-    def time_for_a_head(self, address: str) -> float:
-        """Seconds that one more half-open connection of ``address`` has."""
-        if self.heads[address] < self.half_open:
-            return _HEAD_TIME
-        beyond("half_open")
-        return _HASTE
-
-
-@cache
-def gate() -> Gate:
-    """The gate of this process, as its settings and its file descriptors say.
-
-    Raises:
-        ConfigurationError: a setting does not fit.
-    """
-    chosen = settings()
-    most_open = capacity(chosen.max_connections)
-    return Gate(most_open, min(chosen.max_half_open, most_open // 2))
 
 
 class Bounded(_Base):
@@ -107,7 +40,7 @@ class Bounded(_Base):
 
     def __init__(self, *args: Any, gate: Gate | None = None, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._gate = gate or globals()["gate"]()
+        self._gate = gate or process_gate()
         self._counted = self._refused = self._lingers = False
         self._address = ""
         self._late: asyncio.TimerHandle | None = None
@@ -135,7 +68,7 @@ class Bounded(_Base):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._address = _network(self.client[0]) if self.client else ""
+        self._address = network_of(self.client[0]) if self.client else ""
         if hasattr(transport, "max_size"):
             transport.max_size = _PIECE
         self._counted = self._gate.enter(self, self.loop.time())
@@ -238,7 +171,7 @@ class Bounded(_Base):
     def shutdown(self) -> None:
         """End once what is under way is done; whoever takes nothing of it now is not waited for."""
         super().shutdown()
-        self._send_time = _HASTE
+        self._send_time = HASTE
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -269,7 +202,7 @@ class Bounded(_Base):
             return
         self._lingers = True
         self._gate.lingering += 1
-        self._end = self.loop.call_later(_HASTE, self.transport.abort)
+        self._end = self.loop.call_later(HASTE, self.transport.abort)
         with suppress(OSError):  # the other side is gone
             self.transport.write_eof()
 
@@ -301,14 +234,6 @@ class H11(Bounded, H11Protocol):
 def _full() -> Problem:
     why = "The process serves as many clients as it can."
     return Problem("too_many_connections", why, headers={"Retry-After": str(ROOM_AFTER)})
-
-
-def _network(address: str) -> str:
-    """What counts as one address: of IPv6, where everybody has 2^64, the network."""
-    if ":" not in address:
-        return address
-    found = ipaddress.IPv6Address(address.partition("%")[0])
-    return str(found.ipv4_mapped or ipaddress.IPv6Network((found.packed[:8] + bytes(8), 64)))
 
 
 def _on_the_wire(problem: Problem, more: list[tuple[bytes, bytes]]) -> bytes:

@@ -13,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from api import connections
-from api.connections import H11, Gate
+from api.connections import H11
+from api.gate import Gate, network_of
 from palaver.limits import exceeded
 from palaver.testing import aeventually
 
@@ -73,7 +74,8 @@ async def serving(gate: Gate) -> AsyncIterator[Connect]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_HASTE", 0.05)
+    for module in ("gate", "connections"):
+        monkeypatch.setattr(f"api.{module}.HASTE", 0.05)
 
 
 async def test_the_connection_that_has_been_idle_longest_gives_way() -> None:
@@ -110,7 +112,7 @@ async def test_an_address_with_many_half_heads_has_less_time_for_more() -> None:
 
 
 async def test_a_head_is_timed_on_a_connection_that_had_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_HEAD_TIME", 0.2)
+    monkeypatch.setattr("api.gate._HEAD_TIME", 0.2)
     async with serving(Gate(100, 64)) as connect:
         client = await connect(GET + b"\r\n")
         assert await client.status() == b"200"
@@ -144,7 +146,7 @@ async def test_a_client_that_takes_nothing_of_its_answer(monkeypatch: pytest.Mon
     ],
 )
 def test_what_counts_as_one_address(address: str, network: str) -> None:
-    assert connections._network(address) == network
+    assert network_of(address) == network
 
 
 def test_a_protocol_says_what_depends_on_its_parser() -> None:

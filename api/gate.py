@@ -1,0 +1,93 @@
+"""How many connections there may be: to the process, and half-open ones of an address."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections import Counter, OrderedDict
+from functools import cache
+from typing import Final, Protocol
+
+from palaver.limits import beyond, most
+from palaver.settings import settings
+
+from .descriptors import capacity
+
+_log = logging.getLogger("palaver.api")
+_HEAD_TIME: Final = float(most("head_time"))
+HASTE: Final = 1.0
+"""Seconds for a head from an address that has many half-open connections, for a refused client to read why, and after
+which a connection with nothing under way may have to give way to a new one."""
+_QUIET: Final = 10.0
+"""Seconds between two log lines about a full process."""
+
+
+class Connection(Protocol):
+    """One that was let in."""
+
+    def give_way(self) -> None:
+        """Close it, because there is a new one."""
+
+
+class Gate:
+    """The connections of one process: at most ``most_open``, and ``half_open`` of an address with time for a head."""
+
+    def __init__(self, most_open: int, half_open: int) -> None:
+        self.most_open = most_open
+        self.half_open = half_open
+        self.open = 0
+        """Connections that were let in and are there."""
+        self.lingering = 0
+        """Connections that were refused and are still told why."""
+        self.heads: Counter[str] = Counter()
+        """Half-open connections of each address."""
+        self.spare: OrderedDict[Connection, float] = OrderedDict()
+        """Connections with nothing under way, and since when; the first has been so for longest."""
+        self._told = float("-inf")
+
+    def enter(self, connection: Connection, now: float) -> bool:
+        """Whether there is room for one more. If there is none, one that has nothing under way gives way."""
+        if self.open >= self.most_open:
+            beyond("connections")
+            if now - self._told > _QUIET:
+                self._told = now
+                _log.warning("%d connections, as many as there may be: the oldest idle ones go, or new ones", self.open)
+            oldest, since = next(iter(self.spare.items()), (None, now))
+            if oldest is None or now - since < HASTE:
+                return False
+            oldest.give_way()
+        self.open += 1
+        self.spare[connection] = now
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        """One that was let in is gone."""
+        self.open -= 1
+        self.spare.pop(connection, None)
+
+    def time_for_a_head(self, address: str) -> float:
+        """Seconds that one more half-open connection of ``address`` has."""
+        if self.heads[address] < self.half_open:
+            return _HEAD_TIME
+        beyond("half_open")
+        return HASTE
+
+
+@cache
+def process_gate() -> Gate:
+    """The gate of this process, as its settings and its file descriptors say.
+
+    Raises:
+        ConfigurationError: a setting does not fit.
+    """
+    chosen = settings()
+    most_open = capacity(chosen.max_connections)
+    return Gate(most_open, min(chosen.max_half_open, most_open // 2))
+
+
+def network_of(address: str) -> str:
+    """What counts as one address: of IPv6, where everybody has 2^64, the network."""
+    if ":" not in address:
+        return address
+    found = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(found.ipv4_mapped or ipaddress.IPv6Network((found.packed[:8] + bytes(8), 64)))
