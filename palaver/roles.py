@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
+from palaver.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse
+
 ROLES: Final[Mapping[str, str]] = {
     "api": "Serve the HTTP API.",
     "worker": "Do model steps: ask models.",
@@ -30,12 +32,6 @@ _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
 _PATIENCE: Final = 10.0
 """Seconds in which Redis may come up: who starts everything at once starts it at the same time."""
-EX_USAGE: Final = 2
-"""As the programs themselves exit for a flag that they do not know."""
-EX_UNAVAILABLE: Final = 69
-"""As in sysexits.h: it may go well the next time."""
-EX_CONFIG: Final = 78
-"""As in sysexits.h: it will not go well until somebody changes something."""
 
 
 def command(role: str, arguments: Sequence[str] = ()) -> list[str]:
@@ -55,9 +51,11 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
         # To tell its options a program needs to know of a server, and asks none.
         os.environ.setdefault("PALAVER_REDIS_URL", "redis://localhost")
     else:
+        redis = _redis()
         if role == "flower":
             _check_flower(program[program.index("flower") + 1 :])
-        _wait_for_redis()
+        if redis:
+            _wait_for(redis)
     os.execv(program[0], program)
 
 
@@ -78,13 +76,6 @@ def require_port(host: str, port: int, setting: str) -> None:
         except OSError as error:
             how = f"stop what listens there, or choose another port with --port or {setting}"
             refuse(f"cannot listen on {host}:{port} ({error.strerror}): {how}", EX_UNAVAILABLE)
-
-
-def refuse(sentence: str, status: int) -> NoReturn:
-    """End this process with a sentence."""
-    # Celery has its log in the place of sys.stderr.
-    print(f"palaver: {sentence}", file=sys.__stderr__, flush=True)
-    raise SystemExit(status)
 
 
 def _program(role: str) -> list[str]:
@@ -132,40 +123,45 @@ def _check_flower(arguments: Sequence[str]) -> None:
 
 
 def _require_open_flower() -> None:
-    from palaver.errors import ConfigurationError
     from palaver.settings import settings
+    from palaver.starting import refusing
 
-    how = "set FLOWER_BASIC_AUTH=user:password, or PALAVER_FLOWER_OPEN=true if whoever reaches it may look"
-    try:
+    with refusing():
         if not settings().flower_open:
+            how = "set FLOWER_BASIC_AUTH=user:password, or PALAVER_FLOWER_OPEN=true if whoever reaches it may look"
             refuse(f"Flower: there is no login: {how}", EX_CONFIG)
-    except ConfigurationError as error:
-        refuse(str(error), EX_CONFIG)
 
 
-def _wait_for_redis() -> None:
-    from palaver.errors import ConfigurationError
-    from palaver.settings import settings
-
-    try:
-        url = urlsplit(os.environ.get("PALAVER_REDIS_URL") or settings().store_url)
-        place = (url.hostname or "localhost", url.port or 6379)
-    except (ConfigurationError, ValueError) as error:
-        refuse(str(error), EX_CONFIG)
-    if url.scheme not in ("redis", "rediss"):
-        return
+def _wait_for(redis: tuple[str, int]) -> None:
+    why = _unreachable(redis)
+    if why:
+        print(f"palaver: waiting up to {_PATIENCE:g} s for Redis {why}", file=sys.stderr, flush=True)
     give_up_at = time.monotonic() + _PATIENCE
-    told = False
-    while True:
-        try:
-            socket.create_connection(place, timeout=5).close()
-        except OSError as error:
-            why = f"Redis at {place[0]}:{place[1]} ({error.strerror or error})"
-            if time.monotonic() > give_up_at:
-                refuse(f"no {why}: start it, or set PALAVER_REDIS_URL to where it is", EX_UNAVAILABLE)
-            if not told:
-                print(f"palaver: waiting up to {_PATIENCE:g} s for {why}", file=sys.stderr, flush=True)
-            told = True
-            time.sleep(0.2)
-        else:
-            return
+    while why:
+        if time.monotonic() > give_up_at:
+            refuse(f"no Redis {why}: start it, or set PALAVER_REDIS_URL to where it is", EX_UNAVAILABLE)
+        time.sleep(0.2)
+        why = _unreachable(redis)
+
+
+def _redis() -> tuple[str, int] | None:
+    """Host and port of the store. None if it is a file, or nothing that settings take: they say so."""
+    from palaver.settings import settings
+    from palaver.starting import refusing
+
+    with refusing():
+        url = urlsplit(os.environ.get("PALAVER_REDIS_URL") or settings().store_url)
+    try:
+        return (url.hostname or "localhost", url.port or 6379) if url.scheme in ("redis", "rediss") else None
+    except ValueError:
+        # What is no number there may be a password.
+        refuse("PALAVER_REDIS_URL: the port is no number; it is like redis://127.0.0.1:6379/0", EX_CONFIG)
+
+
+def _unreachable(place: tuple[str, int]) -> str | None:
+    """Where nobody answers, and why; None if somebody does."""
+    try:
+        socket.create_connection(place, timeout=5).close()
+    except OSError as error:
+        return f"at {place[0]}:{place[1]} ({error.strerror or error})"
+    return None

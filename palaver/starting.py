@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from palaver.errors import ConfigurationError
+from palaver.exits import EX_CONFIG, refuse
 from palaver.names import did_you_mean
-from palaver.roles import EX_CONFIG, refuse
 from palaver.settings import Settings
 
 PREFIX: Final = "PALAVER_"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from palaver.roles import EX_CONFIG, ROLES, command
+from palaver.exits import EX_CONFIG
+from palaver.roles import ROLES, command
 from palaver.testing.ports import HOST
 from tests.pages import ROOT
 

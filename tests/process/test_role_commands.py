@@ -80,6 +80,11 @@ def test_without_a_redis_that_answers_it_waits_and_says_so_and_ends(role: str) -
     assert ended.startswith(f"palaver: no Redis at {HOST}:{port} (Connection refused): start it, or")
 
 
+def test_a_password_in_the_place_of_a_port_is_not_said() -> None:
+    status, said = refused("worker", PALAVER_REDIS_URL="redis://palaver:hunter2")
+    assert (status, "hunter2" in said, said.count("\n")) == (78, False, 1)
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_an_option_that_there_is_not(role: str, redis_url: str) -> None:
     status, said = refused(role, "--nope", PALAVER_REDIS_URL=redis_url)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from palaver.errors import ConfigurationError, ErrorClass
+from palaver.exits import EX_CONFIG
 from palaver.policies import load_policies
 from palaver.providers import load_providers
-from palaver.roles import EX_CONFIG
 from palaver.settings import Settings
 from palaver.starting import OTHERS, refusing, unread, variables
 

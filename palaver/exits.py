@@ -1,0 +1,20 @@
+"""How a process ends that cannot do its work: with one sentence, and a code that says whether to try again."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final, NoReturn
+
+EX_USAGE: Final = 2
+"""An option that there is not; also what Celery and argparse exit with."""
+EX_UNAVAILABLE: Final = 69
+"""As in sysexits.h: it may go well the next time."""
+EX_CONFIG: Final = 78
+"""As in sysexits.h: it will not go well until somebody changes something."""
+
+
+def refuse(sentence: str, status: int) -> NoReturn:
+    """End this process with a sentence."""
+    # Celery has its log in the place of sys.stderr.
+    print(f"palaver: {sentence}", file=sys.__stderr__, flush=True)
+    raise SystemExit(status)
