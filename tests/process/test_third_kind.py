@@ -34,7 +34,9 @@ GUEST = (
         "async def call_tool(",
     ),
     Change(
-        "workers/step_functions.py", "OpenCall(call, tool.idempotent))", "OpenCall(call, tool.idempotent, kind=LOOKUP))"
+        "workers/step_functions.py",
+        "OpenCall(call, tool.idempotent, limit=tool.timeout)",
+        "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=LOOKUP)",
     ),
     Change(
         "workers/step_functions.py", "from palaver.models", "from palaver.step_kinds import LOOKUP\nfrom palaver.models"
