@@ -20,7 +20,6 @@ one of their own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from palaver.limits import most
 from palaver.models import Usage
+from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 from palaver.toml_file import read_model
 
@@ -118,8 +118,12 @@ class Provider(BaseModel):
 
     @property
     def api_key(self) -> str | None:
-        """The key, from the environment; None if there is none, or it needs none."""
-        return os.environ.get(self.api_key_env) or None if self.api_key_env else None
+        """The key, from the environment or a file that it names; None if there is none, or it needs none.
+
+        Raises:
+            ConfigurationError: the file cannot be read.
+        """
+        return secret_of(self.api_key_env) if self.api_key_env else None
 
     @property
     def has_key(self) -> bool:
@@ -143,5 +147,5 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
         return {}
     providers = read_model(_File, path, "PALAVER_PROVIDERS").providers
     for provider in providers.values():
-        know((os.environ.get(provider.api_key_env or ""), password_of(provider.base_url)))
+        know((provider.api_key_env and secret_of(provider.api_key_env), password_of(provider.base_url)))
     return providers

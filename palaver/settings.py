@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from palaver.errors import ConfigurationError
 from palaver.ids import MAX_SHARDS
 from palaver.limits import most
 from palaver.logs import LogFormat
+from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 
+_PREFIX: Final = "PALAVER_"
+SECRET: Final = ("redis_url", "broker_url", "api_keys")
+"""Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
 _SHORTEST_KEY: Final = 16
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
@@ -33,9 +38,7 @@ class Settings(BaseSettings):
     """Durations are seconds."""
 
     # hide_input_in_errors: what does not fit may be a key.
-    model_config = SettingsConfigDict(
-        env_prefix="PALAVER_", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
-    )
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, env_ignore_empty=True, hide_input_in_errors=True)
 
     redis_url: str | None = None
     """Where the truth is kept. Unset: an error, but for ``palaver up``, which brings a server of its own."""
@@ -120,6 +123,18 @@ class Settings(BaseSettings):
     delta_interval: float = Field(default=0.03, ge=0.005)
     """Token deltas are gathered for this long before they are written; more while a worker is busy."""
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, secrets in files, the environment: the one before wins."""
+        return init_settings, _SecretFiles(settings_cls), env_settings
+
     @field_validator("redis_url", "broker_url")
     @classmethod
     def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
@@ -164,6 +179,20 @@ class Settings(BaseSettings):
     def heartbeat(self) -> float:
         """Leases are renewed this often: three tries before one is lost."""
         return self.lease_seconds / 3
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """What secret settings have in files."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
+        """The secret, if there is one."""
+        return secret_of(f"{_PREFIX}{field_name.upper()}"), field_name, False
+
+    def __call__(self) -> dict[str, str]:
+        """All of them."""
+        fields = self.settings_cls.model_fields
+        found = {name: self.get_field_value(fields[name], name)[0] for name in SECRET}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def _known(url: str, *, amqp: bool) -> str:

@@ -10,7 +10,8 @@ from typing import Final
 from palaver.errors import ConfigurationError
 from palaver.exits import EX_CONFIG, refuse
 from palaver.names import did_you_mean
-from palaver.settings import Settings
+from palaver.secret_files import SUFFIX
+from palaver.settings import SECRET, Settings
 
 PREFIX: Final = "PALAVER_"
 OTHERS: Final[Mapping[str, str]] = {
@@ -48,7 +49,8 @@ def refusing() -> Iterator[None]:
 
 def variables() -> frozenset[str]:
     """Every variable of the environment that anything in Palaver reads."""
-    return frozenset(PREFIX + name.upper() for name in Settings.model_fields).union(OTHERS)
+    files = (PREFIX + name.upper() + SUFFIX for name in SECRET)
+    return frozenset(PREFIX + name.upper() for name in Settings.model_fields).union(OTHERS, files)
 
 
 def unread(environment: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[str]:

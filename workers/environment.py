@@ -17,12 +17,13 @@ from typing import Final
 
 from palaver.errors import ConfigurationError
 from palaver.providers import load_providers
+from palaver.secret_files import SUFFIX
 from palaver.settings import Settings, settings
 
 log = logging.getLogger("palaver.workers.environment")
 
 _OURS: Final = "PALAVER_"
-_NEEDED_BY_OTHERS: Final = "PALAVER_API_KEYS"
+_NEEDED_BY_OTHERS: Final = frozenset({"PALAVER_API_KEYS", f"PALAVER_API_KEYS{SUFFIX}"})
 
 
 def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:
@@ -33,26 +34,27 @@ def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:
 
 
 def key_variables(here: Settings) -> frozenset[str]:
-    """The variables that hold keys of providers; none if this machine has no table of providers."""
+    """The variables that hold keys of providers, or name files with them; none if there is no table of providers."""
     try:
         providers = load_providers(here.providers)
     except ConfigurationError as error:
         log.warning("keys of providers are not hidden from tools, their table cannot be read: %s", error)
         return frozenset()
-    return frozenset(each.api_key_env for each in providers.values() if each.api_key_env)
+    names = [each.api_key_env for each in providers.values() if each.api_key_env]
+    return frozenset(name + suffix for name in names for suffix in ("", SUFFIX))
 
 
 def forget_keys(hidden: frozenset[str]) -> None:
     """In the main process, before it has children: drop the keys that a tools worker never needs, and take all that is
     hidden out of the block that /proc shows of this process and of its children."""
-    for name in hidden | {_NEEDED_BY_OTHERS}:
+    for name in hidden | _NEEDED_BY_OTHERS:
         os.environ.pop(name, None)
     settings.cache_clear()
     ours = [name for name in os.environ if name.startswith(_OURS)]
     for name in ours:
         # A copy elsewhere: the worker starts itself again with it when it is told to.
         os.environ[name] = os.environ[name]
-    _wipe(hidden | {_NEEDED_BY_OTHERS, *ours})
+    _wipe(hidden | _NEEDED_BY_OTHERS | {*ours})
 
 
 def narrow(here: Settings, hidden: frozenset[str]) -> None:

@@ -41,7 +41,7 @@ def test_tools_see_what_is_asked_for_and_secrets_only_by_name(name: str, pattern
 def test_keys_are_the_variables_that_providers_name(tmp_path: Path) -> None:
     table = tmp_path / "providers.toml"
     table.write_text('[providers.x]\nbase_url = "http://x/v1"\napi_key_env = "X_KEY"\n')
-    assert environment.key_variables(Settings(providers=table)) == {"X_KEY"}
+    assert environment.key_variables(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE"}
     assert environment.key_variables(Settings(providers=tmp_path / "none.toml")) == frozenset()
 
 

@@ -1,0 +1,39 @@
+"""Secrets of the environment that may stand in files: ``NAME_FILE`` is the file that has what ``NAME`` would be.
+
+Orchestrators mount secrets as files. Whoever lists processes, or asks the orchestrator what it started, sees the path.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from palaver.errors import ConfigurationError
+
+SUFFIX: Final = "_FILE"
+_MOST: Final = 64 << 10
+"""Bytes of such a file: as many keys as anybody has."""
+
+
+def secret_of(name: str) -> str | None:
+    """What the variable ``name`` holds, or the file that ``name_FILE`` names, without space around it; None if it is
+    empty, or neither is set.
+
+    Raises:
+        ConfigurationError: both are set, or the file cannot be read; names the variable.
+    """
+    value, path = os.environ.get(name), os.environ.get(name + SUFFIX)
+    if not path:
+        return value or None
+    if value:
+        raise ConfigurationError(f"{name} and {name}{SUFFIX} are both set: unset one of them")
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MOST + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{name}{SUFFIX}: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{name}{SUFFIX}: {path} is not text") from None
+    if len(text) > _MOST:
+        raise ConfigurationError(f"{name}{SUFFIX}: {path} is longer than {_MOST >> 10} KiB, which no secret is")
+    return text.strip() or None
