@@ -115,6 +115,8 @@ class Settings(BaseSettings):
     ten."""
     drain_grace: float = Field(default=10.0, ge=0)
     """On SIGTERM, steps may finish for this long; then their leases are handed back."""
+    progress_file: Path | None = None
+    """A file that a worker touches every five seconds while it makes progress: what a probe looks at."""
     outage: float = Field(default=60.0, ge=0)
     """A worker goes on with its steps for this long without word from Redis, never less than a lease; then it stops
     them."""

@@ -48,6 +48,7 @@ from .outages import NotSettled
 from .output import Output
 from .pool import TaskPool
 from .prefork import ToolPool, pipes, slots
+from .progress import Progress
 from .remote import Control
 from .request import ChildRequest, StepRequest
 from .runtime import Runtime
@@ -108,7 +109,7 @@ def _remember_node(sender: str, **_: Any) -> None:
         sys.path.insert(0, os.getcwd())
 
 
-app.steps["consumer"].update((ConsumerWatchdog, AckTimeout))
+app.steps["consumer"].update((ConsumerWatchdog, AckTimeout, Progress))
 celeryd_after_setup.connect(consume_recovered_first)
 after_setup_logger.connect(set_formats)
 after_setup_task_logger.connect(set_formats)

@@ -172,6 +172,10 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         """Cancel the job on the loop, once: twice would interrupt how it hands back its lease."""
         self._call_loop(lambda: job.running and not job.running.cancelling() and job.running.cancel())
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call it on the loop, once that comes to it. In any thread."""
+        self._call_loop(function)
+
     def _get_info(self) -> dict[str, Any]:
         return {**super()._get_info(), "running": len(self._running), "waiting": len(self._waiting)}
 

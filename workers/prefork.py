@@ -62,6 +62,10 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
         _guard = Guard(slots, settings())
         super().on_start()
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call it: the main process has no loop besides the consumer's."""
+        function()
+
 
 def why_ended(pid: int) -> Ending | None:
     """Why this worker ended a child of its own; None if it did not."""

@@ -1,0 +1,33 @@
+"""The Celery app, impatient, with a worker of which a thread hangs once the file HANG says which: pool or consumer."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from celery.signals import worker_ready
+
+from palaver.testing import eventually
+from workers import progress
+from workers.app import app
+
+__all__ = ["app"]
+
+progress._EVERY, progress._PATIENCE = 0.2, 6.0  # type: ignore[misc]
+
+
+@worker_ready.connect
+def _wait_for_word(sender: Any, **_: Any) -> None:
+    threading.Thread(target=_hang, args=(sender,), daemon=True).start()
+
+
+def _hang(consumer: Any) -> None:
+    asked = Path(os.environ["HANG"])
+    eventually(asked.exists, within=600)
+    if asked.read_text() == "pool":
+        consumer.pool.call_soon(lambda: time.sleep(600))
+    else:
+        consumer.hub.call_soon(time.sleep, 600)
