@@ -1,0 +1,95 @@
+{{- define "palaver.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end -}}
+{{- end }}
+
+{{- define "palaver.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .role }}
+{{- end }}
+
+{{- define "palaver.labels" -}}
+{{ include "palaver.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+{{- end }}
+
+{{- define "palaver.fromSecret" -}}
+- name: {{ .name }}
+  valueFrom:
+    secretKeyRef: {name: {{ .root.Values.existingSecret }}, key: {{ .key }}}
+{{- end }}
+
+{{/* What every role knows: where the store is, and the settings. */}}
+{{- define "palaver.environment" -}}
+{{ include "palaver.fromSecret" (dict "root" . "name" "PALAVER_REDIS_URL" "key" "redis-url") }}
+{{- if .Values.brokerFromSecret }}
+{{ include "palaver.fromSecret" (dict "root" . "name" "PALAVER_BROKER_URL" "key" "broker-url") }}
+{{- end }}
+{{- range $name, $value := .Values.settings }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end }}
+
+{{/* A pod template's metadata: a change of the providers starts the pods again. */}}
+{{- define "palaver.podMetadata" -}}
+labels:
+  {{- include "palaver.labels" . | nindent 2 }}
+annotations:
+  checksum/providers: {{ .root.Values.providers | sha256sum }}
+  {{- with .root.Values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- define "palaver.podSettings" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "palaver.selector" . | nindent 8 }}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+volumes:
+  - name: providers
+    configMap: {name: {{ include "palaver.name" .root }}-providers}
+  - name: tmp
+    emptyDir: {}
+  - name: run
+    emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- end }}
+
+{{- define "palaver.containerSettings" -}}
+image: "{{ required "set image.repository to where your image is" .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  readOnlyRootFilesystem: true
+  allowPrivilegeEscalation: false
+  capabilities: {drop: [ALL]}
+volumeMounts:
+  - {name: providers, mountPath: /etc/palaver, readOnly: true}
+  - {name: tmp, mountPath: /tmp}
+  - {name: run, mountPath: /run/palaver}
+{{- end }}
