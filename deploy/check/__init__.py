@@ -1,0 +1,1 @@
+"""`make check-deploy`: the deploy kit, checked without Docker and without Kubernetes."""

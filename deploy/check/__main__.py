@@ -1,0 +1,57 @@
+"""`python -m deploy.check`: every check of the deploy kit; exits with 1 if one finds a fault.
+
+`python -m deploy.check chart names` makes only those. What cannot be checked on this machine is said loudly.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from .chart import charts
+from .files import compose, dockerfile, units
+from .kit import Kit, Skipped, Wrong, lines
+from .names import names
+from .roles import roles
+
+CHECKS: Final[Mapping[str, Callable[[Kit], list[str]]]] = {
+    "image": dockerfile,
+    "compose": compose,
+    "systemd": units,
+    "chart": charts,
+    "names": names,
+    "roles": roles,
+}
+
+
+def main() -> None:
+    """Make the checks that the command line names, or all of them."""
+    wanted = sys.argv[1:] or [*CHECKS]
+    if unknown := [name for name in wanted if name not in CHECKS]:
+        sys.exit(f"no such check: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
+    faulty = False
+    for name in wanted:
+        faulty |= not _made(name)
+    sys.exit(faulty)
+
+
+def _made(name: str) -> bool:
+    """Make a check and say how it went; whether it found no fault."""
+    begun = time.monotonic()
+    try:
+        faults = CHECKS[name](Kit())
+    except Skipped as skipped:
+        print(f"{name.upper()} IS NOT CHECKED: {skipped}", flush=True)
+        return True
+    except Wrong as wrong:
+        faults = lines(str(wrong))
+    for fault in faults:
+        print(f"{name}: {fault}")
+    print(f"{name}: {len(faults) or 'no'} faults, {time.monotonic() - begun:.1f} s", flush=True)
+    return not faults
+
+
+if __name__ == "__main__":
+    main()

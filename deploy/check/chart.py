@@ -1,0 +1,117 @@
+"""The chart, rendered by helm with each set of values, and judged as the cluster would."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from palaver.version import __version__
+
+from .containers import Container, containers_of
+from .kit import Kit, Manifest, Wrong, lines, run
+
+_KEDA: Final = Path(__file__).with_name("keda.schema.json")
+_WHERE: Final = re.compile(r"::\$\[(\d+)\]\.?(.*)")
+"""In what check-jsonschema says: which manifest of the list, and where in it."""
+
+
+def charts(kit: Kit) -> list[str]:
+    """Everything, for each set of values."""
+    faults = [] if len(kit.value_sets) >= 4 else ["chart: fewer than 4 sets of values in ci/"]
+    if f'appVersion: "{__version__}"' not in (kit.chart / "Chart.yaml").read_text():
+        faults.append(f"chart: appVersion is not {__version__}")
+    for values in kit.value_sets:
+        faults += [f"{values.name}: {fault}" for fault in chart(kit, values)]
+    return faults + _refusals(kit)
+
+
+def chart(kit: Kit, values: Path) -> list[str]:
+    """What is wrong with the chart under these values."""
+    try:
+        run("helm", "lint", str(kit.chart), "--strict", "--quiet", "--values", str(values))
+        manifests = kit.render(values)
+    except Wrong as wrong:
+        return lines(str(wrong))
+    faults = [*_known_to_kubernetes(manifests), *_known_to_keda(manifests)]
+    for manifest in manifests:
+        faults += _secrets_in(manifest)
+    found = [each for manifest in manifests for each in containers_of(manifest)]
+    for container in found:
+        faults += _container(container)
+    return [*faults, *_scaled(manifests)]
+
+
+def _refusals(kit: Kit) -> list[str]:
+    """Without what has to be said the chart does not render: neither an image nor a Secret is guessed."""
+    try:
+        kit.render()
+    except Wrong as wrong:
+        needed, said = ("repository", "existingSecret", "providers"), str(wrong)
+        return [f"chart: without values nobody asks for {name}" for name in needed if name not in said]
+    return ["chart: renders without an image and without a Secret"]
+
+
+def _known_to_kubernetes(manifests: list[Manifest]) -> Iterator[str]:
+    """Each manifest against the schema of its kind; a field that the kind has not is wrong."""
+    own = [each for each in manifests if not each["apiVersion"].startswith("keda.sh/")]
+    try:
+        text = "\n---\n".join(json.dumps(each) for each in own)
+        said = run("kubernetes-validate", "--strict", "-", text=text)
+        # A kind that it does not know is a warning.
+        yield from (line for line in lines(said) if line.startswith("WARN"))
+    except Wrong as wrong:
+        yield from (line for line in lines(str(wrong)) if not line.startswith("INFO"))
+
+
+def _known_to_keda(manifests: list[Manifest]) -> Iterator[str]:
+    """Each of KEDA's own against what its kinds, and the scaler's metadata, may have."""
+    own = [each for each in manifests if each["apiVersion"].startswith("keda.sh/")]
+    try:
+        run("check-jsonschema", "--schemafile", str(_KEDA), "-", text=json.dumps(own))
+    except Wrong as wrong:
+        for line in lines(str(wrong)):
+            if found := _WHERE.search(line):
+                yield f"{_called(own[int(found[1])])}: {found[2]}"
+
+
+def _secrets_in(manifest: Manifest) -> Iterator[str]:
+    if manifest["kind"] == "Secret":
+        yield f"{_called(manifest)}: the chart makes a Secret; it may only name one"
+
+
+def _container(container: Container) -> Iterator[str]:
+    where, security = container.where, container.spec.get("securityContext", {})
+    pod = container.pod.get("securityContext", {})
+    if not security.get("readOnlyRootFilesystem"):
+        yield f"{where}: the root file system can be written to"
+    if pod.get("runAsUser") != 10001 or not pod.get("runAsNonRoot"):
+        yield f"{where}: does not run as user 10001"
+    if security.get("allowPrivilegeEscalation") is not False or security.get("capabilities") != {"drop": ["ALL"]}:
+        yield f"{where}: has privileges that it does not need"
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        if probe not in container.spec:
+            yield f"{where}: no {probe}"
+    drain = container.values.get("PALAVER_DRAIN_GRACE")
+    if drain is not None and container.grace < float(drain) + 10:
+        yield f"{where}: is killed {container.grace} s after it is told to end, and its grace is {drain} s: too early"
+    if container.role == "api" and container.grace <= container.pre_stop:
+        yield f"{where}: is killed {container.grace} s after it is told to end, before preStop is over"
+
+
+def _scaled(manifests: list[Manifest]) -> Iterator[str]:
+    """What KEDA and the autoscaler scale, they alone count; and it exists."""
+    deployments = {each["metadata"]["name"]: each["spec"] for each in manifests if each["kind"] == "Deployment"}
+    for manifest in manifests:
+        if manifest["kind"] in ("ScaledObject", "HorizontalPodAutoscaler"):
+            target: Any = manifest["spec"]["scaleTargetRef"]["name"]
+            if target not in deployments:
+                yield f"{_called(manifest)}: scales {target}, which is not there"
+            elif "replicas" in deployments[target]:
+                yield f"{_called(manifest)}: {target} has replicas of its own: each upgrade would undo the scaling"
+
+
+def _called(manifest: Manifest) -> str:
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"

@@ -1,0 +1,108 @@
+"""The image's recipe, the compose file and the units, each judged by its own program."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from palaver.roles import ROLES
+
+from .kit import Kit, Manifest, Skipped, Wrong, documents, find, lines, run
+
+_INSTALLED: Final = "/opt/palaver/bin/"
+"""Where the units expect the command."""
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+
+
+def dockerfile(kit: Kit) -> list[str]:
+    """hadolint, and what it does not know: who the image runs as, and that the command picks the role."""
+    faults: list[str] = []
+    try:
+        run("hadolint", "--no-color", str(kit.dockerfile))
+    except Wrong as wrong:
+        faults += lines(str(wrong))
+    text = kit.dockerfile.read_text()
+    wanted = {"USER 10001:10001": "run as user 10001", 'ENTRYPOINT ["palaver"]': "let the command pick the role"}
+    faults += [f"Dockerfile: does not {what}: no line {line}" for line, what in wanted.items() if line not in text]
+    if len(re.findall(r"^FROM ", text, re.MULTILINE)) < 2:
+        faults.append("Dockerfile: what builds the image is left in it: one stage only")
+    return faults
+
+
+def compose(kit: Kit) -> list[str]:
+    """Docker Compose reads it, and each role is as tight as in the cluster."""
+    try:
+        (stack,) = documents(run("docker-compose", "--file", str(kit.compose), "config", "--no-path-resolution"))
+    except Wrong as wrong:
+        return lines(str(wrong))
+    services: dict[str, Manifest] = stack["services"]
+    faults = [f"compose: no service {role}" for role in ROLES if role not in services]
+    for name, service in services.items():
+        if not service.get("read_only"):
+            faults.append(f"compose: {name}: the root file system can be written to")
+        if "healthcheck" not in service:
+            faults.append(f"compose: {name}: no healthcheck")
+        if name in ROLES:
+            command = " ".join([*(service.get("entrypoint") or ["palaver"]), *service["command"]])
+            if f"palaver {name}" not in command:
+                faults.append(f"compose: {name}: runs {command!r}, not palaver {name}")
+            drain = float(service["environment"].get("PALAVER_DRAIN_GRACE", 0))
+            if _seconds(service.get("stop_grace_period", "10s")) < drain + 10 and name in ("worker", "tools"):
+                faults.append(f"compose: {name}: is killed before its grace of {drain:g} s and ten more")
+    for name, secret in stack["secrets"].items():
+        if "file" not in secret:
+            faults.append(f"compose: secret {name} is no file")
+    return faults
+
+
+def units(kit: Kit) -> list[str]:
+    """systemd reads them; what they start exists, and has time to drain."""
+    faults: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for unit in kit.units:
+            # The command is looked for where it is installed here.
+            (Path(folder) / unit.name).write_text(unit.read_text().replace(_INSTALLED, f"{palaver_command().parent}/"))
+        copies = [str(path) for path in sorted(Path(folder).iterdir())]
+        try:
+            faults += lines(_verify(copies))
+        except Wrong as wrong:
+            faults += lines(str(wrong))
+    faults = [fault.replace(f"{folder}/", "") for fault in faults]
+    for role in ROLES:
+        if not any(f"{_INSTALLED}palaver {role}" in unit.read_text() for unit in kit.units):
+            faults.append(f"systemd: no unit starts palaver {role}")
+    for unit in kit.units:
+        text = unit.read_text()
+        drain = re.search(r"^Environment=PALAVER_DRAIN_GRACE=(\d+)$", text, re.MULTILINE)
+        stop = re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+        if drain and (stop is None or int(stop[1]) < int(drain[1]) + 10):
+            faults.append(f"{unit.name}: is killed before its grace of {drain[1]} s and ten more: TimeoutStopSec")
+    return faults
+
+
+def _verify(paths: list[str]) -> str:
+    """What systemd says of units; nothing if it likes them. It warns of a misspelt key, and exits with 0."""
+    done = subprocess.run(
+        [str(find("systemd-analyze")), "verify", "--man=no", *paths], capture_output=True, text=True, timeout=60
+    )
+    return done.stderr + done.stdout
+
+
+def palaver_command() -> Path:
+    """The installed command.
+
+    Raises:
+        Skipped: it is not installed.
+    """
+    here = Path(sys.executable).parent / "palaver"
+    if not here.exists():
+        raise Skipped("palaver is not installed here")
+    return here
+
+
+def _seconds(text: str) -> float:
+    return sum(float(number) * _SECONDS[unit] for number, unit in re.findall(r"([\d.]+)([smh])", text))

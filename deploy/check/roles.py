@@ -1,0 +1,202 @@
+"""The four roles, started as the chart starts them and replaced in the middle of runs: an upgrade loses nothing."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from palaver import Palaver, Run
+from palaver.roles import ROLES
+from palaver.stack.child import Child
+from palaver.stack.errors import StackError
+from palaver.stack.readiness import accepts
+from palaver.testing import eventually
+from palaver.testing.ports import HOST, free_port
+from palaver.testing.redis_server import RedisServer
+
+from .confinement import Confinement
+from .containers import containers_of
+from .kit import Kit, Manifest
+from .pods import Pod
+
+_VALUES: Final = Path(__file__).with_name("live-values.yaml")
+_LONG: Final = ("fake/say-120+rate-20", "w120")
+"""A model that takes twice as long as the grace, and what its answer ends with."""
+_SHORT: Final = ("fake/say-20+rate-20", "w20")
+_EACH: Final = 4
+"""Runs of each kind."""
+
+
+def roles(kit: Kit) -> list[str]:
+    """Start them, probe them, let them do runs, replace each in the middle, and look at what has become of the runs."""
+    with tempfile.TemporaryDirectory(prefix="palaver-check-") as folder, ExitStack() as stack:
+        try:
+            return list(stack.enter_context(_world(kit, Path(folder))).faults())
+        except (AssertionError, StackError, httpx.HTTPError) as error:
+            return str(error).splitlines()
+
+
+class _World:
+    """A cluster's place for the chart: a store, a model, secrets, and the pods."""
+
+    def __init__(self, kit: Kit, folder: Path, manifests: list[Manifest], values: dict[str, str]) -> None:
+        self._kit, self._folder, self._manifests, self._secrets = kit, folder, manifests, values
+        containers = [each for manifest in manifests for each in containers_of(manifest)]
+        self._containers = {each.role: each for each in containers}
+        self._pods: list[Pod] = []
+        self._confinement = Confinement(folder)
+
+    def faults(self) -> Iterator[str]:
+        """All of the check, in the order of a pod's life."""
+        if missing := [role for role in ROLES if role not in self._containers]:
+            yield from (f"no container runs palaver {role}" for role in missing)
+            return
+        first = self._start("1")
+        if dead := [f"{pod.name}: {probe} fails" for pod in first.values() for probe in pod.dead_probes()]:
+            # In a cluster they would not live long enough for the rest.
+            yield from dead
+            return
+        for pod in first.values():
+            if pod.container.role in ("worker", "tools") and not pod.notices():
+                yield f"{pod.name}: its livenessProbe does not tell a worker that stands still"
+        yield from self._flower(first["flower"])
+        runs = self._submit(first["api"])
+        yield from self._scaling(first["api"])
+        second = self._start("2")
+        with ThreadPoolExecutor() as pool:
+            yield from filter(None, pool.map(_ended, first.values()))
+        yield from self._lost(second["api"], runs)
+        for pod in second.values():
+            if fault := _ended(pod):
+                yield fault
+
+    def close(self) -> None:
+        """End what still runs."""
+        for pod in self._pods:
+            pod.child.kill(signal.SIGKILL)
+
+    def _start(self, number: str) -> dict[str, Pod]:
+        pods = {
+            role: Pod(self._kit, container, self._folder, self._secrets, f"{role}-{number}", self._confinement)
+            for role, container in self._containers.items()
+        }
+        self._pods += pods.values()
+        for pod in pods.values():
+            pod.start()
+        for pod in pods.values():
+            pod.wait_until_ready()
+        return pods
+
+    def _client(self, api: Pod) -> Palaver:
+        return Palaver(api.url, self._secrets["scaler-key"])
+
+    def _submit(self, api: Pod) -> dict[str, str]:
+        """Runs of which each has begun, with what each answer has to end with."""
+        runs: dict[str, str] = {}
+        with self._client(api) as client:
+            for model, end in [_LONG, _SHORT] * _EACH:
+                runs[client.submit("hello", model=model).id] = end
+            for _ in range(_EACH):
+                runs[client.submit('[[args {"seconds": 1}]]', model="fake/tool-1", tools=["dawdle"]).id] = "done"
+            eventually(lambda: all(client.get(each).status != "queued" for each in runs), within=60)
+        eventually(lambda: self._calls(), within=60, why="no tool was called")
+        return runs
+
+    def _calls(self) -> Counter[str]:
+        ledger = Path(self._secrets["tool-ledger"].partition("=")[2])
+        return Counter(ledger.read_text().split())
+
+    def _lost(self, api: Pod, runs: dict[str, str]) -> Iterator[str]:
+        """What did not end as it would have without the upgrade."""
+        with self._client(api) as client:
+            ended: list[Run] = [client.wait(each, timeout=120) for each in runs]
+        for run in ended:
+            if run.status != "completed" or runs[run.id] not in (run.output or ""):
+                yield f"a run was lost in the upgrade: {run.id} is {run.status}: {run.error or run.output}"
+        calls = self._calls()
+        if len(calls) != _EACH or set(calls.values()) != {1}:
+            yield f"{_EACH} calls of a tool are to start it once each: {sorted(calls.values())}"
+
+    def _scaling(self, api: Pod) -> Iterator[str]:
+        """What KEDA asks for each ScaledObject, asked as KEDA does."""
+        services = {each["metadata"]["name"]: each for each in self._manifests if each["kind"] == "Service"}
+        auths = {each["metadata"]["name"]: each for each in self._manifests if each["kind"] == "TriggerAuthentication"}
+        for manifest in self._manifests:
+            if manifest["kind"] != "ScaledObject":
+                continue
+            (trigger,) = manifest["spec"]["triggers"]
+            where, url = f"ScaledObject/{manifest['metadata']['name']}", urlsplit(trigger["metadata"]["url"])
+            service: Any = services.get((url.hostname or "").partition(".")[0], {"spec": {"ports": []}})
+            if url.port not in [port["port"] for port in service["spec"]["ports"]]:
+                yield f"{where}: no Service is at {url.netloc}"
+            (secret,) = auths[trigger["authenticationRef"]["name"]]["spec"]["secretTargetRef"]
+            bearer = {"Authorization": f"Bearer {self._secrets[secret['key']]}"}
+            answer = httpx.get(f"{api.url}{url.path}?{url.query}", headers=bearer, timeout=10, trust_env=False)
+            value: Any = answer.json() if answer.is_success else {}
+            for part in trigger["metadata"]["valueLocation"].split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            if not isinstance(value, int | float):
+                yield f"{where}: {url.path}?{url.query} answers {answer.status_code} with no number for KEDA"
+
+    def _flower(self, flower: Pod) -> Iterator[str]:
+        login = httpx.BasicAuth(*self._secrets["flower-login"].split(":"))
+        for auth, status in ((None, 401), (login, 200)):
+            answer = httpx.get(f"{flower.url}/workers", auth=auth, timeout=30, trust_env=False, follow_redirects=True)
+            if answer.status_code != status:
+                yield f"flower-1: {answer.status_code} {'with' if auth else 'without'} its login, not {status}"
+
+
+def _ended(pod: Pod) -> str | None:
+    took = pod.end()
+    if took is None:
+        return f"{pod.name}: does not end within its {pod.container.grace} s; the end of its log:\n{_tail(pod)}"
+    # uvicorn and Flower end, at the end of all their work, by the signal that asked them to.
+    clean = (0,) if pod.container.role in ("worker", "tools") else (0, -signal.SIGTERM)
+    if pod.child.exit_code not in clean:
+        return f"{pod.name}: ends with {pod.child.exit_code} when told to; the end of its log:\n{_tail(pod)}"
+    return None
+
+
+def _tail(pod: Pod) -> str:
+    return "\n".join(pod.child.output.splitlines()[-20:])
+
+
+@contextmanager
+def _world(kit: Kit, folder: Path) -> Iterator[_World]:
+    ledger = folder / "ledger"
+    ledger.touch()
+    ledger.chmod(0o666)
+    port = free_port()
+    key, scaler = secrets.token_hex(16), secrets.token_hex(16)
+    command = [sys.executable, "-m", "palaver.testing.model_server", "--host", HOST, "--port", str(port)]
+    model = Child("model", [*command, "--api-key", key], environment=os.environ, log_path=folder / "model.log",
+                  ready=lambda _: accepts(port))  # fmt: skip
+    with ExitStack() as stack:
+        server = stack.enter_context(RedisServer(data_dir=folder / "redis"))
+        stack.callback(model.kill, signal.SIGKILL)
+        model.start()
+        manifests = kit.render(_VALUES)
+        (table,) = [each["data"]["providers.toml"] for each in manifests if each["kind"] == "ConfigMap"]
+        (folder / "providers.toml").write_text(table.replace("MODEL_URL", f"http://{HOST}:{port}/v1"))
+        world = _World(kit, folder, manifests, {
+            "redis-url": server.url,
+            "api-keys": f"people={secrets.token_hex(16)},scaler={scaler}",
+            "scaler-key": scaler,
+            "flower-login": f"ann:{secrets.token_hex(16)}",
+            "fake-api-key": key,
+            "tool-ledger": f"TOOL_LEDGER={ledger}",
+        })  # fmt: skip
+        stack.callback(world.close)
+        yield world

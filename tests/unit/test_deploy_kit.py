@@ -1,0 +1,154 @@
+"""The checks of the deploy kit find what is wrong: each of these breaks one thing in a copy of the kit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deploy.check.chart import chart, charts
+from deploy.check.files import compose, dockerfile, units
+from deploy.check.kit import ROOT, TOOLS, Kit, Skipped, Wrong, find
+from deploy.check.names import names
+from deploy.check.roles import roles
+from palaver.version import __version__
+
+pytestmark = pytest.mark.skipif(not (TOOLS / ".installed").exists(), reason="make check-deploy installs its programs")
+
+PARTS = ("Dockerfile", "deploy/compose.yaml", "deploy/providers.toml", "deploy/systemd", "deploy/helm")
+WORKERS = "deploy/helm/palaver/templates/workers.yaml"
+API = "deploy/helm/palaver/templates/api.yaml"
+HELPERS = "deploy/helm/palaver/templates/_helpers.tpl"
+WORKER_UNIT = "deploy/systemd/palaver-worker@.service"
+COMPOSE = "deploy/compose.yaml"
+LEAST = "least-values.yaml"
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Kit:
+    """A copy, with one set of values."""
+    for part in PARTS:
+        source, target = ROOT / part, tmp_path / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    made = Kit(tmp_path)
+    for values in made.value_sets:
+        if values.name != LEAST:
+            values.unlink()
+    return made
+
+
+def only_chart(kit: Kit) -> list[str]:
+    return chart(kit, kit.chart / "ci" / LEAST)
+
+
+def broken(kit: Kit, path: str, old: str, new: str) -> None:
+    text = (kit.root / path).read_text()
+    assert old in text
+    (kit.root / path).write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize("check", [dockerfile, compose, units, only_chart, names])
+def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]]) -> None:
+    assert check(kit) == []
+
+
+@pytest.mark.parametrize(
+    ("check", "path", "old", "new", "said"),
+    [
+        (dockerfile, "Dockerfile", "USER 10001:10001\n", "", "run as user 10001"),
+        (dockerfile, "Dockerfile", "USER 10001", "RUN apt-get install curl\nUSER 10001", "DL3008"),
+        (dockerfile, "Dockerfile", " AS build", "", "DL3022"),
+        (compose, COMPOSE, "healthcheck: *worker-health", "helthcheck: *worker-health", "helthcheck"),
+        (compose, COMPOSE, "read_only: true\n  tmpfs", "tmpfs", "worker: the root file system can be written to"),
+        (compose, COMPOSE, "stop_grace_period: 20s", "stop_grace_period: 15s", "worker: is killed before"),
+        (compose, COMPOSE, "command: [tools]", "command: [worker]", "not palaver tools"),
+        (
+            compose,
+            COMPOSE,
+            "redis_url: {file: ./secrets/redis_url}",
+            "redis_url: {environment: X}",
+            "redis_url is no file",
+        ),
+        (units, WORKER_UNIT, "KillSignal", "KillSignla", "KillSignla"),
+        (units, WORKER_UNIT, "SIGTERM\n", "SIGTREM\n", "SIGTREM"),
+        (units, WORKER_UNIT, "TimeoutStopSec=20", "TimeoutStopSec=15", "killed before its grace"),
+        (units, WORKER_UNIT, "bin/palaver worker", "bin/palaver wroker", "no unit starts palaver worker"),
+        (units, WORKER_UNIT, "/opt/palaver/bin/palaver", "/opt/palavre/bin/palaver", "not executable"),
+        (only_chart, WORKERS, "terminationGracePeriodSeconds", "terminationGracePeriodSecond", "GracePeriodSecond"),
+        (only_chart, WORKERS, "{{- end }}\n{{- end }}\n", "{{- end }}\n", "unexpected EOF"),
+        (only_chart, WORKERS, "$.Values.drainSeconds 10", "$.Values.drainSeconds 9", "its grace is 10 s: too early"),
+        (only_chart, WORKERS, "valueLocation", "valueLocatoin", "valueLocatoin"),
+        (only_chart, WORKERS, "minReplicaCount:", "minReplicasCount:", "minReplicasCount"),
+        (only_chart, WORKERS, "{{- if not $.Values.keda.enabled }}", "{{- if true }}", "each upgrade would undo"),
+        (only_chart, WORKERS, "livenessProbe", "startupProbe", "livenessProbe"),
+        (only_chart, HELPERS, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "can be written to"),
+        (only_chart, API, "kind: PodDisruptionBudget", "kind: PodDisruptionBudgte", "PodDisruptionBudgte"),
+        (names, WORKERS, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "nobody reads PALAVER_DRAIN_GRAVE"),
+        (names, WORKER_UNIT, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "nobody reads PALAVER_DRAIN_GRAVE"),
+        (names, COMPOSE, "PALAVER_PROVIDERS:", "PALAVER_PROVIDER:", "nobody reads PALAVER_PROVIDER"),
+        (names, COMPOSE, 'PALAVER_DRAIN_GRACE: "10"', 'PALAVER_DRAIN_GRACE: "soon"', "PALAVER_DRAIN_GRACE=soon"),
+        (names, COMPOSE, "PALAVER_API_KEYS_FILE: /run", "PALAVER_API_KEYS: /run", "PALAVER_API_KEYS is a secret"),
+        (names, HELPERS, "name: {{ .name }}", "name: X_{{ .name }}", "nobody reads X_PALAVER_REDIS_URL"),
+        (names, "Dockerfile", "PALAVER_HOST=", "PALAVER_HOTS=", "nobody reads PALAVER_HOTS"),
+    ],
+)
+def test_what_is_wrong_is_found(
+    kit: Kit, check: Callable[[Kit], list[str]], path: str, old: str, new: str, said: str
+) -> None:
+    broken(kit, path, old, new)
+    assert said in "\n".join(check(kit))
+
+
+def test_a_secret_in_the_chart_is_found(kit: Kit) -> None:
+    made = "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {key: value}\n"
+    (kit.chart / "templates" / "secret.yaml").write_text(made)
+    assert "Secret/x: the chart makes a Secret; it may only name one" in only_chart(kit)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("settings: {PALAVER_API_KEYS: a-key}", "PALAVER_API_KEYS"),
+        ("settings: {PALAVER_DRAIN_GRACE: '90'}", "PALAVER_DRAIN_GRACE"),
+        ("worker: {minReplicas: 0}", "minReplicas"),
+        ("drainSecond: 5", "drainSecond"),
+        ("existingSecret: ''", "existingSecret"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(kit: Kit, values: str, said: str) -> None:
+    more = kit.root / "more.yaml"
+    more.write_text(values)
+    with pytest.raises(Wrong, match=said):
+        kit.render(kit.chart / "ci" / LEAST, more)
+
+
+def test_another_version_than_the_package_is_found(kit: Kit) -> None:
+    broken(kit, "deploy/helm/palaver/Chart.yaml", 'appVersion: "', 'appVersion: "9')
+    assert f"chart: appVersion is not {__version__}" in charts(kit)
+
+
+def test_too_few_sets_of_values_and_a_guessed_image_are_found(kit: Kit) -> None:
+    broken(kit, "deploy/helm/palaver/values.yaml", 'repository: ""', "repository: somewhere")
+    faults = charts(kit)
+    assert "chart: fewer than 4 sets of values in ci/" in faults
+    assert "chart: without values nobody asks for repository" in faults
+
+
+def test_a_program_that_is_not_there_is_said() -> None:
+    with pytest.raises(Skipped, match="there is no no-such-program"):
+        find("no-such-program")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_probe_that_nobody_answers_is_found(kit: Kit) -> None:
+    broken(
+        kit,
+        API,
+        "livenessProbe:\n            httpGet: {path: /healthz",
+        "livenessProbe:\n            httpGet: {path: /heathz",
+    )
+    assert roles(kit) == ["api-1: livenessProbe fails"]
