@@ -90,20 +90,24 @@ class Follower:
         finally:
             self._asking = False
 
-    def _doing(self) -> str:
-        """What the run is busy with: as it says itself, or what the events told if it does not."""
-        with suppress(ClientError):
-            return doing(self._client.get(self._run_id)) or self.transcript.doing
-        return self.transcript.doing
-
     def say_still(self, quiet: float) -> None:
         """Say on standard error what the run is busy with, after so many seconds in which nothing happened."""
         if self._asking:
             return  # it is the user's turn
         newline = "\n" if self.transcript.mid_line else ""
         self.transcript.mid_line = False
-        doing = f"trying to reach the API again ({self._away})" if self._away else self._doing()
-        say(f"{newline}… {doing}, {quiet:.0f} s so far")
+        say(f"{newline}… {self._now() or f'{self._told()}, {quiet:.0f} s so far'}")
+
+    def _now(self) -> str:
+        """What the run says itself that it is doing; empty if it does not."""
+        if self._away is None:
+            with suppress(ClientError):
+                return doing(self._client.get(self._run_id))
+        return ""
+
+    def _told(self) -> str:
+        """What the events have told of it."""
+        return f"trying to reach the API again ({self._away})" if self._away else self.transcript.doing
 
 
 def until_the_end(client: Palaver, run_id: str, follow: Callable[[], None]) -> bool:

@@ -166,7 +166,9 @@ def test_who_watches_is_told_what_hangs(api: ScriptedAPI, capsys: pytest.Capture
     with Palaver(api.url) as client:
         follower = Follower(client, RUN_ID, Console(), after=0, show_input=False, ask=False)
         follower.say_still(12.0)
-    assert capsys.readouterr().err.startswith("… calling fake/hang for 1")
+    said = capsys.readouterr().err
+    assert said.startswith("… calling fake/hang for 1")
+    assert said.endswith(" at the latest\n")
 
 
 def test_who_watches_is_told_what_the_events_said_where_the_api_says_no_more(
