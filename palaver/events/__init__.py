@@ -33,10 +33,9 @@ from palaver.events.classes import (
     ToolFinished,
     ToolProgress,
     UnknownEvent,
-    complete,
-    is_complete,
     read_event,
 )
+from palaver.events.defaults import complete, is_complete
 from palaver.events.kinds import MESSAGES, UNDER_WAY, EventKind, Kept
 
 __all__ = [

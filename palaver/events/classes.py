@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypeAliasType
@@ -17,7 +17,7 @@ from palaver.actions import PendingAction
 from palaver.errors import ErrorObject
 from palaver.events.kinds import EventKind
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.models import CancelMode, Message, ToolCall
+from palaver.models import CancelMode, Message
 
 
 class BaseEvent(BaseModel):
@@ -320,39 +320,11 @@ Event = KnownEvent | UnknownEvent
 """What a watcher of a run is told."""
 
 
-def _defaults_of(model: type[BaseModel], without: type[BaseModel] = BaseModel) -> dict[str, Any]:
-    return {
-        name: field.default
-        for name, field in model.model_fields.items()
-        if name not in without.model_fields and not field.is_required()
-    }
-
-
 EVENTS: Final[Mapping[str, type[BaseEvent]]] = MappingProxyType(
     {each.model_fields["type"].default: each for each in BaseEvent.__subclasses__() if each is not UnknownEvent}
 )
 """The class of each `EventKind`."""
-_LEFT_OUT: Final[Mapping[str, Mapping[str, Any]]] = {
-    kind: found for kind, each in EVENTS.items() if (found := _defaults_of(each, BaseEvent))
-}
-"""For each kind what its writers may leave out."""
-_OF_MESSAGES: Final = _defaults_of(Message)
-_OF_CALLS: Final = _defaults_of(ToolCall)
 _KNOWN: Final[TypeAdapter[KnownEvent]] = TypeAdapter(KnownEvent)
-
-
-def is_complete(kind: str) -> bool:
-    """Whether the writers of a kind leave nothing out."""
-    return kind not in _LEFT_OUT
-
-
-def complete(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What an event carries, with the defaults that its writer left out."""
-    whole = {**_LEFT_OUT.get(kind, {}), **data}
-    if isinstance(message := whole.get("message"), dict):
-        calls = [{**_OF_CALLS, **call} for call in message.get("tool_calls", ())]
-        whole["message"] = {**_OF_MESSAGES, **message, "tool_calls": calls}
-    return whole
 
 
 def read_event(text: bytes | str) -> Event:
