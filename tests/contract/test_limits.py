@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import ErrorClass, Failure
+from palaver.ids import shard_of
 from palaver.leases import Lease, Settled
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Budget, Message, ToolCall, Usage
@@ -49,6 +50,9 @@ async def started_before(driver: StoreDriver, run_id: str, seconds: float) -> No
         if await driver.redis.hexists(keys.run(run_id), field):
             moved[field] = at
     await driver.redis.hset(keys.run(run_id), mapping=moved)
+    shard, status = shard_of(run_id), (await driver.get(run_id)).status
+    for index in (keys.runs(shard), keys.runs(shard, status)):
+        await driver.redis.zadd(index, {run_id: at}, xx=True)
 
 
 async def test_tokens_are_looked_at_before_each_call(driver: StoreDriver) -> None:
