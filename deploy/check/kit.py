@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -74,7 +73,7 @@ class Wrong(Exception):
     """What a program says is wrong."""
 
 
-def run(program: str, *arguments: str, text: str = "", environment: Mapping[str, str] | None = None) -> str:
+def run(program: str, *arguments: str, text: str = "") -> str:
     """What a program of the tools answers.
 
     Raises:
@@ -82,9 +81,7 @@ def run(program: str, *arguments: str, text: str = "", environment: Mapping[str,
         Wrong: it fails; with what it says.
     """
     command = [str(find(program)), *arguments]
-    done = subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=120, env={**os.environ, **(environment or {})}
-    )
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise Wrong((done.stderr + done.stdout).strip() or f"{program} exited with {done.returncode}")
     return done.stdout
@@ -113,9 +110,8 @@ def documents(text: str) -> list[Manifest]:
     return found
 
 
-def lines(found: Sequence[str] | str) -> list[str]:
+def lines(text: str) -> list[str]:
     """Each line that says something."""
-    text = found if isinstance(found, str) else "\n".join(found)
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
