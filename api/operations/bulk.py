@@ -143,14 +143,12 @@ class _Doing:
 
     async def _retry(self, runs: Sequence[Run]) -> Mapping[str, str]:
         outcomes = await within_deadline(self.backend.store.bulk.retry(runs, by=self.caller.name))
-        codes: dict[str, str] = {}
-        for run, each in zip(runs, outcomes, strict=True):
-            if isinstance(each, Submitted):
-                self.retried_as[run.id] = each.run_id
-                self.backend.publisher.publish_soon(each.deliveries)
-            else:
-                codes[run.id] = _code(each)
-        return codes
+        made = {run.id: each for run, each in zip(runs, outcomes, strict=True) if isinstance(each, Submitted)}
+        self.backend.publisher.publish_soon([delivery for each in made.values() for delivery in each.deliveries])
+        self.retried_as |= {run_id: each.run_id for run_id, each in made.items()}
+        return {
+            run.id: _code(each) for run, each in zip(runs, outcomes, strict=True) if not isinstance(each, Submitted)
+        }
 
     async def _delete(self, runs: Sequence[Run]) -> Mapping[str, str]:
         """Those of one conversation in turn: each goes through its log."""
