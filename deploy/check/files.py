@@ -11,6 +11,7 @@ from typing import Final
 
 from palaver.roles import ROLES
 
+from . import logins
 from .kit import Kit, Manifest, Skipped, Wrong, documents, find, lines, run
 
 _INSTALLED: Final = "/opt/palaver/bin/"
@@ -75,6 +76,9 @@ def units(kit: Kit) -> list[str]:
     for role in ROLES:
         if not any(f"{_INSTALLED}palaver {role}" in unit.read_text() for unit in kit.units):
             faults.append(f"systemd: no unit starts palaver {role}")
+        own = f"LoadCredential=redis-url:/etc/palaver/secrets/{logins.secret_of(logins.USERS[role])}\n"
+        if not any(own in unit.read_text() for unit in kit.units if unit.name.startswith(f"palaver-{role}")):
+            faults.append(f"systemd: {role} does not log in to Redis as {logins.USERS[role]}")
     for unit in kit.units:
         text = unit.read_text()
         drain = re.search(r"^Environment=PALAVER_DRAIN_GRACE=(\d+)$", text, re.MULTILINE)

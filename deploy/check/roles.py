@@ -1,4 +1,7 @@
-"""The four roles, started as the chart starts them and replaced in the middle of runs: an upgrade loses nothing."""
+"""The four roles, started as the chart starts them and replaced in the middle of runs: an upgrade loses nothing.
+
+Each logs in to Redis as its own user of deploy/users.acl, and is refused nothing there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import secrets
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,16 +20,19 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
+import redis
 
 from palaver import Palaver, Run
 from palaver.roles import ROLES
 from palaver.stack.child import Child
 from palaver.stack.errors import StackError
 from palaver.stack.readiness import accepts
+from palaver.store import keys
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port
 from palaver.testing.redis_server import RedisServer
 
+from . import logins
 from .confinement import Confinement
 from .containers import containers_of
 from .kit import Kit, Manifest
@@ -35,6 +42,8 @@ _VALUES: Final = Path(__file__).with_name("live-values.yaml")
 _LONG: Final = ("fake/say-120+rate-20", "w120")
 """A model that takes twice as long as the grace, and what its answer ends with."""
 _SHORT: Final = ("fake/say-20+rate-20", "w20")
+_AWAY: Final = "away/echo"
+"""A model of a provider whose key no worker has."""
 _EACH: Final = 4
 """Runs of each kind."""
 
@@ -42,17 +51,22 @@ _EACH: Final = 4
 def roles(kit: Kit) -> list[str]:
     """Start them, probe them, let them do runs, replace each in the middle, and look at what has become of the runs."""
     with tempfile.TemporaryDirectory(prefix="palaver-check-") as folder, ExitStack() as stack:
+        world = stack.enter_context(_world(kit, Path(folder)))
         try:
-            return list(stack.enter_context(_world(kit, Path(folder))).faults())
+            faults = list(world.faults())
         except (AssertionError, StackError, httpx.HTTPError) as error:
-            return str(error).splitlines()
+            faults = str(error).splitlines()
+        return [*faults, *world.denied()]
 
 
 class _World:
     """A cluster's place for the chart: a store, a model, secrets, and the pods."""
 
-    def __init__(self, kit: Kit, folder: Path, manifests: list[Manifest], values: dict[str, str]) -> None:
+    def __init__(
+        self, kit: Kit, folder: Path, manifests: list[Manifest], values: dict[str, str], server: RedisServer
+    ) -> None:
         self._kit, self._folder, self._manifests, self._secrets = kit, folder, manifests, values
+        self._server = server
         containers = [each for manifest in manifests for each in containers_of(manifest)]
         self._containers = {each.role: each for each in containers}
         self._pods: list[Pod] = []
@@ -71,6 +85,10 @@ class _World:
         for pod in first.values():
             if pod.container.role in ("worker", "tools") and not pod.notices():
                 yield f"{pod.name}: its livenessProbe does not tell a worker that stands still"
+        if unsaid := [*self._lacking(first["api"])]:
+            # What cannot be read does not get better by an upgrade.
+            yield from unsaid
+            return
         yield from self._flower(first["flower"])
         runs = self._submit(first["api"])
         yield from self._scaling(first["api"])
@@ -81,6 +99,11 @@ class _World:
         for pod in second.values():
             if fault := _ended(pod):
                 yield fault
+
+    def denied(self) -> list[str]:
+        """What the roles' users were refused in Redis."""
+        with redis.Redis.from_url(self._server.url) as server:
+            return logins.denied(server)
 
     def close(self) -> None:
         """End what still runs."""
@@ -101,6 +124,17 @@ class _World:
 
     def _client(self, api: Pod) -> Palaver:
         return Palaver(api.url, self._secrets["scaler-key"])
+
+    def _lacking(self, api: Pod) -> Iterator[str]:
+        """What no worker has is on the page of queues, for as long as a step waits for it."""
+        bearer = {"Authorization": f"Bearer {self._secrets['scaler-key']}"}
+        with self._client(api) as client:
+            run = client.submit("hello", model=_AWAY)
+            eventually(lambda: client.get(run.id).waiting, within=60, why=f"a run of {_AWAY} does not wait")
+            answer = httpx.get(f"{api.url}/v1/queues", headers=bearer, timeout=10, trust_env=False)
+            if not answer.is_success or run.id not in answer.text:
+                yield f"api-1: /v1/queues answers {answer.status_code}, and does not name what no worker has"
+            client.cancel(run.id)
 
     def _submit(self, api: Pod) -> dict[str, str]:
         """Runs of which each has begun, with what each answer has to end with."""
@@ -184,19 +218,23 @@ def _world(kit: Kit, folder: Path) -> Iterator[_World]:
     model = Child("model", [*command, "--api-key", key], environment=os.environ, log_path=folder / "model.log",
                   ready=lambda _: accepts(port))  # fmt: skip
     with ExitStack() as stack:
-        server = stack.enter_context(RedisServer(data_dir=folder / "redis"))
+        users = logins.write_users(folder / "users.acl", kit.root)
+        server = stack.enter_context(RedisServer(data_dir=folder / "redis", options={"aclfile": str(users)}))
+        with redis.Redis.from_url(server.url) as connection:
+            # As if a worker that has its key had been there just now: else the API takes no run of it.
+            connection.zadd(keys.WORKER_PROVIDERS, {_AWAY.partition("/")[0]: time.time()})
         stack.callback(model.kill, signal.SIGKILL)
         model.start()
         manifests = kit.render(_VALUES)
         (table,) = [each["data"]["providers.toml"] for each in manifests if each["kind"] == "ConfigMap"]
         (folder / "providers.toml").write_text(table.replace("MODEL_URL", f"http://{HOST}:{port}/v1"))
         world = _World(kit, folder, manifests, {
-            "redis-url": server.url,
+            **{logins.secret_of(user): logins.url_of(user, server.port) for user in logins.USERS.values()},
             "api-keys": f"people={secrets.token_hex(16)},scaler={scaler}",
             "scaler-key": scaler,
             "flower-login": f"ann:{secrets.token_hex(16)}",
             "fake-api-key": key,
             "tool-ledger": f"TOOL_LEDGER={ledger}",
-        })  # fmt: skip
+        }, server)  # fmt: skip
         stack.callback(world.close)
         yield world

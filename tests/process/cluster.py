@@ -16,6 +16,7 @@ import httpx
 import orjson
 import redis
 
+from deploy.check import logins
 from palaver.models import Run
 from palaver.settings import Settings
 from palaver.stack import Ports, Stack
@@ -26,7 +27,6 @@ from palaver.store.events import StoredEvent
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 from palaver.testing.ports import free_port
-from tests.process import roles
 from tests.process.broker import ON_RABBITMQ, Broker
 from tests.process.inputs import Inputs
 from tests.process.rabbitmq import RabbitServer
@@ -102,9 +102,9 @@ class Cluster(Inputs):
             redis_options={
                 # A kill must lose nothing, as far as a server can promise that; cutting its power is another test's.
                 "appendfsync": "no",
-                **({"aclfile": str(roles.write_users(folder / "users.acl"))} if self.users else {}),
+                **({"aclfile": str(logins.write_users(folder / "users.acl"))} if self.users else {}),
             },
-            environments=roles.environments(ports.redis) if self.users else None,
+            environments=logins.environments(ports.redis) if self.users else None,
             environment={
                 "PALAVER_PROVIDERS": str(self.providers_path),
                 "PALAVER_LEASE_SECONDS": str(lease),
@@ -252,7 +252,7 @@ class Cluster(Inputs):
         if not self.users:
             return []
         with self.redis() as server:
-            return roles.denied(server)
+            return logins.denied(server)
 
     @contextmanager
     def redis(self) -> Iterator[redis.Redis]:

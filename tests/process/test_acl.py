@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,10 +18,12 @@ from celery import Celery
 from celery.worker.control import Panel
 from redis.exceptions import AuthenticationError, NoPermissionError
 
+from deploy.check import logins
 from palaver.deliveries import QUEUE_NAMES, transport_options
+from palaver.lifecycle import RunStatus
+from palaver.store import keys
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
-from tests.process import roles
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
@@ -31,8 +34,14 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A Palaver whose processes log in, Flower included."""
-    with Cluster(tmp_path_factory.mktemp("guarded"), users=True, processes={"flower": 1}) as cluster:
+    """A Palaver whose processes log in, Flower included; nobody has the key of the provider `away`."""
+    cluster = Cluster(tmp_path_factory.mktemp("guarded"), users=True, processes={"flower": 1})
+    with cluster.providers_path.open("a") as table:
+        table.write(f'[providers.away]\nbase_url = "{cluster.stack.model_url}/v1"\napi_key_env = "NOBODY_HAS_IT"\n')
+    with cluster:
+        with cluster.redis() as server:
+            # As if a worker that has its key had been there just now: else the API takes no run of it.
+            server.zadd(keys.WORKER_PROVIDERS, {"away": time.time()})
         yield cluster
 
 
@@ -77,6 +86,28 @@ def test_everything_works_under_the_shipped_users(guarded: Cluster) -> None:
     assert guarded.denied() == []
 
 
+def test_what_no_worker_has_and_every_list_is_read_by_the_api(guarded: Cluster) -> None:
+    lacking = guarded.submit("away/echo")
+    guarded.saw(lacking, "run.waiting", reason="no_worker", code="key:NOBODY_HAS_IT")
+
+    def named() -> bool:
+        answers = [guarded.http.get(path) for path in ("/v1/queues", "/readyz")]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        return all(lacking in answer.text for answer in answers)
+
+    eventually(named, within=20)
+    for query in (
+        *(f"status={each}" for each in RunStatus),
+        "status=failed,queued&provider=away",
+        "retried=true",
+    ):
+        answer = guarded.http.get(f"/v1/runs?{query}")
+        assert answer.status_code == 200, query
+    assert guarded.http.post("/v1/runs/actions", json={"action": "cancel", "filter": {"provider": "away"}}).is_success
+    assert guarded.ended(lacking).status == "cancelled"
+    assert guarded.denied() == []
+
+
 REFUSED: dict[str, tuple[str, Callable[[redis.Redis], object]]] = {
     "the API takes no work": ("palaver-api", lambda server: server.brpop(["model"], 1)),
     "the API lists no keys": ("palaver-api", lambda server: server.keys("*")),
@@ -103,13 +134,13 @@ READ = "return redis.call('EXISTS', KEYS[1])"
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_a_role_does_not_need_is_refused(guarded: Cluster, what: str) -> None:
     user, act = REFUSED[what]
-    with redis.Redis.from_url(roles.url_of(user, guarded.stack.ports.redis)) as server:
+    with redis.Redis.from_url(logins.url_of(user, guarded.stack.ports.redis)) as server:
         server.ping()
         with pytest.raises(NoPermissionError):
             act(server)
 
 
-@pytest.mark.parametrize("line", roles.shipped_users(), ids=lambda line: line.split()[1])
+@pytest.mark.parametrize("line", logins.shipped_users(), ids=lambda line: line.split()[1])
 def test_nobody_logs_in_as_long_as_there_is_no_password(guarded: Cluster, line: str) -> None:
     _, user, *rules = line.split()
     server: Any
@@ -140,7 +171,7 @@ SENDERS = {"palaver-api", "palaver-worker", "palaver-admin"}
 @pytest.mark.parametrize("queue", QUEUE_NAMES)
 def test_deliveries_are_sent_by_the_api_and_by_workers_only(guarded: Cluster, queue: str) -> None:
     with guarded.redis() as server:
-        for user in [line.split()[1] for line in roles.shipped_users()]:
+        for user in [line.split()[1] for line in logins.shipped_users()]:
             for command, rest in WRITES.items():
                 may = server.execute_command("ACL", "DRYRUN", user, command, queue, *rest) == b"OK"
                 assert not may or user in SENDERS, f"{user} {command} {queue}"
@@ -177,7 +208,7 @@ def test_the_api_and_workers_write_to_their_own_queues_only(guarded: Cluster) ->
 def test_flower_commands_no_worker(guarded: Cluster) -> None:
     """Every command of Celery's, sent by Flower's user: what changes a worker is not there."""
     known = guarded.stack.pids("worker") + guarded.stack.pids("tools")
-    url = roles.url_of("palaver-flower", guarded.stack.ports.redis)
+    url = logins.url_of("palaver-flower", guarded.stack.ports.redis)
     flower = Celery("flower", broker=url, set_as_current=False)
     # As in `-A workers.app`, which Flower is started with.
     flower.conf.update(broker_transport="workers.reading:Transport", broker_transport_options=transport_options(url))

@@ -9,8 +9,9 @@ from contextlib import ExitStack
 import orjson
 import pytest
 
+from deploy.check import logins
 from palaver.stack.plan import COMMANDS
-from tests.process import roles, telling_tools
+from tests.process import telling_tools
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
 from tests.process.hostile.answers import Play, call, calling, calls, document, head
@@ -55,7 +56,7 @@ def sinks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     talkative = {"worker": ("-l", "DEBUG"), "tools": ("-l", "DEBUG"), "api": ("--log-level", "trace"), "flower": ()}
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(roles, "_PASSWORD", SECRETS["password of Redis"])
+        patch.setattr(logins, "_PASSWORD", SECRETS["password of Redis"])
         server = stack.enter_context(HostileServer(PLAYS).running())
         cluster = Cluster(
             folder,

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.check import logins
 from deploy.check.chart import chart, charts
+from deploy.check.containers import containers_of
 from deploy.check.files import compose, dockerfile, units
 from deploy.check.kit import ROOT, TOOLS, Kit, Skipped, Wrong, find
 from deploy.check.names import names
@@ -17,7 +19,15 @@ from palaver.version import __version__
 
 pytestmark = pytest.mark.skipif(not (TOOLS / ".installed").exists(), reason="make check-deploy installs its programs")
 
-PARTS = ("Dockerfile", "deploy/compose.yaml", "deploy/providers.toml", "deploy/systemd", "deploy/helm")
+PARTS = (
+    "Dockerfile",
+    "deploy/compose.yaml",
+    "deploy/helm",
+    "deploy/providers.toml",
+    "deploy/redis.conf",
+    "deploy/systemd",
+    "deploy/users.acl",
+)
 WORKERS = "deploy/helm/palaver/templates/workers.yaml"
 API = "deploy/helm/palaver/templates/api.yaml"
 HELPERS = "deploy/helm/palaver/templates/_helpers.tpl"
@@ -75,6 +85,13 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
         (units, WORKER_UNIT, "KillSignal", "KillSignla", "KillSignla"),
         (units, WORKER_UNIT, "SIGTERM\n", "SIGTREM\n", "SIGTREM"),
         (units, WORKER_UNIT, "TimeoutStopSec=20", "TimeoutStopSec=15", "killed before its grace"),
+        (
+            units,
+            WORKER_UNIT,
+            "redis-url-worker\n",
+            "redis-url-api\n",
+            "worker does not log in to Redis as palaver-worker",
+        ),
         (units, WORKER_UNIT, "bin/palaver worker", "bin/palaver wroker", "no unit starts palaver worker"),
         (units, WORKER_UNIT, "/opt/palaver/bin/palaver", "/opt/palavre/bin/palaver", "not executable"),
         (only_chart, WORKERS, "terminationGracePeriodSeconds", "terminationGracePeriodSecond", "GracePeriodSecond"),
@@ -140,6 +157,22 @@ def test_too_few_sets_of_values_and_a_guessed_image_are_found(kit: Kit) -> None:
 def test_a_program_that_is_not_there_is_said() -> None:
     with pytest.raises(Skipped, match="there is no no-such-program"):
         find("no-such-program")
+
+
+def test_each_role_of_the_chart_has_the_url_of_its_own_user(kit: Kit) -> None:
+    (kit.root / "more.yaml").write_text("flower: {enabled: true}")
+    manifests = kit.render(kit.chart / "ci" / LEAST, kit.root / "more.yaml")
+    keys = {each.role: each.secrets["PALAVER_REDIS_URL"] for manifest in manifests for each in containers_of(manifest)}
+    assert keys == {role: logins.secret_of(user) for role, user in logins.USERS.items()}
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_what_a_user_of_redis_is_refused_is_found(kit: Kit) -> None:
+    broken(kit, "deploy/users.acl", " +zlexcount", "")
+    said = "\n".join(roles(kit))
+    assert "api-1: /v1/queues answers 503" in said
+    assert "palaver-api: command zlexcount" in said
 
 
 @pytest.mark.process

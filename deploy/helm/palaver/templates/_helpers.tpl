@@ -21,13 +21,13 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
     secretKeyRef: {name: {{ .root.Values.existingSecret }}, key: {{ .key }}}
 {{- end }}
 
-{{/* What every role knows: where the store is, and the settings. */}}
+{{/* What every role knows: where the store is, and who it is there; and the settings. */}}
 {{- define "palaver.environment" -}}
-{{ include "palaver.fromSecret" (dict "root" . "name" "PALAVER_REDIS_URL" "key" "redis-url") }}
-{{- if .Values.brokerFromSecret }}
-{{ include "palaver.fromSecret" (dict "root" . "name" "PALAVER_BROKER_URL" "key" "broker-url") }}
+{{ include "palaver.fromSecret" (dict "root" .root "name" "PALAVER_REDIS_URL" "key" (index .root.Values.redisUrlKeys .user)) }}
+{{- if .root.Values.brokerFromSecret }}
+{{ include "palaver.fromSecret" (dict "root" .root "name" "PALAVER_BROKER_URL" "key" "broker-url") }}
 {{- end }}
-{{- range $name, $value := .Values.settings }}
+{{- range $name, $value := .root.Values.settings }}
 - name: {{ $name }}
   value: {{ $value | quote }}
 {{- end }}

@@ -8,7 +8,8 @@ from pathlib import Path
 import redis
 
 from palaver.testing.ports import HOST
-from tests.pages import ROOT
+
+from .kit import ROOT
 
 USERS = {"api": "palaver-api", "worker": "palaver-worker", "tools": "palaver-worker", "flower": "palaver-flower"}
 """The user of each role."""
@@ -16,16 +17,16 @@ _PASSWORD = "not-a-secret"
 _DEFAULT = "user default off"
 
 
-def shipped_users() -> list[str]:
+def shipped_users(root: Path = ROOT) -> list[str]:
     """The lines of the shipped file, without that of the default user, which is off."""
-    default, *lines = (ROOT / "deploy" / "users.acl").read_text().splitlines()
+    default, *lines = (root / "deploy" / "users.acl").read_text().splitlines()
     assert default == _DEFAULT
     return lines
 
 
-def write_users(path: Path) -> Path:
+def write_users(path: Path, root: Path = ROOT) -> Path:
     """The shipped users, with a password; the test itself stays the default user, who may do everything."""
-    told = [f"{line} >{_PASSWORD}" for line in shipped_users()]
+    told = [f"{line} >{_PASSWORD}" for line in shipped_users(root)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([f"{_DEFAULT.removesuffix('off')}on nopass ~* &* +@all", *told, ""]))
     return path
@@ -34,6 +35,11 @@ def write_users(path: Path) -> Path:
 def url_of(user: str, port: int) -> str:
     """How the user logs in."""
     return f"redis://{user}:{_PASSWORD}@{HOST}:{port}/0"
+
+
+def secret_of(user: str) -> str:
+    """What the chart and the units call the secret that has its URL."""
+    return user.replace("palaver", "redis-url")
 
 
 def environments(port: int) -> Mapping[str, Mapping[str, str]]:
