@@ -42,13 +42,17 @@ def compose(kit: Kit) -> list[str]:
         return lines(str(wrong))
     services: dict[str, Manifest] = stack["services"]
     faults = [f"compose: no service {role}" for role in ROLES if role not in services]
+    faults += _said_twice(kit)
     for name, service in services.items():
         if not service.get("read_only"):
             faults.append(f"compose: {name}: the root file system can be written to")
         if "healthcheck" not in service:
             faults.append(f"compose: {name}: no healthcheck")
+        words = [*(service.get("entrypoint") or ["palaver"]), *(service.get("command") or [])]
+        if not _is_replaced(words):
+            faults.append(f"compose: {name}: its shell stays process 1, which no SIGTERM ends: end it with `exec …`")
         if name in ROLES:
-            command = " ".join([*(service.get("entrypoint") or ["palaver"]), *service["command"]])
+            command = " ".join(words)
             if f"palaver {name}" not in command:
                 faults.append(f"compose: {name}: runs {command!r}, not palaver {name}")
             drain = float(service["environment"].get("PALAVER_DRAIN_GRACE", 0))
@@ -58,6 +62,20 @@ def compose(kit: Kit) -> list[str]:
         if "file" not in secret:
             faults.append(f"compose: secret {name} is no file")
     return faults
+
+
+def _is_replaced(words: list[str]) -> bool:
+    """Whether a shell, if one is started, becomes the program at its end: not a part of a pipeline does."""
+    if "-c" not in words:
+        return True
+    last = re.split(r"&&|;|\n", words[-1])[-1]
+    return re.search(r"(^|\s)exec\s", last) is not None and "|" not in last
+
+
+def _said_twice(kit: Kit) -> list[str]:
+    """Options of Redis of which only the last counts."""
+    options = [line.split()[0] for line in lines(kit.redis_conf.read_text()) if not line.startswith("#")]
+    return [f"redis.conf: {option} stands there twice" for option in sorted({*options}) if options.count(option) > 1]
 
 
 def units(kit: Kit) -> list[str]:

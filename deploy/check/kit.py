@@ -45,6 +45,11 @@ class Kit:
         return self.root / "deploy" / "compose.yaml"
 
     @property
+    def redis_conf(self) -> Path:
+        """What differs from a Redis server's defaults."""
+        return self.root / "deploy" / "redis.conf"
+
+    @property
     def chart(self) -> Path:
         """The Helm chart's folder."""
         return self.root / "deploy" / "helm" / "palaver"

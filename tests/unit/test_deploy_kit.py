@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,10 @@ WORKERS = "deploy/helm/palaver/templates/workers.yaml"
 API = "deploy/helm/palaver/templates/api.yaml"
 HELPERS = "deploy/helm/palaver/templates/_helpers.tpl"
 WORKER_UNIT = "deploy/systemd/palaver-worker@.service"
+DROP_IN = "deploy/systemd/palaver-worker@.service.d/openai.conf"
 COMPOSE = "deploy/compose.yaml"
+REDIS = "deploy/redis.conf"
+SHELL = "compose: redis: its shell stays process 1"
 LEAST = "least-values.yaml"
 
 
@@ -74,6 +78,15 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
         (compose, COMPOSE, "healthcheck: *worker-health", "helthcheck: *worker-health", "helthcheck"),
         (compose, COMPOSE, "read_only: true\n  tmpfs", "tmpfs", "worker: the root file system can be written to"),
         (compose, COMPOSE, "stop_grace_period: 20s", "stop_grace_period: 15s", "worker: is killed before"),
+        (
+            compose,
+            COMPOSE,
+            " > /tmp/redis.conf &&\n        exec redis-server /tmp/redis.conf",
+            " | exec redis-server -",
+            SHELL,
+        ),
+        (compose, COMPOSE, "exec redis-server", "redis-server", SHELL),
+        (compose, REDIS, "timeout 0\n", "timeout 0\ntimeout 0\n", "timeout stands there twice"),
         (compose, COMPOSE, "command: [tools]", "command: [worker]", "not palaver tools"),
         (
             compose,
@@ -152,6 +165,17 @@ def test_too_few_sets_of_values_and_a_guessed_image_are_found(kit: Kit) -> None:
     faults = charts(kit)
     assert "chart: fewer than 4 sets of values in ci/" in faults
     assert "chart: without values nobody asks for repository" in faults
+
+
+def test_the_page_of_compose_calls_nothing_that_it_has_not_installed() -> None:
+    page = (ROOT / "docs/how-to/deploy-compose.md").read_text()
+    called = {
+        line.split()[0]
+        for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+        for line in block.splitlines()
+        if line[:1].strip()
+    }
+    assert called == {"cd", "install", "umask", "openssl", "echo", "printf", "docker"}
 
 
 def test_a_program_that_is_not_there_is_said() -> None:
