@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from palaver.roles import ROLES
+from palaver.starting import PREFIX
 
 from . import logins
 from .kit import Kit, Manifest, Skipped, Wrong, documents, find, lines, run
@@ -86,6 +87,10 @@ def units(kit: Kit) -> list[str]:
             # The command is looked for where it is installed here.
             (Path(folder) / unit.name).write_text(unit.read_text().replace(_INSTALLED, f"{palaver_command().parent}/"))
         copies = [str(path) for path in sorted(Path(folder).iterdir())]
+        for drop_in in kit.drop_ins:
+            place = Path(folder) / drop_in.parent.name / drop_in.name
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(drop_in.read_text())
         try:
             faults += lines(_verify(copies))
         except Wrong as wrong:
@@ -99,6 +104,9 @@ def units(kit: Kit) -> list[str]:
             faults.append(f"systemd: {role} does not log in to Redis as {logins.USERS[role]}")
     for unit in kit.units:
         text = unit.read_text()
+        for name in re.findall(r"^Environment=(\w+)_FILE=", text, re.MULTILINE):
+            if not name.startswith(PREFIX):
+                faults.append(f"{unit.name}: starts only where there is {name}: that belongs in a drop-in")
         drain = re.search(r"^Environment=PALAVER_DRAIN_GRACE=(\d+)$", text, re.MULTILINE)
         stop = re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
         if drain and (stop is None or int(stop[1]) < int(drain[1]) + 10):

@@ -62,7 +62,12 @@ class Kit:
     @property
     def units(self) -> list[Path]:
         """systemd's."""
-        return sorted((self.root / "deploy" / "systemd").iterdir())
+        return sorted(path for path in (self.root / "deploy" / "systemd").iterdir() if path.is_file())
+
+    @property
+    def drop_ins(self) -> list[Path]:
+        """What may be put beside a unit: a file in the folder `UNIT.d`."""
+        return sorted((self.root / "deploy" / "systemd").glob("*.d/*.conf"))
 
     def render(self, *values: Path) -> list[Manifest]:
         """What the chart makes of these values.

@@ -73,7 +73,7 @@ def _provider_keys(kit: Kit) -> frozenset[str]:
 def _variables(kit: Kit) -> Iterator[Variable]:
     for line in re.findall(r"^ENV (.*)$", kit.dockerfile.read_text(), re.MULTILINE):
         yield from (Variable("Dockerfile", name, value) for name, value in _IMAGE.findall(line))
-    for unit in kit.units:
+    for unit in [*kit.units, *kit.drop_ins]:
         yield from (Variable(unit.name, name, value) for name, value in _LINE.findall(unit.read_text()))
     (stack,) = documents(run("docker-compose", "--file", str(kit.compose), "config", "--no-path-resolution"))
     for name, service in stack["services"].items():
