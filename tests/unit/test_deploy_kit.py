@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -168,17 +167,6 @@ def test_too_few_sets_of_values_and_a_guessed_image_are_found(kit: Kit) -> None:
     faults = charts(kit)
     assert "chart: fewer than 4 sets of values in ci/" in faults
     assert "chart: without values nobody asks for repository" in faults
-
-
-def test_the_page_of_compose_calls_nothing_that_it_has_not_installed() -> None:
-    page = (ROOT / "docs/how-to/deploy-compose.md").read_text()
-    called = {
-        line.split()[0]
-        for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-        for line in block.splitlines()
-        if line[:1].strip()
-    }
-    assert called == {"cd", "install", "umask", "openssl", "echo", "printf", "docker"}
 
 
 def test_a_program_that_is_not_there_is_said() -> None:

@@ -85,3 +85,14 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     """But for the decisions, which tell of their time."""
     named = set(re.findall(r"`((?:palaver|workers|api|tests|docs|deploy|bench)/[\w/.*-]+)`", page.read_text()))
     assert [path for path in sorted(named) if "NAME" not in path and not [*ROOT.glob(path)]] == []
+
+
+def test_the_page_of_compose_calls_nothing_that_it_has_not_installed() -> None:
+    page = (ROOT / "docs/how-to/deploy-compose.md").read_text()
+    called = {
+        line.split()[0]
+        for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+        for line in block.splitlines()
+        if line[:1].strip()
+    }
+    assert called == {"cd", "install", "umask", "openssl", "echo", "printf", "docker"}
