@@ -73,6 +73,11 @@ def _cached_agent(text: bytes) -> AgentSpec:
     return AgentSpec.model_validate_json(text)
 
 
+def names(agent: AgentSpec) -> str:
+    """What scripts name a delivery by: the agent, or ``-``, and its models, with blanks between them."""
+    return " ".join((agent.name or "-", *agent.models))
+
+
 def run_fields(values: Sequence[bytes | None]) -> Fields | None:
     """A run's hash from the values of ``RUN_FIELDS``; None if there is no such run, or not for much longer."""
     fields = {name.encode(): value for name, value in zip(RUN_FIELDS, values, strict=True) if value is not None}

@@ -194,6 +194,13 @@ async def test_a_delivery_says_what_it_is_for(driver: StoreDriver, name: str | N
     assert [each.title for each in started.deliveries] == [title]
 
 
+async def test_a_delivery_says_it_in_a_conversation_that_was_begun_with_an_agent(driver: StoreDriver) -> None:
+    conversation = await driver.store.runs.create_conversation(AgentSpec(model="fake/echo", name="support"))
+    submitted = await driver.submit(agent=None, conversation_id=conversation.id)
+    assert [each.title for each in submitted.deliveries] == ["fake/echo for support"]
+    await driver.store.runs.cancel(submitted.run_id)
+
+
 async def test_a_step_of_an_older_version_is_shown_as_far_as_it_goes(driver: StoreDriver, store: Store) -> None:
     run_id, deliveries = await driver.turn("c1")
     await driver.redis.hset(
