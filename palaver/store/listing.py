@@ -137,7 +137,8 @@ class Listing(Reading):
 def _tests(wanted: RunFilter) -> Iterator[RunTest]:
     """What can be told of a run from its hash without reading it whole. Each run that fits passes; a few others may.
 
-    Of JSON, a text is looked for as its writer writes it.
+    Of JSON, a text is looked for as its writer writes it. What may be long comes last: it is read only of runs that
+    pass the tests before.
     """
     if (conversation := wanted.get("conversation_id")) is not None:
         yield RunTest("conversation", "has", conversation)
@@ -145,13 +146,6 @@ def _tests(wanted: RunFilter) -> Iterator[RunTest]:
         yield RunTest("tags", "has", _written(tag))
     for name, value in (wanted.get("metadata") or {}).items():
         yield RunTest("metadata", "has", f"{_written(name)}:{_written(value)}")
-    if (agent := wanted.get("agent")) is not None:
-        yield RunTest("agent", "has", f'"name":{_in_agent(agent)}')
-    if (provider := wanted.get("provider")) is not None:
-        yield RunTest("agent", "has", _in_agent(f"{provider}/")[:-1])
-    for text in (wanted.get("model"), wanted.get("tool")):
-        if text is not None:
-            yield RunTest("agent", "has", _in_agent(text))
     if (reason := wanted.get("stop_reason")) is not None:
         yield RunTest("stop_reason", "has", reason)
     for text in (wanted.get("error_class"), wanted.get("error_code")):
@@ -164,6 +158,13 @@ def _tests(wanted: RunFilter) -> Iterator[RunTest]:
         yield RunTest("ended_at", "from", str(records.millis(after)))
     if (before := wanted.get("ended_before")) is not None:
         yield RunTest("ended_at", "to", str(records.millis(before)))
+    if (agent := wanted.get("agent")) is not None:
+        yield RunTest("agent", "has", f'"name":{_in_agent(agent)}')
+    if (provider := wanted.get("provider")) is not None:
+        yield RunTest("agent", "has", _in_agent(f"{provider}/")[:-1])
+    for text in (wanted.get("model"), wanted.get("tool")):
+        if text is not None:
+            yield RunTest("agent", "has", _in_agent(text))
 
 
 def _written(text: str) -> str:

@@ -310,9 +310,9 @@ async def _feed(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.steps.write_deltas([Delta(lease, WORDS)] * n)
 
 
-async def _runs(driver: StoreDriver, n: int) -> None:
-    """16 n runs, each with an agent of 1 KB."""
-    agent = AGENT.model_copy(update={"instructions": "x" * 1000})
+async def _runs(driver: StoreDriver, n: int, agent_bytes: int = 1000) -> None:
+    """16 n runs, each with a long agent."""
+    agent = AGENT.model_copy(update={"instructions": "x" * agent_bytes})
     for _ in range(16 * n):
         await driver.submit(agent=agent)
 
@@ -321,6 +321,13 @@ async def _find(driver: StoreDriver, n: int) -> Act:
     """None of them fits, though all may."""
     await _runs(driver, n)
     nobody = RunFilter(tag="none", agent="nobody", metadata={"a": "b"}, status=("queued", "running", "failed"))
+    return lambda: driver.store.runs.list(nobody, limit=200)
+
+
+async def _find_beside_agents(driver: StoreDriver, n: int) -> Act:
+    """What is short does not fit, and each agent is as long as they are many: to read them all is a square."""
+    await _runs(driver, n, agent_bytes=1000 * n)
+    nobody = RunFilter(tag="none", agent="nobody", provider="none", model="none/none", tool="none")
     return lambda: driver.store.runs.list(nobody, limit=200)
 
 
@@ -416,6 +423,7 @@ CASES: Final = (
     Case("postpone", "nothing that grows", _postpone),
     Case("promote", "nothing that grows", _promote),
     Case("find_runs", "16 runs that do not fit", _find, most=125),
+    Case("find_runs", "16 runs with long agents that do not fit", _find_beside_agents, most=32),
     Case("find_runs", "16 runs that fit", _find_all, most=12),
     Case("renew", "leases", _renew),
     Case("write_deltas", "deltas", _feed, most=100),
