@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from palaver.errors import StateConflict, UnknownRun
+from palaver.errors import (
+    ErrorClass,
+    NewerVersion,
+    NoRoom,
+    NotDurable,
+    StateConflict,
+    UnknownConversation,
+    UnknownRun,
+    classify,
+)
 from palaver.filters import RunFilter
 from palaver.follow_up import follow_up
 from palaver.leases import Settled
@@ -23,6 +33,9 @@ from palaver.store.runs import Submitted
 
 from .backend import Backend, Caller, within_deadline
 from .listing import list_runs
+
+T = TypeVar("T")
+_log = logging.getLogger("palaver.api")
 
 _TIME: Final = 20.0
 """Seconds after which no further page is begun: a client or a proxy gives up after 30 or 60."""
@@ -134,21 +147,19 @@ class _Doing:
     async def _cancel(self, runs: Sequence[Run]) -> Mapping[str, str]:
         """Newest first, so that no queued run starts because that before it in its conversation ends."""
         wanted, caller, store = self.wanted, self.caller, self.backend.store
-        outcomes = await within_deadline(
+        outcomes, unsafe = await _outcomes(
             store.bulk.cancel(runs, mode=wanted.mode, reason=wanted.reason, by=caller.name, acked_ms=caller.waited_ms)
         )
         moved = [each for each in outcomes if isinstance(each, Settled)]
         await within_deadline(follow_up(store, self.backend.publisher.publish_soon, moved))
-        return {run.id: _code(each) for run, each in zip(runs, outcomes, strict=True) if not isinstance(each, Settled)}
+        return _codes(runs, outcomes, unsafe)
 
     async def _retry(self, runs: Sequence[Run]) -> Mapping[str, str]:
-        outcomes = await within_deadline(self.backend.store.bulk.retry(runs, by=self.caller.name))
+        outcomes, unsafe = await _outcomes(self.backend.store.bulk.retry(runs, by=self.caller.name))
         made = {run.id: each for run, each in zip(runs, outcomes, strict=True) if isinstance(each, Submitted)}
         self.backend.publisher.publish_soon([delivery for each in made.values() for delivery in each.deliveries])
         self.retried_as |= {run_id: each.run_id for run_id, each in made.items()}
-        return {
-            run.id: _code(each) for run, each in zip(runs, outcomes, strict=True) if not isinstance(each, Submitted)
-        }
+        return _codes(runs, outcomes, unsafe)
 
     async def _delete(self, runs: Sequence[Run]) -> Mapping[str, str]:
         """Those of one conversation in turn: each goes through its log."""
@@ -160,8 +171,8 @@ class _Doing:
             async with turns[run.conversation_id], room:
                 try:
                     await within_deadline(self.backend.store.control.delete_run(run.id))
-                except (StateConflict, UnknownRun) as hindrance:
-                    codes[run.id] = _code(hindrance)
+                except Exception as error:
+                    codes[run.id] = _code(run, error)
 
         ends = await asyncio.gather(*map(delete, runs), return_exceptions=True)
         for error in filter(None, ends):
@@ -191,5 +202,31 @@ def _hindrance(action: RunAction, run: Run) -> str:
     return "run_ended" if action == "cancel" else "nothing_to_retry"
 
 
-def _code(hindrance: Exception) -> str:
-    return getattr(hindrance, "code", "run_not_found")
+async def _outcomes(acting: Awaitable[Sequence[T]]) -> tuple[Sequence[T], NotDurable | None]:
+    """What came of each run; and the exception to raise once that is followed up, if it is not safe."""
+    try:
+        return await within_deadline(acting), None
+    except NotDurable as unsafe:
+        return unsafe.reply, unsafe
+
+
+def _codes(runs: Sequence[Run], outcomes: Sequence[object], unsafe: NotDurable | None) -> Mapping[str, str]:
+    """The codes of what hindered it, by run. Raises what is about the store, and no run."""
+    if unsafe:
+        raise unsafe
+    return {run.id: _code(run, each) for run, each in zip(runs, outcomes, strict=True) if isinstance(each, Exception)}
+
+
+def _code(run: Run, error: Exception) -> str:
+    """The code that this run alone would have been answered with. Raises an error that is about the store."""
+    match error:
+        case StateConflict() | NoRoom():
+            return error.code
+        case UnknownRun() | UnknownConversation():
+            return "run_not_found"
+        case NewerVersion():
+            return "unavailable"
+    if classify(error).error_class is ErrorClass.STORAGE:
+        raise error
+    _log.error("unforeseen error with run %s, one of many", run.id, exc_info=error)
+    return "internal"

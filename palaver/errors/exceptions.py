@@ -231,11 +231,11 @@ class StoreUnavailable(PalaverError):
 class NotDurable(PalaverError):
     """It is written, but not as safely yet as PALAVER_DURABILITY asks.
 
-    ``reply`` is what the script answered; doing the same again finds it done, and waits again. ``run_id`` is the run
-    that a submit took on or found.
+    ``reply`` is what the script answered, or what came of each of many; doing the same again finds it done, and waits
+    again. ``run_id`` is the run that a submit took on or found.
     """
 
-    def __init__(self, reply: object) -> None:
+    def __init__(self, reply: Any) -> None:
         super().__init__()
         self.reply = reply
         self.run_id: str | None = getattr(reply, "run_id", None)

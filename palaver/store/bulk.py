@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
-from palaver.errors import NoRoom, StateConflict, UnknownConversation, UnknownRun
+from palaver.errors import NotDurable, PalaverError
 from palaver.leases import Settled
 from palaver.models import CancelMode, Retry, Run
+from palaver.store.contracts.declaration import Script
 from palaver.store.control import again_of
 from palaver.store.runs import IdempotencyKey, Runs, Submitted, cancelled, taken_on, to_cancel
 from palaver.store.scripts import Scripts
 
+R = TypeVar("R")
 T = TypeVar("T")
-Hindrance: TypeAlias = StateConflict | NoRoom | UnknownRun
-"""Why it was not done to a run."""
 
 
 class BulkControl:
-    """What clients do with many runs at once. Each of them is done, or not, by itself."""
+    """What clients do with many runs at once. Each of them is done, or not, by itself: then there is, in its place, the
+    exception that doing it alone would raise."""
 
     def __init__(self, scripts: Scripts, runs: Runs) -> None:
         self._scripts = scripts
@@ -33,26 +34,28 @@ class BulkControl:
         reason: str | None = None,
         by: str | None = None,
         acked_ms: int = 0,
-    ) -> Sequence[Settled | Hindrance]:
+    ) -> Sequence[Settled | Exception]:
         """Acknowledge a cancel of each, in order: for the runs of one conversation that should be from the last one to
         the first, so that none gets its turn because that before it ends.
 
         Raises:
-            NotDurable: acknowledged, but not as safely as PALAVER_DURABILITY asks; again, it may be.
+            NotDurable: acknowledged, but not as safely as PALAVER_DURABILITY asks; again, it may be. Its ``reply`` is
+                what would have been answered.
         """
-        replies = await self._scripts.promise_all(
-            to_cancel(run.id, run.conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms) for run in runs
+        return await self._done(
+            (
+                to_cancel(run.id, run.conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms),
+                partial(cancelled, run.id, run.conversation_id),
+            )
+            for run in runs
         )
-        return [
-            _either(partial(cancelled, run.id, run.conversation_id, reply))
-            for run, reply in zip(runs, replies, strict=True)
-        ]
 
-    async def retry(self, runs: Sequence[Run], *, by: str | None = None) -> Sequence[Submitted | Hindrance]:
+    async def retry(self, runs: Sequence[Run], *, by: str | None = None) -> Sequence[Submitted | Exception]:
         """Go on with each where it stopped, as `RunControl.retry`; their statuses must allow it.
 
         Raises:
-            NotDurable: gone on with, but not as safely as PALAVER_DURABILITY asks.
+            NotDurable: gone on with, but not as safely as PALAVER_DURABILITY asks. Its ``reply`` is what would have
+                been answered.
         """
         submits = [
             await self._runs.to_submit(
@@ -60,14 +63,22 @@ class BulkControl:
             )
             for run in runs
         ]
-        replies = await self._scripts.promise_all(submits)
-        return [_either(partial(taken_on, submit, reply)) for submit, reply in zip(submits, replies, strict=True)]
+        return await self._done((submit, partial(taken_on, submit)) for submit in submits)
+
+    async def _done(self, wanted: Iterable[tuple[Script[R], Callable[[R], T]]]) -> Sequence[T | Exception]:
+        """What came of each script, as the function beside it reads the reply."""
+        wanted = list(wanted)
+        replies, durable = await self._scripts.promise_all(script for script, _ in wanted)
+        outcomes = [_outcome(read, reply) for (_, read), reply in zip(wanted, replies, strict=True)]
+        if not durable:
+            raise NotDurable(outcomes)
+        return outcomes
 
 
-def _either(read: Callable[[], T]) -> T | Hindrance:
+def _outcome(read: Callable[[R], T], reply: R | Exception) -> T | Exception:
+    if isinstance(reply, Exception):
+        return reply
     try:
-        return read()
-    except (StateConflict, NoRoom, UnknownRun) as hindrance:
+        return read(reply)
+    except PalaverError as hindrance:
         return hindrance
-    except UnknownConversation as gone:
-        return UnknownRun(str(gone))

@@ -8,13 +8,14 @@ constants.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from redis.exceptions import NoScriptError
 
-from palaver.errors import NotDurable
+from palaver.errors import NewerVersion, NotDurable
 from palaver.settings import Settings
 from palaver.store.assembly import Assembler, lua_files
 from palaver.store.connection import Connection, Value
@@ -22,6 +23,8 @@ from palaver.store.contracts import SCRIPTS
 from palaver.store.contracts.declaration import Script
 from palaver.store.keys import promised
 from palaver.store.shared_names import ScriptSettings, shared_names
+
+log = logging.getLogger("palaver.store.scripts")
 
 VERSION: Final = 1
 """The version of the data that the scripts write. A change that older code would misread increments it (ADR 0015)."""
@@ -67,7 +70,8 @@ class Scripts:
         """
         if self._wait is None:
             return await self.run(script)
-        (reply,), durable = await self._promised([script])
+        (answer,), durable = await self.promise_all([script])
+        reply = _checked(answer)
         if not durable:
             raise NotDurable(reply)
         return reply
@@ -78,35 +82,29 @@ class Scripts:
         Raises the first error that a script answered, after all have run.
         """
         scripts = list(scripts)
-        return _read(scripts, await self._answers(scripts, ()))
+        return [_checked(reply) for reply in _replies(scripts, await self._answers(scripts, ()))]
 
-    async def promise_all(self, scripts: Iterable[Script[R]]) -> list[R]:
-        """`run_all`, once all that was written is as durable as PALAVER_DURABILITY asks.
-
-        Raises:
-            NotDurable: that took too long; the scripts have run.
-        """
+    async def promise_all(self, scripts: Iterable[Script[R]]) -> tuple[list[R | Exception], bool]:
+        """The reply of each script, or the error that it answered with; and whether what they wrote is as durable as
+        PALAVER_DURABILITY asks."""
         scripts = list(scripts)
         if self._wait is None or not scripts:
-            return await self.run_all(scripts)
-        replies, durable = await self._promised(scripts)
-        if not durable:
-            raise NotDurable(replies)
-        return replies
-
-    async def _promised(self, scripts: Sequence[Script[R]]) -> tuple[list[R], bool]:
-        """The replies, and whether what was written is as durable as is asked for."""
-        assert self._wait is not None
+            return _replies(scripts, await self._answers(scripts, ())), True
         command, enough = self._wait
         # All on one connection: otherwise, after a failover, the wait would be for the writes of another server. A
         # script that finds its work done writes nothing, and the server waits for a connection's own writes.
         write = ("SET", promised(scripts[0].pack()[0][0]), 1, "EX", 60)
-        *answers, _, reached = await self._answers(scripts, (write, command))
-        return _read(scripts, answers), (reached[0] if isinstance(reached, list) else reached) >= enough
+        *answers, written, reached = await self._answers(scripts, (write, command))
+        replies = _replies(scripts, answers)
+        failed = next((each for each in (written, reached) if isinstance(each, Exception)), None)
+        if failed:
+            log.warning("what is promised cannot be waited for: %s", failed)
+            return replies, False
+        return replies, (reached[0] if isinstance(reached, list) else reached) >= enough
 
     async def _answers(self, scripts: Sequence[Script[Any]], then: Sequence[Sequence[Value]]) -> list[Any]:
-        """The answers of scripts and of the commands behind them. Scripts that the server does not have are loaded and
-        sent again, with the commands."""
+        """The answers of scripts and of the commands behind them, errors among them. Scripts that the server does not
+        have are loaded and sent again, with the commands."""
         answers = await self._pipeline(scripts, then)
         missed = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if missed:
@@ -116,9 +114,6 @@ class Scripts:
             places = [*missed, *range(len(scripts), len(answers))]
             for i, answer in zip(places, again, strict=True):
                 answers[i] = answer
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
         return answers
 
     async def _pipeline(self, scripts: Sequence[Script[Any]], then: Sequence[Sequence[Value]]) -> list[Any]:
@@ -133,8 +128,20 @@ class Scripts:
         return await pipeline.execute(raise_on_error=False)
 
 
-def _read(scripts: Sequence[Script[R]], answers: Sequence[Any]) -> list[R]:
-    return [script.read(answer) for script, answer in zip(scripts, answers, strict=True)]
+def _replies(scripts: Sequence[Script[R]], answers: Sequence[Any]) -> list[R | Exception]:
+    replies: list[R | Exception] = []
+    for script, answer in zip(scripts, answers, strict=True):
+        try:
+            replies.append(answer if isinstance(answer, Exception) else script.read(answer))
+        except (NewerVersion, TypeError) as error:
+            replies.append(error)
+    return replies
+
+
+def _checked(reply: R | Exception) -> R:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from palaver.errors import ConfigurationError, ErrorClass, NotDurable, classify
+from palaver.errors import ConfigurationError, ErrorClass, NotDurable, StateConflict, classify
 from palaver.leases import Lease
 from palaver.models import AgentSpec, Retry, Submission
 from palaver.settings import Settings
@@ -92,6 +92,25 @@ async def test_nothing_is_promised_while_the_replica_lags(servers: Any, driver: 
     found = await driver.submit(idempotency_key="k")
     assert (found.run_id, found.replayed) == (run_id, True)
     await driver.store.runs.cancel(earlier)
+
+
+async def test_many_are_done_though_the_replica_lags(servers: Any, driver: StoreDriver) -> None:
+    """And what came of each is told, since it is to be followed up."""
+    failed, lease = await driver.begin()
+    await driver.give_up(lease)
+    old = await driver.get(failed)
+    servers[1].pause()
+    with pytest.raises(NotDurable) as error:
+        await driver.store.bulk.retry([old, old])
+    made, refused = error.value.reply
+    assert [each.run_id for each in made.deliveries] == [made.run_id]
+    assert isinstance(refused, StateConflict)
+    with pytest.raises(NotDurable) as error:
+        await driver.store.bulk.cancel([old, await driver.get(made.run_id)])
+    ended, cancelled = error.value.reply
+    assert isinstance(ended, StateConflict)
+    assert cancelled.status == "cancelled"
+    servers[1].resume()
 
 
 async def test_a_fork_that_is_not_safe_yet_keeps_its_log(servers: Any, driver: StoreDriver) -> None:

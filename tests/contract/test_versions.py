@@ -12,6 +12,7 @@ from palaver.lifecycle import RunStatus
 from palaver.settings import Settings
 from palaver.store import Store, keys, scripts
 from palaver.store.due import DueItem
+from palaver.store.runs import Submitted
 from tests.contract.store_driver import StoreDriver
 
 
@@ -67,6 +68,23 @@ async def test_an_older_api_changes_nothing(driver: StoreDriver, newer: StoreDri
         await driver.submit(conversation_id=conversation_id)
     assert await redis.hgetall(keys.run(submitted.run_id)) == before
     await newer.finish(await newer.claim(submitted.deliveries[0]))
+
+
+async def test_an_older_api_does_to_the_others_what_is_asked_of_many(driver: StoreDriver, newer: StoreDriver) -> None:
+    failed = []
+    for each in (driver, newer, driver):
+        run_id, lease = await each.begin()
+        await each.give_up(lease)
+        failed.append(await each.get(run_id))
+    first, left, last = await driver.store.bulk.retry(failed)
+    assert isinstance(first, Submitted)
+    assert isinstance(left, NewerVersion)
+    assert isinstance(last, Submitted)
+    made = [await driver.get(each.run_id) for each in (first, last)]
+    made.insert(1, await newer.get((await newer.submit()).run_id))
+    outcomes = await driver.store.bulk.cancel(made)
+    assert [getattr(each, "status", type(each)) for each in outcomes] == ["cancelled", NewerVersion, "cancelled"]
+    await newer.store.runs.cancel(made[1].id)
 
 
 async def test_an_older_sweeper_ends_no_lease(driver: StoreDriver, newer: StoreDriver, redis: Any) -> None:

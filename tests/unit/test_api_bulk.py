@@ -11,6 +11,8 @@ import pytest
 
 from palaver.errors import ErrorClass
 from palaver.settings import Settings
+from palaver.store import keys
+from palaver.store.scripts import VERSION
 from tests.unit.api_world import AGENT, World, assert_problem, world
 
 
@@ -255,3 +257,53 @@ async def test_without_redis_on_the_way_it_is_to_be_repeated(monkeypatch: pytest
         api.server.connected = True
         assert (await _act(api, "cancel", all=True))["matched"] == 25
         assert set(await _statuses(api, *runs)) == {"cancelled"}
+
+
+async def test_a_run_that_newer_code_works_on_is_left_to_it() -> None:
+    async with world() as api:
+        failed, done = [[await api.submit() for _ in range(3)] for _ in range(2)]
+        for run in failed:
+            await api.fail(run)
+        for run in done:
+            await api.finish(run)
+        queued = [await api.submit() for _ in range(3)]
+        for run in (failed[1], done[1], queued[1]):
+            await api.redis.hset(keys.conversation(run["conversation_id"]), "version", VERSION + 1)
+        api.publisher.deliveries.clear()
+        for action, status in (("cancel", "queued"), ("retry", "failed"), ("delete", "completed")):
+            counted = await _act(api, action, filter={"status": [status]})
+            assert (counted["done"], counted["skipped"]) == (2, {"unavailable": 1}), action
+        assert len(api.publisher.deliveries) == 2
+        assert await _statuses(api, *queued) == ["cancelled", "queued", "cancelled"]
+
+
+async def test_a_run_that_a_script_fails_with_hinders_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async with world() as api:
+        runs = [await api.submit() for _ in range(3)]
+        await api.redis.delete(keys.feed(runs[1]["id"]))
+        await api.redis.set(keys.feed(runs[1]["id"]), "CANARY")
+        counted = await _act(api, "cancel", all=True)
+        assert (counted["matched"], counted["done"], counted["skipped"]) == (3, 2, {"internal": 1})
+        assert sorted(counted["run_ids"]) == sorted(run["id"] for run in (runs[0], runs[2]))
+        assert runs[1]["id"] in caplog.text
+        assert "CANARY" not in caplog.text
+
+
+async def test_what_is_done_but_not_safely_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake server has no replica that could have it."""
+    async with world() as api:
+        failed = [await api.submit() for _ in range(2)]
+        for run in failed:
+            await api.fail(run)
+        first = await api.submit(tags=["a"])
+        follows = await api.submit(agent=None, conversation_id=first["conversation_id"])
+        monkeypatch.setattr(api.store.scripts, "_wait", (("WAIT", 1, 100), 1))
+        for action, admitted in (("retry", {"status": ["failed"]}), ("cancel", {"tag": "a"})):
+            api.publisher.deliveries.clear()
+            answer = await api.client.post("/v1/runs/actions", json={"action": action, "filter": admitted})
+            assert_problem(answer, 503, "not_durable")
+            if action == "retry":
+                made = [(await api.read(run))["retried_as"] for run in failed]
+                assert sorted(each.run_id for each in api.publisher.deliveries) == sorted(made)
+        assert [each.run_id for each in api.publisher.deliveries] == [follows["id"]]
+        assert await _statuses(api, first, follows) == ["cancelled", "queued"]
