@@ -423,7 +423,7 @@ CASES: Final = (
     Case("postpone", "nothing that grows", _postpone),
     Case("promote", "nothing that grows", _promote),
     Case("find_runs", "16 runs that do not fit", _find, most=125),
-    Case("find_runs", "16 runs with long agents that do not fit", _find_beside_agents, most=32),
+    Case("find_runs", "16 runs with long agents that do not fit", _find_beside_agents, most=62),
     Case("find_runs", "16 runs that fit", _find_all, most=12),
     Case("renew", "leases", _renew),
     Case("write_deltas", "deltas", _feed, most=100),
