@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Final, NoReturn
+
+from palaver.secrets import hide, know, password_of
 
 EX_USAGE: Final = 2
 """An option that there is not; also what Celery and argparse exit with."""
@@ -14,7 +17,14 @@ EX_CONFIG: Final = 78
 
 
 def refuse(sentence: str, status: int) -> NoReturn:
-    """End this process with a sentence."""
+    """End this process with a sentence, without the secrets in it."""
     # Celery has its log in the place of sys.stderr.
-    print(f"palaver: {sentence}", file=sys.__stderr__, flush=True)
+    print(f"palaver: {presentable(sentence)}", file=sys.__stderr__, flush=True)
     raise SystemExit(status)
+
+
+def presentable(text: str) -> str:
+    """What a process that ends may show: without its secrets, and without the passwords in addresses that its
+    environment has for tools. What an import raises may repeat any of them."""
+    know(map(password_of, os.environ.values()))
+    return hide(text)

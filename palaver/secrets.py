@@ -159,9 +159,9 @@ def _tells(value: str) -> bool:
 
 def _forms(value: str) -> Iterator[str]:
     """Of one secret; those that are too short to tell are left out."""
-    percent = quote(value, safe="")
     raw = value.encode("utf-8", "surrogatepass")
-    said = [value, value.lower(), value.upper(), percent, percent.replace("%", "%25"), quote(value)]
+    percent = quote(raw, safe="")
+    said = [value, value.lower(), value.upper(), percent, percent.replace("%", "%25"), quote(raw)]
     said += (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
     said += (raw.hex(), raw.hex().upper())
     for offset in range(3):

@@ -10,11 +10,13 @@ import asyncio
 import os
 import select
 import signal
+import sys
 import traceback
 from contextlib import suppress
 from typing import Final
 
 from palaver.errors import ConfigurationError
+from palaver.exits import presentable
 from palaver.settings import Settings
 from palaver.tools import ToolSet
 
@@ -62,11 +64,14 @@ def _open_and_leave(settings: Settings, hidden: frozenset[str], tell: int) -> No
     except ConfigurationError as error:
         said = str(error)
     except Exception as error:
-        traceback.print_exc()
         said = f"the tools cannot be opened: {type(error).__name__}: {error}"
+        print(presentable(traceback.format_exc()), file=sys.stderr, flush=True)
     finally:
-        os.write(tell, said.encode()[:_SAID] + b"\0")
-        os._exit(0)
+        try:
+            os.write(tell, presentable(said).encode(errors="replace")[:_SAID] + b"\0")
+        finally:
+            # Whatever happens, this process must not go on as the worker that it is a copy of.
+            os._exit(0)
 
 
 async def _open(settings: Settings) -> None:

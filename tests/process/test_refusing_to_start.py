@@ -27,8 +27,23 @@ KEYED = """
 base_url = "http://127.0.0.1:1/v1"
 api_key_env = "KEYED_KEY"
 """
+LATE = """
+import os
+
+
+class Odd:
+    @property
+    def __class__(self):
+        raise RuntimeError(os.environ["SHOP_DSN"])
+
+
+odd = Odd()
+"""
 MODULES = {
     "broken": "raise RuntimeError('no database')",
+    "odd": r"raise RuntimeError('odd \udc80')",
+    "telling": "import os\nraise RuntimeError(os.environ['SHOP_DSN'])",
+    "telling_late": LATE,
     "leaving": "import os\nos._exit(0)",
     "empty": "",
     "doubled": "from palaver import tool\n@tool(name='clock')\ndef other() -> str:\n    'It is not the clock.'\n",
@@ -69,6 +84,7 @@ def folder(tmp_path: Path) -> Path:
 TOOLS = [
     ("nosuch", "PALAVER_TOOLS: cannot import 'tools_nosuch': ModuleNotFoundError"),
     ("broken", "PALAVER_TOOLS: cannot import 'tools_broken': RuntimeError: no database"),
+    ("odd", "PALAVER_TOOLS: cannot import 'tools_odd': RuntimeError: odd "),
     ("empty", "PALAVER_TOOLS: module 'tools_empty' declares no tool"),
     ("doubled", "two tools are named 'clock'"),
 ]
@@ -123,3 +139,19 @@ def test_so_does_the_program_that_a_command_becomes(line: str, folder: Path) -> 
 def test_what_nobody_reads_is_said_before(line: str, wrong: dict[str, str], folder: Path, redis_url: str) -> None:
     _, told = _started(command(line), folder, {"PALAVER_REDIS_URL": redis_url, "PALAVER_RETENTIN": "5", **wrong})
     assert "PALAVER_RETENTIN is no variable that Palaver reads; did you mean 'PALAVER_RETENTION'?" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "module"), [("worker", "telling"), ("tools", "telling"), ("tools", "telling_late")], ids=str
+)
+def test_no_secret_is_told_that_a_module_repeats(line: str, module: str, folder: Path, redis_url: str) -> None:
+    environment = {
+        "PALAVER_REDIS_URL": redis_url,
+        "PALAVER_PROVIDERS": str(folder / "table.toml"),
+        "PALAVER_TOOLS": f"tools_{module}",
+        "SHOP_DSN": "postgres://shop:canary-0123456789@db.example/shop",
+    }
+    code, told = _started(command(line), folder, environment)
+    assert code == EX_CONFIG, told
+    assert "RuntimeError: postgres://shop:[redacted]@db.example/shop" in told
+    assert "canary" not in told
