@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import orjson
 import pytest
 
 from palaver.leases import Lease
 from palaver.lifecycle import WaitReason
 from palaver.limits import most
+from palaver.store import keys
 from palaver.store.fleet import WorkerReport
 from palaver.verdicts import Postpone
-from tests.contract.store_driver import PAUSE, StoreDriver
+from tests.contract.store_driver import PAUSE, RESUME, StoreDriver
 
 
 async def _lacks(driver: StoreDriver, code: str) -> tuple[str, Lease]:
@@ -89,6 +91,41 @@ async def test_what_is_lacked_again_is_counted_once(driver: StoreDriver) -> None
     lease = await driver.claim(settled.deliveries[0])
     await driver.store.steps.settle(lease, Postpone(2.0, "key:A_KEY", WaitReason.NO_WORKER))
     assert await _told(driver) == {"key:A_KEY": 1}
+
+
+async def test_it_comes_first_for_two_seconds_and_behind_what_can_be_done_after_that(driver: StoreDriver) -> None:
+    run_id, _ = await _lacks(driver, "tool:look_up")
+
+    async def lacks_since(moment: int) -> None:
+        step = orjson.loads(await driver.redis.hget(keys.steps(run_id), "1"))
+        text = orjson.dumps({**step, "lacking_since": moment})
+        await driver.redis.hset(keys.steps(run_id), "1", text)
+
+    async def offered() -> Lease:
+        (settled,) = await driver.hasten(run_id, "1")
+        (delivery,) = settled.deliveries
+        queues.append(delivery.queue)
+        return await driver.claim(delivery)
+
+    queues: list[str] = []
+    # Far ahead: on a slow machine two seconds may be over.
+    await lacks_since(int(9e15))
+    lease = await offered()
+    await driver.store.steps.settle(lease, Postpone(2.0, "tool:look_up", WaitReason.NO_WORKER))
+    await lacks_since(1)
+    await offered()
+    assert queues == ["model.recovered", "model"]
+
+
+async def test_after_a_pause_it_is_offered_as_if_it_had_just_begun_to_lack_it(driver: StoreDriver) -> None:
+    run_id, _ = await _lacks(driver, "tool:look_up")
+    await driver.act(run_id, PAUSE)
+    await driver.act(run_id, RESUME)
+    assert await _told(driver) == {"tool:look_up": 1}
+    (settled,) = await driver.hasten(run_id, "1")
+    assert [delivery.queue for delivery in settled.deliveries] == ["model.recovered"]
+
+
 
 
 async def test_a_provider_is_known_for_an_hour_after_its_last_worker(driver: StoreDriver, redis: Any) -> None:

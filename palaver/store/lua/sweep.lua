@@ -37,8 +37,11 @@ elseif step.state == StepState.AWAITING then
   if due then return moved(action_expired(what, step)) end
 elseif step.state == StepState.LATER then
   -- A step that was postponed or lost has already waited, so it comes first: behind a backlog it would miss its turn
-  -- again.
-  if due then deliver(what, step, step.postponed == step['until'] or step.losses > 0) end
+  -- again. One that lacks a worker is offered often at first; after that, those that nobody can do would come before
+  -- those that somebody can.
+  local first = step.postponed == step['until'] or step.losses > 0
+  if lacks_worker(step) then first = NOW - (step.lacking_since or NOW) < 2000 end
+  if due then deliver(what, step, first) end
 elseif step.state == StepState.READY then
   local since = tonumber(redis.call('ZSCORE', READY[step.queue], member(what)) or 0)
   if since + args.unclaimed_ms <= NOW then deliver(what, step, true) end
