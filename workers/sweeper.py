@@ -25,7 +25,7 @@ _UNCLAIMED_AFTER: Final = 1.0
 _SURELY_AFTER: Final = 0.5
 """The same while the broker is empty: then the delivery can only be on its way through a worker."""
 _FORGET: Final = 1.0
-"""Seconds between two looks for runs whose retention is over."""
+"""Seconds between two looks for runs whose retention is over, and for what only seems to lack a worker."""
 _GATE: Final = 16
 """With more messages than this in the broker, nothing is sent again: in a backlog an unclaimed delivery is waiting and
 not lost, and repeats would multiply the backlog (800 runs never finished without this)."""
@@ -65,6 +65,7 @@ class Sweeper:
             things = things if await self._sweep(things) else []
             if clock() - self._forgot > _FORGET:
                 await self._store.due.forget_expired()
+                await self._store.lacking.forget_stale()
                 self._forgot = clock()
             if not things:
                 await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
+
 from palaver.ids import all_shards
+from palaver.lifecycle import StepState, WaitReason
 from palaver.limits import beyond, most
 from palaver.settings import Settings
 from palaver.store import keys
@@ -32,6 +35,8 @@ class LackingIndex:
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
         self._shards = all_shards(settings.shards)
+        self._shard, self._after = 0, "-"
+        """Where the next look for stale entries begins."""
 
     async def read(self) -> list[Lacked]:
         """All that is lacked, by code; no more than the limit says."""
@@ -49,6 +54,30 @@ class LackingIndex:
             beyond("lacks")
         return sorted(found.values(), key=lambda each: each.code)[: most("lacks")]
 
+    async def forget_stale(self, limit: int = 20) -> int:
+        """Take out entries whose step does not wait for that: its run was deleted by hand, or evicted. How many.
+
+        Looks at ``limit`` entries of one shard: the next ones each time, and the next shard after the last of them.
+        """
+        index = keys.lacking(self._shards[self._shard])
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(index, self._after, "+", bylex=True, offset=0, num=limit)
+        (members,) = await pipeline.execute()
+        if len(members) == limit:
+            self._after = f"({members[-1].decode()}"
+        else:
+            self._shard, self._after = (self._shard + 1) % len(self._shards), "-"
+        for member in members:
+            run_id, _, step = member.decode().partition(" ")[2].partition("/")
+            pipeline.hget(keys.steps(run_id), step)
+        steps = await pipeline.execute() if members else []
+        stale = [member for member, step in zip(members, steps, strict=True) if not _waits(member, step)]
+        if stale:
+            # One that came to wait for it since it was read is here again when it is offered the next time.
+            pipeline.zrem(index, *stale)
+            await pipeline.execute()
+        return len(stale)
+
     async def _first(self, after: dict[str, str]) -> list[tuple[str, str, int]]:
         """Of each shard that has one the first entry behind a place, and how many lack the same."""
         pipeline = self._redis.pipeline(transaction=False)
@@ -65,3 +94,10 @@ class LackingIndex:
             pipeline.zlexcount(keys.lacking(shard), f"[{code} ", f"({code}!")
         counts = await pipeline.execute() if firsts else []
         return [(shard, first, count) for (shard, first), count in zip(firsts.items(), counts, strict=True)]
+
+
+def _waits(member: bytes, text: bytes | None) -> bool:
+    """Whether a step waits for what its entry says."""
+    step = orjson.loads(text or b"{}")
+    waits = step.get("state") == StepState.LATER and step.get("postponed") == step["until"]
+    return waits and step["reason"] == WaitReason.NO_WORKER and member.decode().startswith(f"{step['code']} ")

@@ -126,6 +126,19 @@ async def test_after_a_pause_it_is_offered_as_if_it_had_just_begun_to_lack_it(dr
     assert [delivery.queue for delivery in settled.deliveries] == ["model.recovered"]
 
 
+async def test_what_does_not_wait_for_it_any_more_is_taken_out(driver: StoreDriver) -> None:
+    """As after a run was deleted by hand."""
+    lacking, _ = await _lacks(driver, "tool:a")
+    postponed, lease = await driver.begin()
+    await driver.postpone(lease)
+    leased, _ = await driver.begin()
+    stale = ("tool:b " + lacking, "tool:a " + postponed, "tool:a " + leased, "tool:a run_00" + "0" * 26)
+    await driver.redis.zadd(keys.lacking("00"), {f"{each}/1": 0 for each in stale})
+    looks = [await driver.store.lacking.forget_stale(2) for _ in range(4)]
+    assert sum(looks) == len(stale)
+    assert max(looks) <= 2
+    assert await _told(driver) == {"tool:a": 1}
+
 
 
 async def test_a_provider_is_known_for_an_hour_after_its_last_worker(driver: StoreDriver, redis: Any) -> None:
