@@ -56,7 +56,8 @@ class Lack:
         if self.kind == "tool":
             sets = await store.tools.declared()
             return any(each.name == self.name for declared in sets.values() for each in declared)
-        return (self.provider or self.name) in await store.fleet.providers()
+        providers = await store.fleet.providers()
+        return providers is None or (self.provider or self.name) in providers
 
 
 class Abilities:

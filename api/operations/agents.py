@@ -36,7 +36,7 @@ def agent_faults(agent: AgentSpec, backend: Backend, known: Known) -> Iterator[F
 
 
 def _provider_faults(
-    agent: AgentSpec, providers: Mapping[str, Provider], callable_ones: frozenset[str]
+    agent: AgentSpec, providers: Mapping[str, Provider], callable_ones: frozenset[str] | None
 ) -> Iterator[Fault]:
     for where, provider, _ in _models(agent):
         if provider not in providers:

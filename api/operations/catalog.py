@@ -31,11 +31,11 @@ class Known:
     """What an agent may name, as far as it was asked for."""
 
     tools: KnownTools
-    providers: frozenset[str]
-    """Those that a worker can call; none if none has told yet."""
+    providers: frozenset[str] | None
+    """Those that a worker can call; none if none has told yet, None if some do not tell."""
 
 
-S = TypeVar("S", bound=Sized)
+S = TypeVar("S", bound=Sized | None)
 
 
 class _Fresh(Generic[S]):
@@ -44,15 +44,17 @@ class _Fresh(Generic[S]):
     def __init__(self, reads: Sharing, read: Callable[[], Awaitable[S]]) -> None:
         self._reads = reads
         self._read = read
-        self._known: S | None = None
-        self._until = 0.0
+        self._kept: tuple[S, float] | None = None
+        """What was read, and until when it is used."""
 
     async def get(self) -> S:
         """As it was a moment ago. Raises what reading raises."""
-        if not self._known or time.monotonic() >= self._until:
-            self._known = await self._reads.read(self, self._read)
-            self._until = time.monotonic() + _FRESH
-        return self._known
+        if self._kept is None or time.monotonic() >= self._kept[1]:
+            found = await self._reads.read(self, self._read)
+            nothing = found is not None and not found
+            self._kept = None if nothing else (found, time.monotonic() + _FRESH)
+            return found
+        return self._kept[0]
 
 
 class Catalog:
@@ -68,8 +70,9 @@ class Catalog:
         """Every tool that a worker has, or had within the last hour. Raises what the store raises."""
         return await self._tools.get()
 
-    async def providers(self) -> frozenset[str]:
-        """Every provider that a worker can call, or could within the last hour. Raises what the store raises."""
+    async def providers(self) -> frozenset[str] | None:
+        """Every provider that a worker can call, or could within the last hour; None if some workers do not tell.
+        Raises what the store raises."""
         return await self._providers.get()
 
     async def close(self) -> None:

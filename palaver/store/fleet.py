@@ -8,6 +8,7 @@ from typing import Final
 
 from palaver.limits import most
 from palaver.settings import Settings
+from palaver.step_kinds import MODEL
 from palaver.store import keys
 from palaver.store.connection import Connection, Listener, PubSub
 
@@ -123,9 +124,20 @@ class Fleet:
             if found
         ]
 
-    async def providers(self) -> frozenset[str]:
-        """Providers that a worker can call, or could within the last hour; none if none has told yet."""
-        return frozenset(name.decode() for name in await self._redis.zrange(keys.WORKER_PROVIDERS, 0, -1))
+    async def providers(self) -> frozenset[str] | None:
+        """Providers that a worker can call, or could within the last hour; none if none has told yet.
+
+        None while a model worker is older than this report: it may be able to call any.
+        """
+        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(keys.WORKER_PROVIDERS, 0, -1)
+        for worker_id in ids:
+            pipeline.hmget(keys.worker(worker_id), ("queue", "providers"))
+        names, *reports = await pipeline.execute()
+        if any(queue == MODEL.queue.encode() and told is None for queue, told in reports):
+            return None
+        return frozenset(name.decode() for name in names)
 
     def cancels(self, worker_id: str) -> CancelListener:
         """A listener on one pub/sub connection of its own."""

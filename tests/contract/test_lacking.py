@@ -140,6 +140,16 @@ async def test_what_does_not_wait_for_it_any_more_is_taken_out(driver: StoreDriv
     assert await _told(driver) == {"tool:a": 1}
 
 
+async def test_no_provider_is_ruled_out_while_an_older_worker_does_not_tell(driver: StoreDriver, redis: Any) -> None:
+    fleet = driver.store.fleet
+    await fleet.report(WorkerReport("new", "model", 0, 1, draining=False, providers=("a",)))
+    for queue, known in (("tools", frozenset("a")), ("model", None)):
+        await fleet.report(WorkerReport("old", queue, 0, 1, draining=False))
+        await redis.hdel(keys.worker("old"), "providers")
+        assert await fleet.providers() == known
+    await fleet.leave("old")
+    assert await fleet.providers() == frozenset("a")
+
 
 async def test_a_provider_is_known_for_an_hour_after_its_last_worker(driver: StoreDriver, redis: Any) -> None:
     fleet = driver.store.fleet
@@ -148,7 +158,7 @@ async def test_a_provider_is_known_for_an_hour_after_its_last_worker(driver: Sto
     await fleet.report(report)
     assert await fleet.workers() == [report]
     await fleet.leave("w")
-    assert await fleet.providers() == {"a", "b"}
+    assert await fleet.providers() == frozenset("ab")
     await redis.zadd("palaver:worker-providers", {"b": 1})
     await fleet.report(WorkerReport("v", "model", 0, 1, draining=False, providers=("a",)))
-    assert await fleet.providers() == {"a"}
+    assert await fleet.providers() == frozenset("a")

@@ -10,6 +10,7 @@ from palaver.errors import ConfigurationError, NoWorker
 from palaver.lifecycle import WaitReason
 from palaver.models import AgentSpec, ToolCall
 from palaver.providers import Provider
+from palaver.store import keys
 from palaver.store.fleet import KNOWN_FOR, WorkerReport
 from palaver.tools import ToolSet
 from palaver.verdicts import Postpone
@@ -129,3 +130,11 @@ async def test_after_an_hour_it_fails_unless_somebody_has_it(
         gone = Server.offers[0].model_copy(update={"name": "gone"})
         await _fleet_with(api, providers=("keyless", "other"), tools=(gone,))
         assert await abilities.elsewhere(api.store, agent, call, KNOWN_FOR + 1) is not None
+
+
+
+async def test_an_older_worker_that_does_not_tell_of_providers_may_have_any(abilities: Abilities) -> None:
+    async with world(tools=()) as api:
+        await _fleet_with(api, providers=("open",))
+        await api.redis.hdel(keys.worker("w"), "providers")
+        assert await abilities.elsewhere(api.store, _agent("other"), None, KNOWN_FOR + 1) is not None

@@ -14,6 +14,7 @@ from api.operations.catalog import argument_faults
 from palaver.errors import ConfigurationError
 from palaver.limits import most
 from palaver.providers import Provider
+from palaver.store import keys
 from palaver.store.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet, tool
 from palaver.tools.builtin import clock
@@ -163,3 +164,13 @@ async def test_a_provider_that_no_worker_can_call_is_refused_once_workers_have_t
         assert fault["pointer"] == "/agent/fallbacks/0"
         assert "no worker can call" in fault["message"]
         assert fault["message"].endswith("they can call: fake")
+
+
+async def test_no_provider_is_refused_while_an_older_worker_does_not_tell_what_it_can_call() -> None:
+    providers = {name: Provider(base_url="http://127.0.0.1:1/v1") for name in ("fake", "other")}
+    async with world(providers=providers) as api:
+        for name in ("new", "old"):
+            await api.store.fleet.report(WorkerReport(name, "model", 0, 1, draining=False, providers=("fake",)))
+        await api.redis.hdel(keys.worker("old"), "providers")
+        body = {"agent": {"model": "other/echo"}, "input": "hello"}
+        assert (await api.client.post("/v1/runs", json=body)).status_code == 202
