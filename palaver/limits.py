@@ -101,6 +101,7 @@ _ALL: Final = (
         ("declared_tools_bytes", "their declarations, as JSON", 256 * KIB, "bytes", "the worker does not start"),
         ("tool_sets", "versions of workers whose tools are known", 8, "versions", "the others are left out"),
         ("no_worker", "time without a worker that has what a step needs", 3600, "seconds", "fails: `no_worker`"),
+        ("no_worker_told", "the same while a worker tells that it has it", 14_400, "seconds", "fails: `no_worker`"),
         ("lacks", "tools, providers and keys that steps wait for, as told", 50, "names", "the others are left out"),
         ("tool_description", "description of a client tool", 10_000, "characters", "422 `validation_error`"),
     ),

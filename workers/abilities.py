@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from palaver.errors import ConfigurationError, NoWorker
+from palaver.errors import ConfigurationError, ErrorClass, NoWorker, classify
 from palaver.lifecycle import WaitReason
-from palaver.limits import beyond
+from palaver.limits import beyond, most
 from palaver.models import AgentSpec, ToolCall
 from palaver.providers import Provider
 from palaver.store import Store
@@ -25,6 +25,9 @@ second and 27 times in the first minute, which finds one worker among many. When
 has waited a quarter longer than it had to, or a little more."""
 _LATEST: Final = 15.0
 """Seconds that it waits again at most."""
+_TOLD: Final = most("no_worker_told")
+"""Seconds after which it fails whatever workers tell: one that tells of it may not take this step, or lack something
+else that the step needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Lack:
                 return f"the key of the provider {self.provider!r}, in the variable {self.name}"
 
     async def anywhere(self, store: Store) -> bool:
-        """Whether a worker has it, or had it lately. Raises what the store raises."""
+        """Whether a worker tells that it has it, or did lately: one of any queue, which may lack something else."""
         if self.kind == "tool":
             sets = await store.tools.declared()
             return any(each.name == self.name for declared in sets.values() for each in declared)
@@ -93,7 +96,7 @@ class Abilities:
     ) -> Postpone | None:
         """Gives a step up for another worker if this one lacks what it needs; None if it lacks nothing.
 
-        ``lacking_for`` is the time in seconds since a worker first lacked it. Raises what the store raises, and:
+        ``lacking_for`` is the time in seconds since a worker first lacked it.
 
         Raises:
             NoWorker: no worker has had it for too long.
@@ -101,10 +104,24 @@ class Abilities:
         lack = self.lacking(agent, call)
         if lack is None:
             return None
-        if lacking_for > KNOWN_FOR and not await lack.anywhere(store):
+        if lacking_for > _TOLD:
+            beyond("no_worker_told")
+            raise NoWorker(f"for four hours no worker that took the step could do it: the last one lacks {lack}")
+        if lacking_for > KNOWN_FOR and not await _may_be_anywhere(lack, store):
             beyond("no_worker")
             raise NoWorker(f"for an hour no worker has had {lack}")
         return Postpone(offered_again(lacking_for), lack.code, WaitReason.NO_WORKER)
+
+
+async def _may_be_anywhere(lack: Lack, store: Store) -> bool:
+    """Whether a worker has it, or nobody can say so because the store is away."""
+    try:
+        return await lack.anywhere(store)
+    except Exception as error:
+        # Nothing was begun: this is no failure of the step, least of all one to tell a model of.
+        if classify(error).error_class is not ErrorClass.STORAGE:
+            raise
+        return True
 
 
 def require_provider(providers: Mapping[str, Provider]) -> None:

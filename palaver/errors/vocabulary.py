@@ -53,7 +53,8 @@ class ErrorClass(StrEnum):
     WORKER_LOST = "worker_lost"
     """The lease expired. Delivered again at once; a step that loses worker after worker fails."""
     NO_WORKER = "no_worker"
-    """No worker has had the provider, its key or the tool that the step needs, for an hour. Fails."""
+    """No worker has had the provider, its key or the tool that the step needs, for an hour; or for four hours
+    none that took the step could do it. Fails."""
     STUCK = "stuck"
     """The same calls and results again and again. Fails the run with stop reason stuck."""
     STORAGE = "storage"

@@ -8,6 +8,7 @@ import pytest
 
 from palaver.errors import ConfigurationError, NoWorker
 from palaver.lifecycle import WaitReason
+from palaver.limits import most
 from palaver.models import AgentSpec, ToolCall
 from palaver.providers import Provider
 from palaver.store import keys
@@ -132,9 +133,33 @@ async def test_after_an_hour_it_fails_unless_somebody_has_it(
         assert await abilities.elsewhere(api.store, agent, call, KNOWN_FOR + 1) is not None
 
 
+async def test_it_fails_after_four_hours_even_if_somebody_has_it_who_cannot_do_the_step(abilities: Abilities) -> None:
+    """Workers of the other queue, or one that lacks something else that the step needs."""
+    gone = Server.offers[0].model_copy(update={"name": "gone"})
+    agent, told = _agent("open", "gone"), most("no_worker_told")
+    async with world(tools=()) as api:
+        await _fleet_with(api, tools=(gone,))
+        assert await abilities.elsewhere(api.store, agent, None, told) is not None
+        with pytest.raises(NoWorker, match=r"for four hours .* lacks the tool 'gone'"):
+            await abilities.elsewhere(api.store, agent, None, told + 1)
+
 
 async def test_an_older_worker_that_does_not_tell_of_providers_may_have_any(abilities: Abilities) -> None:
     async with world(tools=()) as api:
         await _fleet_with(api, providers=("open",))
         await api.redis.hdel(keys.worker("w"), "providers")
         assert await abilities.elsewhere(api.store, _agent("other"), None, KNOWN_FOR + 1) is not None
+
+
+@pytest.mark.parametrize("call", [None, _call("gone")], ids=["model", "tool"])
+async def test_a_step_waits_on_while_the_store_cannot_say_who_has_it(
+    abilities: Abilities, call: ToolCall | None
+) -> None:
+    async with world(tools=()) as api:
+        api.server.connected = False
+        try:
+            verdict = await abilities.elsewhere(api.store, _agent("open", "gone"), call, KNOWN_FOR + 1)
+        finally:
+            api.server.connected = True
+    assert isinstance(verdict, Postpone)
+    assert (verdict.code, verdict.reason) == ("tool:gone", WaitReason.NO_WORKER)
