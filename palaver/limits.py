@@ -67,6 +67,7 @@ _ALL: Final = (
             "runs",
             "the page is short, and says `has_more`",
         ),
+        ("list_bytes", "data of runs that it looks at", 32 * MIB, "bytes", "the page is short, and says `has_more`"),
         ("answer_bytes", "an answer that is a page, about", 4 * MIB, "bytes", "the page is short, and says `has_more`"),
     ),
     *_group(

@@ -55,6 +55,8 @@ class _Slice(NamedTuple):
     places: Sequence[_Place]
     """Of runs that passed the tests, newest first."""
     looked: int
+    bytes: int
+    """Read by that."""
     end: _Place | None
     """Where to go on; None if the lists end."""
 
@@ -72,11 +74,11 @@ class Listing(Reading):
         newest = admitted.get("created_before")
         if place is None and newest is not None:
             place = (records.millis(newest) + 1, "")
-        page, looked, size = RunPage(runs=[]), 0, 0
+        page, looked, looked_bytes, size = RunPage(runs=[]), 0, 0, 0
         search = await self._search(admitted)
         while search is not None:
             found = await self._look(search, place, limit - len(page.runs))
-            looked += found.looked
+            looked, looked_bytes = looked + found.looked, looked_bytes + found.bytes
             for some in _parts(found.places):
                 read = {run.id: (run, long) for run, long in await self.weighed([run_id for _, run_id in some])}
                 for place in some:
@@ -92,9 +94,10 @@ class Listing(Reading):
             if found.end is None:
                 break
             place = found.end
-            if looked >= most("list_looked"):
-                beyond("list_looked")
-                return RunPage(page.runs, records.cursor(place))
+            for limited, much in (("list_looked", looked), ("list_bytes", looked_bytes)):
+                if much >= most(limited):
+                    beyond(limited)
+                    return RunPage(page.runs, records.cursor(place))
         return page
 
     async def _search(self, admitted: RunFilter) -> _Search | None:
@@ -131,7 +134,7 @@ class Listing(Reading):
         if len(seen) > wanted:
             seen = seen[:wanted]
             end = seen[-1]
-        return _Slice(seen, sum(each.looked for each in replies), end)
+        return _Slice(seen, sum(each.looked for each in replies), sum(each.bytes for each in replies), end)
 
 
 def _tests(wanted: RunFilter) -> Iterator[RunTest]:

@@ -78,17 +78,18 @@ async def test_several_lists_are_as_one(driver: StoreDriver, redis: Any) -> None
         assert await listed(limit, status="running,cancelled", tag="odd") == odd
 
 
-async def test_a_page_looks_at_so_many_runs_and_says_where_to_go_on(
-    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limited", "much"), [("list_looked", 8), ("list_bytes", 16)])
+async def test_a_page_looks_at_so_much_and_says_where_to_go_on(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch, limited: str, much: int
 ) -> None:
     monkeypatch.setattr("palaver.store.listing._AT_ONCE", 4)
-    monkeypatch.setattr("palaver.store.listing.most", lambda name: {"list_looked": 8}.get(name) or most(name))
+    monkeypatch.setattr("palaver.store.listing.most", lambda name: {limited: much}.get(name) or most(name))
     (first, *_) = [(await driver.submit(tags=("rare",) if i == 0 else ())).run_id for i in range(20)]
-    beyond = exceeded["list_looked"]
+    beyond = exceeded[limited]
     pages = await _pages(driver, 10, {"tag": "rare"})
     assert [run_id for page in pages for run_id in page] == [first]
     assert 1 < len(pages) < 20
-    assert exceeded["list_looked"] > beyond
+    assert exceeded[limited] > beyond
     assert await _pages(driver, 10, {"status": "failed"}) == [[]]
 
 

@@ -39,6 +39,8 @@ class FoundRuns:
     runs: tuple[FoundRun, ...]
     looked: int
     """Runs looked at."""
+    bytes: int
+    """Read of them."""
     last_at: int | None
     last_id: str | None
     """The last one of these; go on behind it."""

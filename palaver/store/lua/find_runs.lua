@@ -63,4 +63,4 @@ while looked < args.most_looked and #found < args.most_found and bytes < Limit.S
     if passes(id) then found[#found + 1] = { at, id } end
   end
 end
-return reply.found_runs { runs = found, looked = looked, last_at = last_at, last_id = last_id, ends = ends }
+return reply.found_runs { runs = found, looked = looked, bytes = bytes, last_at = last_at, last_id = last_id, ends = ends }
