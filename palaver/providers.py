@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints
 
 from palaver.limits import most
 from palaver.models import Usage
@@ -83,7 +83,11 @@ class Price(BaseModel):
 
 
 class Provider(BaseModel):
-    """An endpoint that models are asked at."""
+    """An endpoint that models are asked at. Its key is read when it is made.
+
+    Raises:
+        ConfigurationError: the key stands in a file that cannot be read.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -106,6 +110,11 @@ class Provider(BaseModel):
 
     prices: dict[str, Price] = {}
     """By the provider's own name of the model; ``*`` stands for all others."""
+    _api_key: str | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Read the key: not for each call, which would wait for a disk, and not after `know` has been told of it."""
+        self._api_key = secret_of(self.api_key_env) if self.api_key_env else None
 
     def price(self, model_name: str) -> Price | None:
         """What the model costs; None if nobody said."""
@@ -118,17 +127,13 @@ class Provider(BaseModel):
 
     @property
     def api_key(self) -> str | None:
-        """The key, from the environment or a file that it names; None if there is none, or it needs none.
-
-        Raises:
-            ConfigurationError: the file cannot be read.
-        """
-        return secret_of(self.api_key_env) if self.api_key_env else None
+        """The key, from the environment or a file that it names; None if there is none, or it needs none."""
+        return self._api_key
 
     @property
     def has_key(self) -> bool:
-        """Whether this process could call it: its key is in the environment, or it needs none."""
-        return self.api_key_env is None or self.api_key is not None
+        """Whether this process could call it: it has its key, or needs none."""
+        return self.api_key_env is None or self._api_key is not None
 
 
 class _File(BaseModel):
@@ -147,5 +152,5 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
         return {}
     providers = read_model(_File, path, "PALAVER_PROVIDERS").providers
     for provider in providers.values():
-        know((provider.api_key_env and secret_of(provider.api_key_env), password_of(provider.base_url)))
+        know((provider.api_key, password_of(provider.base_url)))
     return providers

@@ -23,7 +23,6 @@ from workers.sources import Toolbox
 URL = "http://127.0.0.1:1/v1"
 TABLE = {
     "open": Provider(base_url=URL),
-    "keyed": Provider(base_url=URL, api_key_env="KEYED_KEY"),
     "keyless": Provider(base_url=URL, api_key_env="KEYLESS_KEY"),
 }
 
@@ -32,8 +31,8 @@ TABLE = {
 def abilities(monkeypatch: pytest.MonkeyPatch) -> Abilities:
     """Of a worker that has the key of one provider of two, and the tools of the guest's source."""
     monkeypatch.setenv("KEYED_KEY", "secret")
-    monkeypatch.delenv("KEYLESS_KEY", raising=False)
-    return Abilities(Toolbox([RemoteTools(Server())]), TABLE)
+    keyed = Provider(base_url=URL, api_key_env="KEYED_KEY")
+    return Abilities(Toolbox([RemoteTools(Server())]), {**TABLE, "keyed": keyed})
 
 
 def _agent(provider: str = "open", *tools: str) -> AgentSpec:

@@ -96,3 +96,15 @@ def test_a_providers_key_stands_in_a_file_and_its_name_is_hidden_from_tools(
     assert load_providers(table)["x"].api_key == "sk-0123456789abcdef0123"
     assert "sk-0123" not in hide("it said sk-0123456789abcdef0123")
     assert key_variables(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE"}
+
+
+def test_a_providers_key_is_read_once_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, key = tmp_path / "providers.toml", tmp_path / "key"
+    table.write_text('[providers.x]\nbase_url = "http://127.0.0.1/v1"\napi_key_env = "X_KEY"\n')
+    key.write_text("sk-of-the-start-0123")
+    monkeypatch.setenv("X_KEY_FILE", str(key))
+    provider = load_providers(table)["x"]
+    key.write_text("sk-that-nobody-hides")
+    assert provider.api_key == "sk-of-the-start-0123"
+    key.unlink()
+    assert (provider.api_key, provider.has_key) == ("sk-of-the-start-0123", True)

@@ -105,10 +105,11 @@ def test_policies_come_from_their_file(tmp_path: Path) -> None:
 def test_a_key_stays_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "providers.toml"
     path.write_text('[providers.x]\nbase_url = "http://x/v1"\napi_key_env = "X_KEY"\n')
-    provider = load_providers(path)["x"]
     for nothing in ("", None):
         monkeypatch.setenv("X_KEY", nothing) if nothing is not None else monkeypatch.delenv("X_KEY")
+        provider = load_providers(path)["x"]
         assert (provider.api_key, provider.has_key) == (None, False)
     monkeypatch.setenv("X_KEY", "secret")
+    provider = load_providers(path)["x"]
     assert (provider.api_key, provider.has_key) == ("secret", True)
     assert "secret" not in repr(provider)
