@@ -20,13 +20,16 @@ def secret_of(name: str) -> str | None:
     empty, or neither is set.
 
     Raises:
-        ConfigurationError: both are set, or the file cannot be read; names the variable.
+        ConfigurationError: both are set, or the file cannot be read; names the variable. What is no absolute path is
+            not quoted: it may be the secret itself.
     """
     value, path = os.environ.get(name), os.environ.get(name + SUFFIX)
     if not path:
         return value or None
     if value:
         raise ConfigurationError(f"{name} and {name}{SUFFIX} are both set: unset one of them")
+    if not os.path.isabs(path):
+        raise ConfigurationError(f"{name}{SUFFIX} names no absolute path: a secret itself goes into {name}")
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(_MOST + 1)

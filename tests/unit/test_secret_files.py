@@ -74,6 +74,13 @@ def test_a_file_that_cannot_be_is_told(
         secret_of("A_KEY")
 
 
+def test_a_secret_in_the_place_of_a_path_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY_FILE", "sk-0123456789abcdef")
+    with pytest.raises(ConfigurationError, match="A_KEY_FILE names no absolute path") as refused:
+        secret_of("A_KEY")
+    assert "sk-" not in str(refused.value)
+
+
 def test_the_file_of_a_secret_is_a_variable_that_somebody_reads_and_that_of_a_plain_setting_is_none() -> None:
     assert unread({"PALAVER_API_KEYS_FILE": "/run/secrets/api_keys"}) == []
     assert unread({"PALAVER_RETENTION_FILE": "/run/secrets/retention"})
