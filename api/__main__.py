@@ -18,7 +18,7 @@ from palaver.brokers import tls_options
 from palaver.limits import KIB, most
 from palaver.policies import load_policies
 from palaver.providers import load_providers
-from palaver.roles import require_port
+from palaver.roles import port_number, require_port
 from palaver.settings import settings
 from palaver.starting import refusing, unread
 
@@ -43,18 +43,18 @@ def main() -> None:
     """Serve until a signal says otherwise. What the command line does not say, the environment does."""
     words = argparse.ArgumentParser(prog="palaver api", description="Serve Palaver's API.")
     words.add_argument("--host", default=os.environ.get("PALAVER_HOST") or "127.0.0.1", help="default: PALAVER_HOST")
-    port = os.environ.get("PALAVER_API_PORT") or "8080"
-    words.add_argument("--port", type=int, default=port, help="default: PALAVER_API_PORT")
+    words.add_argument("--port", default=os.environ.get("PALAVER_API_PORT") or "8080", help="default: PALAVER_API_PORT")
     words.add_argument("--log-level", choices=("critical", "error", "warning", "info", "debug", "trace"))
     words.add_argument("--root-path", default="", help="what a proxy takes off the beginning of the path")
     given = words.parse_args()
+    port = port_number(given.port, "--port or PALAVER_API_PORT")
     with refusing():
         app = _app(given.host)
-    require_port(given.host, given.port, "PALAVER_API_PORT")
+    require_port(given.host, port, "PALAVER_API_PORT")
     config = uvicorn.Config(
         app,
         host=given.host,
-        port=given.port,
+        port=port,
         http=H11,
         ws="none",
         log_config=configuration(settings().log_format),

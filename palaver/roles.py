@@ -35,7 +35,10 @@ _PATIENCE: Final = 10.0
 
 
 def command(role: str, arguments: Sequence[str] = ()) -> list[str]:
-    """The program that a role becomes, in this process: its id keeps the names of two workers on one machine apart."""
+    """The program that a role becomes, in this process: its id keeps the names of two workers on one machine apart.
+
+    Raises SystemExit, with a sentence, if PALAVER_FLOWER_PORT is Flower's and no port.
+    """
     return [sys.executable, "-m", *_program(role), *arguments]
 
 
@@ -49,7 +52,8 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
     program = command(role, arguments)
     if "--help" in arguments:
         # To tell its options a program needs to know of a server, and asks none.
-        os.environ.setdefault("PALAVER_REDIS_URL", "redis://localhost")
+        os.environ.pop("PALAVER_REDIS_URL_FILE", None)
+        os.environ["PALAVER_REDIS_URL"] = "redis://localhost"
     else:
         redis = _redis()
         if role == "flower":
@@ -64,6 +68,13 @@ def require_server(who: str) -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         refuse(f"{who} needs {missing[0]}: {SERVER_EXTRA}", EX_CONFIG)
+
+
+def port_number(text: str, setting: str) -> int:
+    """The port that ``text`` names. Raise SystemExit, with a sentence that names the setting, if it is none."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
+        refuse(f"{setting}: {text[:80]!r} is no port, which is a number from 1 to 65535", EX_CONFIG)
+    return int(text)
 
 
 def require_port(host: str, port: int, setting: str) -> None:
@@ -85,7 +96,7 @@ def _program(role: str) -> list[str]:
     quiet = ["-q"] if os.environ.get("PALAVER_LOG_FORMAT") == "json" and role != "flower" else []
     celery = ["celery", *quiet, "-A", _module("workers.app")]
     if role == "flower":
-        port = os.environ.get("PALAVER_FLOWER_PORT") or "5555"
+        port = port_number(os.environ.get("PALAVER_FLOWER_PORT") or "5555", "PALAVER_FLOWER_PORT")
         shown = ["--max-tasks=5000", f"--tasks-columns={_COLUMNS}", "--read-only"]
         return [*celery, "flower", "--address=127.0.0.1", f"--port={port}", *shown]
     queue, capacity = ("model", "500") if role == "worker" else ("tools", "4")
@@ -119,7 +130,7 @@ def _check_flower(arguments: Sequence[str]) -> None:
     if not any(options[name] or os.environ.get(f"FLOWER_{name.upper()}") for name in _LOGINS):
         _require_open_flower()
     if not options.unix_socket:
-        require_port(options.address, options.port, "PALAVER_FLOWER_PORT")
+        require_port(options.address, port_number(str(options.port), "--port"), "PALAVER_FLOWER_PORT")
 
 
 def _require_open_flower() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from palaver.roles import port_number
 from palaver.stack.errors import StackError
 from palaver.testing.ports import free_port, port_is_free
 
@@ -27,14 +28,9 @@ class Ports:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Ports:
-        """The ports of PALAVER_API_PORT and its like. Raises StackError for what is not a port number."""
-        chosen: dict[str, int] = {}
-        for name, variable in VARIABLES.items():
-            if text := environment.get(variable):
-                if not text.isdecimal() or not 0 < int(text) < 65536:
-                    raise StackError(f"{variable} must be a port number, not {text!r}")
-                chosen[name] = int(text)
-        return cls(**chosen)
+        """The ports of PALAVER_API_PORT and its like. Raises SystemExit, with a sentence, for what is none."""
+        given = {name: (environment.get(variable), variable) for name, variable in VARIABLES.items()}
+        return cls(**{name: port_number(text, variable) for name, (text, variable) in given.items() if text})
 
     @classmethod
     def free(cls) -> Ports:

@@ -70,7 +70,10 @@ class Stack:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], report: Callable[[str], None]) -> Stack:
-        """The stack that PALAVER_DATA_DIR, PALAVER_REDIS_URL, PALAVER_PROVIDERS and the ports ask for."""
+        """The stack that PALAVER_DATA_DIR, PALAVER_REDIS_URL, PALAVER_PROVIDERS and the ports ask for.
+
+        Raises SystemExit, with a sentence, for a port that is none.
+        """
         providers = environment.get("PALAVER_PROVIDERS")
         return cls(
             Path(environment.get("PALAVER_DATA_DIR") or ".palaver"),

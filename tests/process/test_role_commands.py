@@ -112,6 +112,28 @@ def test_a_port_in_use(role: str, variable: str, redis_url: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("role", "option", "variable", "said"),
+    [
+        ("api", "", "http", "--port or PALAVER_API_PORT: 'http'"),
+        ("api", "--port=99999", "", "--port or PALAVER_API_PORT: '99999'"),
+        ("flower", "", "http", "PALAVER_FLOWER_PORT: 'http'"),
+        ("flower", "--port=99999", "", "--port: '99999'"),
+        ("up", "", "http", "PALAVER_API_PORT: 'http'"),
+    ],
+)
+def test_a_port_that_is_none(role: str, option: str, variable: str, said: str, redis_url: str) -> None:
+    options = [option] if option else []
+    ports = {"PALAVER_API_PORT": variable, "PALAVER_FLOWER_PORT": variable}
+    status, told = refused(role, *options, interpreter=(), PALAVER_REDIS_URL=redis_url, **ports)
+    assert (status, told) == (78, f"palaver: {said} is no port, which is a number from 1 to 65535\n")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_help_asks_no_redis_also_where_its_address_stands_in_a_file(role: str) -> None:
+    assert refused(role, "--help", PALAVER_REDIS_URL_FILE="/run/secrets/nowhere")[0] == 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("role", ROLES)
 def test_the_process_is_the_program_and_ends_by_a_signal(role: str, redis_url: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 import redis
 
+from palaver.exits import EX_CONFIG
 from palaver.roles import ROLES
 from palaver.stack import Ports, Stack, StackError
 from palaver.stack.plan import COMMANDS
@@ -250,10 +251,12 @@ def test_the_delay_is_forgotten_once_a_process_has_lived_a_minute() -> None:
     assert said[-1] == "worker-1 has ended; starting it again in 1 s"
 
 
-@pytest.mark.parametrize("text", ["http", "0", "65536", "-1"])
-def test_a_port_that_is_none_is_refused_by_name(text: str) -> None:
-    with pytest.raises(StackError, match="PALAVER_FLOWER_PORT must be a port number"):
+@pytest.mark.parametrize("text", ["http", "0", "65536", "-1", "٨٠", "9" * 5000])
+def test_a_port_that_is_none_is_refused_by_name(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
         Ports.from_environment({"PALAVER_FLOWER_PORT": text})
+    assert ended.value.code == EX_CONFIG
+    assert f"PALAVER_FLOWER_PORT: '{text[:80]}' is no port" in capfd.readouterr().err
 
 
 def test_ports_come_from_the_environment_or_are_the_documented_ones() -> None:
