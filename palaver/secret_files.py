@@ -6,6 +6,7 @@ Orchestrators mount secrets as files. Whoever lists processes, or asks the orche
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from palaver.errors import ConfigurationError
@@ -15,7 +16,7 @@ _MOST: Final = 64 << 10
 """Bytes of such a file: as many keys as anybody has."""
 
 
-def secret_of(name: str) -> str | None:
+def secret_of(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """What the variable ``name`` holds, or the file that ``name_FILE`` names, without space around it; None if it is
     empty, or neither is set.
 
@@ -23,7 +24,7 @@ def secret_of(name: str) -> str | None:
         ConfigurationError: both are set, or the file cannot be read; names the variable. What is no absolute path is
             not quoted: it may be the secret itself.
     """
-    value, path = os.environ.get(name), os.environ.get(name + SUFFIX)
+    value, path = environment.get(name), environment.get(name + SUFFIX)
     if not path:
         return value or None
     if value:

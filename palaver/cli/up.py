@@ -41,10 +41,11 @@ def up() -> None:
 
     with refusing():
         model, how = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
+        stack = Stack.from_environment(os.environ, _say)
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _interrupt)
     try:
-        with Stack.from_environment(os.environ, _say) as stack:
+        with stack:
             logs = stack.data_dir / "logs"
             _say(_WELCOME.format(url=stack.url, flower_url=stack.flower_url, logs=logs, model=model, how=how))
             supervisor = Supervisor(stack.processes, _say, time.monotonic())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from palaver.roles import ROLES
+from palaver.secret_files import SUFFIX
 from palaver.stack.child import Child
 from palaver.stack.ports import Ports
 from palaver.stack.readiness import accepts, answers_ok
@@ -75,7 +76,10 @@ class Plan:
             # Readiness is read from logs: they must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
         }
-        return {**os.environ, **own, **self.environment}
+        given = {**own, **self.environment}
+        # What is given here must not stand in a file as well.
+        inherited = {name: value for name, value in os.environ.items() if name.removesuffix(SUFFIX) not in given}
+        return {**inherited, **given}
 
     @cached_property
     def _providers(self) -> Path:

@@ -11,6 +11,7 @@ from signal import SIGKILL
 from types import TracebackType
 from typing import IO, Self
 
+from palaver.secret_files import secret_of
 from palaver.stack.child import Child
 from palaver.stack.errors import StackError
 from palaver.stack.plan import COMMANDS, Plan
@@ -72,14 +73,15 @@ class Stack:
     def from_environment(cls, environment: Mapping[str, str], report: Callable[[str], None]) -> Stack:
         """The stack that PALAVER_DATA_DIR, PALAVER_REDIS_URL, PALAVER_PROVIDERS and the ports ask for.
 
-        Raises SystemExit, with a sentence, for a port that is none.
+        Raises SystemExit, with a sentence, for a port that is none, and ConfigurationError if the file that has the
+        address of the Redis cannot be read.
         """
         providers = environment.get("PALAVER_PROVIDERS")
         return cls(
             Path(environment.get("PALAVER_DATA_DIR") or ".palaver"),
             ports=Ports.from_environment(environment),
             environment={"PALAVER_PROVIDERS": str(Path(providers).resolve())} if providers else {},
-            redis_url=environment.get("PALAVER_REDIS_URL") or None,
+            redis_url=secret_of("PALAVER_REDIS_URL", environment),
             report=report,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import sys
@@ -209,6 +210,20 @@ def test_a_given_redis_is_used_in_place_of_an_embedded_one(stack: Stack, tmp_pat
     with Stack(tmp_path / "other", commands=commands, redis_url=stack.redis_url) as other:
         assert other.pids("redis") == []
         assert said(other).seen["PALAVER_REDIS_URL"] == stack.redis_url
+
+
+def test_the_address_of_a_redis_may_stand_in_a_file(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
+) -> None:
+    file = tmp_path / "redis_url"
+    file.write_text(f"{stack.redis_url}\n")
+    monkeypatch.setenv("PALAVER_REDIS_URL_FILE", str(file))
+    monkeypatch.delenv("PALAVER_REDIS_URL", raising=False)
+    assert Stack.from_environment(os.environ, print).redis_url == stack.redis_url
+    with Stack(tmp_path / "other", commands=commands, redis_url=stack.redis_url) as other:
+        seen = said(other).seen
+    assert seen["PALAVER_REDIS_URL"] == stack.redis_url
+    assert "PALAVER_REDIS_URL_FILE" not in seen
 
 
 @dataclass
