@@ -8,19 +8,22 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from palaver.errors import ConfigurationError
 from palaver.roles import require_server
 
+if TYPE_CHECKING:
+    from palaver.stack import Stack
+
 _WELCOME: Final = """
 Palaver is up.
-  API     {url}  (try {url}/docs)
+  API     {url}{docs}
   Flower  {flower_url}
   logs    {logs}
 
 Submit a run{how}:
-  curl -sS {url}/v1/runs -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\
+  curl -sS {url}/v1/runs {key}-H 'Content-Type: application/json' -H 'Prefer: wait=30' \\
     -d '{{"agent": {{"model": "{model}", "tools": ["calculator"]}}, "input": "hello"}}'
 
 Ctrl-C stops everything; what was submitted stays in the data directory for the next time.
@@ -35,19 +38,20 @@ def up() -> None:
     """
     require_server("palaver up")
     # Not at the top: what is on a server only, and on no Windows.
+    from palaver.secret_files import secret_of
     from palaver.stack import Stack, StackError
     from palaver.stack.supervision import Supervisor
     from palaver.starting import refusing
 
     with refusing():
-        model, how = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
+        to_try = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
+        keyed = secret_of("PALAVER_API_KEYS") is not None
         stack = Stack.from_environment(os.environ, _say)
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _interrupt)
     try:
         with stack:
-            logs = stack.data_dir / "logs"
-            _say(_WELCOME.format(url=stack.url, flower_url=stack.flower_url, logs=logs, model=model, how=how))
+            _say(welcome(stack, *to_try, keyed=keyed))
             supervisor = Supervisor(stack.processes, _say, time.monotonic())
             while True:
                 supervisor.look(time.monotonic())
@@ -56,6 +60,15 @@ def up() -> None:
         sys.exit(f"palaver: {error}")
     except KeyboardInterrupt:
         _say("stopped")
+
+
+def welcome(stack: Stack, model: str, how: str, *, keyed: bool) -> str:
+    """Where everything is, and a first request. ``how`` says what to put in the place of a word of it."""
+    docs = "" if keyed else f"  (try {stack.url}/docs)"
+    key = "-H 'Authorization: Bearer KEY' " if keyed else ""
+    how += ", with a key of PALAVER_API_KEYS for KEY" if keyed else ""
+    where = {"url": stack.url, "flower_url": stack.flower_url, "logs": stack.data_dir / "logs"}
+    return _WELCOME.format(**where, docs=docs, key=key, model=model, how=how)
 
 
 def model_to_try(file: str | None) -> tuple[str, str]:

@@ -69,6 +69,8 @@ class Plan:
             "PALAVER_REDIS_URL": redis_url,
             "PALAVER_PROVIDERS": str(self._providers),
             "PALAVER_DATA_DIR": str(self.data_dir),
+            # Whatever this process inherited: it is for who started it.
+            "PALAVER_HOST": HOST,
             "PALAVER_API_PORT": str(self.ports.api),
             "PALAVER_FLOWER_PORT": str(self.ports.flower),
             # On the loopback address, for who started it.

@@ -9,9 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from palaver.cli.app import app
-from palaver.cli.up import model_to_try
+from palaver.cli.up import model_to_try, welcome
 from palaver.errors import ConfigurationError
 from palaver.roles import ROLES
+from palaver.stack import Stack
 from palaver.version import __version__
 
 Typed = Callable[..., tuple[int, str]]
@@ -67,6 +68,22 @@ def test_the_model_to_try_is_one_of_the_file(tmp_path: Path, entries: str, shown
     file = tmp_path / "providers.toml"
     file.write_text(entries)
     assert model_to_try(str(file)) == shown
+
+
+def test_the_first_request_has_a_key_where_one_is_wanted(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    said = welcome(stack, "fake/tool-20", "", keyed=True)
+    assert "Submit a run, with a key of PALAVER_API_KEYS for KEY:\n" in said
+    assert f"  curl -sS {stack.url}/v1/runs -H 'Authorization: Bearer KEY' -H 'Content-Type: application/json'" in said
+    assert f"{stack.url}/docs" not in said, "it wants a key, too"
+
+
+def test_without_keys_the_first_request_has_none(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    said = welcome(stack, "fake/tool-20", "", keyed=False)
+    assert "Submit a run:\n" in said
+    assert f"  curl -sS {stack.url}/v1/runs -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\\n" in said
+    assert f"(try {stack.url}/docs)" in said
 
 
 def test_without_a_file_it_is_the_model_server() -> None:

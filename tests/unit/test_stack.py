@@ -20,7 +20,7 @@ import redis
 from palaver.exits import EX_CONFIG
 from palaver.roles import ROLES
 from palaver.stack import Ports, Stack, StackError
-from palaver.stack.plan import COMMANDS
+from palaver.stack.plan import COMMANDS, Plan
 from palaver.stack.supervision import LONGEST_DELAY, Supervisor
 from palaver.testing import eventually
 from palaver.testing.ports import HOST
@@ -224,6 +224,13 @@ def test_the_address_of_a_redis_may_stand_in_a_file(
         seen = said(other).seen
     assert seen["PALAVER_REDIS_URL"] == stack.redis_url
     assert "PALAVER_REDIS_URL_FILE" not in seen
+
+
+def test_it_listens_for_who_started_it_whatever_is_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALAVER_HOST", "0.0.0.0")
+    (tmp_path / "logs").mkdir()
+    child = Plan(tmp_path, Ports(), COMMANDS, {}).child("api", 1, "redis://127.0.0.1:6390/0")
+    assert child.environment["PALAVER_HOST"] == HOST
 
 
 @dataclass
