@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import sys
+from logging.config import dictConfig
 from typing import Final
 
 import uvicorn
@@ -57,7 +58,7 @@ def main() -> None:
         port=port,
         http=H11,
         ws="none",
-        log_config=configuration(settings().log_format),
+        log_config=None,
         log_level=given.log_level,
         root_path=given.root_path,
         backlog=_BACKLOG,
@@ -84,6 +85,8 @@ def _app(host: str) -> FastAPI:
         ConfigurationError: it could not serve.
     """
     found = settings()
+    # Not left to uvicorn: what follows has something to say.
+    dictConfig(configuration(found.log_format))
     providers, policies = load_providers(found.providers), load_policies(found.retry_policies)
     own = frozenset(each.api_key_env or "" for each in providers.values()).union(found.tool_env)
     for sentence in unread(os.environ, own):

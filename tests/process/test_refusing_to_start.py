@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -155,3 +156,15 @@ def test_no_secret_is_told_that_a_module_repeats(line: str, module: str, folder:
     assert code == EX_CONFIG, told
     assert "RuntimeError: postgres://shop:[redacted]@db.example/shop" in told
     assert "canary" not in told
+
+
+def test_the_api_says_it_as_json_where_log_lines_are(folder: Path, redis_url: str) -> None:
+    table = folder / "table.toml"
+    table.write_text(f"{TABLE}colour = 'red'\n")
+    environment = {"PALAVER_REDIS_URL": redis_url, "PALAVER_LOG_FORMAT": "json", "PALAVER_PROVIDERS": str(table)}
+    wrong = {"PALAVER_RETENTIN": "5", "PALAVER_HOST": "0.0.0.0"}
+    _, told = _started(command("api"), folder, {**environment, **wrong})
+    *warned, refused = told.splitlines()
+    said = [json.loads(each)["message"] for each in warned]
+    assert [text.partition(" is no ")[0].rpartition(".")[2] for text in said] == ["colour", "PALAVER_RETENTIN"]
+    assert refused.startswith("palaver: ")
