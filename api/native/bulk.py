@@ -49,7 +49,7 @@ class BulkAction(Strict):
     dry_run: bool = False
     """Only count."""
     limit: int = Field(default=most("bulk_runs"), ge=1, le=most("bulk_runs"))
-    """Runs to look at in this request, at most."""
+    """Runs that the filter admits, at most, in this request."""
     cursor: str | None = None
     """``next_cursor`` of the request before: go on there."""
 

@@ -61,7 +61,7 @@ class Bulk:
     dry_run: bool = False
     """Only count."""
     limit: int = most("bulk_runs")
-    """Runs to look at, at most."""
+    """Runs that the filter admits, at most."""
     cursor: str | None = None
 
 
@@ -84,7 +84,8 @@ class BulkResult(BaseModel):
 
 
 async def act_on_runs(backend: Backend, wanted: Bulk, caller: Caller) -> BulkResult:
-    """Cancel or retry the runs that a filter names, newest first, for 20 seconds at most.
+    """Cancel, retry or delete the runs that a filter admits, newest first, for 20 seconds at most: however many it does
+    not admit, each page looks at 10,000 runs at most, and none is begun after that.
 
     Raises:
         Refused: ``invalid_cursor``.

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from palaver.errors import ErrorClass
+from palaver.limits import most
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.scripts import VERSION
@@ -142,6 +143,27 @@ async def test_a_request_that_takes_long_says_where_to_go_on(monkeypatch: pytest
         assert first["matched"] == 20
         rest = await _act(api, "cancel", all=True, cursor=first["next_cursor"])
         assert (rest["done"], rest["next_cursor"]) == (10, None)
+
+
+async def test_the_limit_counts_what_the_filter_admits() -> None:
+    async with world() as api:
+        for number in range(12):
+            await api.submit(tags=["a"] if number < 4 else [])
+        counted = await _act(api, "cancel", filter={"tag": "a"}, limit=3)
+        assert (counted["matched"], counted["done"]) == (3, 3)
+
+
+async def test_a_request_that_takes_long_ends_though_the_filter_admits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.operations.bulk._TIME", 0.0)
+    monkeypatch.setattr("palaver.store.listing.most", lambda name: {"list_looked": 5}.get(name) or most(name))
+    monkeypatch.setattr("palaver.store.listing._AT_ONCE", 5)
+    async with world() as api:
+        for _ in range(8):
+            await api.submit()
+        first = await _act(api, "cancel", filter={"tag": "nobody"})
+        assert first["matched"] == 0
+        rest = await _act(api, "cancel", filter={"tag": "nobody"}, cursor=first["next_cursor"])
+        assert (rest["matched"], rest["next_cursor"]) == (0, None)
 
 
 async def test_a_process_that_is_told_to_end_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
