@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import Run
+
+OLDEST: Final = 10 * 366 * 86400
+"""Seconds: nobody asks for runs by a time further away."""
 
 
 class RunFilter(TypedDict, total=False):

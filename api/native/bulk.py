@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from palaver.errors import Fault
 from palaver.fields import AtMost, Strict
+from palaver.filters import OLDEST
 from palaver.lifecycle import RunAction
 from palaver.limits import most
 from palaver.models import CancelMode
@@ -26,7 +27,7 @@ class BulkFilter(Strict, Filters):
     """Which runs: those that everything given here admits."""
 
     older_than: float | None = Field(
-        default=None, gt=0, le=10 * 366 * 86400, description="Only runs submitted longer than so many seconds ago."
+        default=None, gt=0, le=OLDEST, description="Only runs submitted longer than so many seconds ago."
     )
 
     @property

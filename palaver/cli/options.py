@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, get_args
 import typer
 
 from palaver import models
+from palaver.filters import OLDEST
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -54,18 +55,21 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def duration(text: str) -> float:
-    """``90``, ``15m``, ``12h``, ``3d`` in seconds."""
+    """``90``, ``15m``, ``12h``, ``3d`` in seconds, ten years at most."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} is not a time such as 90s, 15m, 12h or 3d")
-    return float(found[1]) * _UNITS[found[2]]
+        raise typer.BadParameter(f"{text[:80]!r} is not a time such as 90s, 15m, 12h or 3d")
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > OLDEST:
+        raise typer.BadParameter(f"{text[:80]!r} is more than ten years")
+    return seconds
 
 
 def since(text: str) -> datetime:
     """``12h`` ago, or ``2026-01-31T12:00:00Z``; without a zone in the local one."""
     try:
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         return datetime.now(UTC) - timedelta(seconds=duration(text))
 
 
@@ -73,7 +77,7 @@ def ahead(text: str) -> datetime:
     """``12h`` from now, or ``2026-01-31T12:00:00Z``; without a zone in the local one."""
     try:
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         return datetime.now(UTC) + timedelta(seconds=duration(text))
 
 
