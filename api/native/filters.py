@@ -8,12 +8,13 @@ from typing import Annotated, Self, cast
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from palaver.errors import ErrorClass
+from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.fields import AtMost
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import beyond, most
 from palaver.names import did_you_mean
+from palaver.retry import stop_reason
 
 from ..operations import RunFilter
 
@@ -81,6 +82,15 @@ ConversationId = Annotated[
 ]
 
 
+def _failing(given: ErrorClass) -> ErrorClass:
+    reason = stop_reason(Failure.of(given))
+    if reason.status is not RunStatus.FAILED:
+        raise ValueError(f"no run fails with {given}: ask for stop_reason={reason}")
+    if FACTS[given].recoverable:
+        raise ValueError(f"no run fails with {given}, the model is told of it: stop_reason says why a run ended")
+    return given
+
+
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 Metadata = Annotated[
     dict[Annotated[str, AtMost("metadata_key")], Annotated[str, AtMost("metadata_value")]],
@@ -107,7 +117,9 @@ class Filters(BaseModel):
         default=None, min_length=1, max_length=265, description="Only runs that ask this model, or asked it last."
     )
     tool: Name | None = Field(default=None, description="Only runs of agents that may use this tool.")
-    error_class: ErrorClass | None = Field(default=None, description="Only runs that failed with this class.")
+    error_class: Annotated[ErrorClass, AfterValidator(_failing)] | None = Field(
+        default=None, description="Only runs that failed with this class."
+    )
     error_code: str | None = Field(
         default=None, min_length=1, max_length=200, description="Only runs that failed with this code."
     )

@@ -87,6 +87,8 @@ async def test_a_key_in_the_url_is_no_key(path: str) -> None:
         ("status=queued,,running", 422, "validation_error", "?status"),
         ("error_class=rate_limit", 422, "validation_error", "?error_class"),
         ("error_class=budget", 422, "validation_error", "?error_class"),
+        ("error_class=content_filter", 422, "validation_error", "?error_class"),
+        ("error_class=tool_error", 422, "validation_error", "?error_class"),
         ("conversation_id=conv_*", 422, "validation_error", "?conversation_id"),
         ("tag=", 422, "validation_error", "?tag"),
         ("agent=", 422, "validation_error", "?agent"),

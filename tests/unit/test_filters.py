@@ -10,6 +10,7 @@ import pytest
 
 from api.native.filters import Filters
 from palaver.cli.bulk import FilterOptions
+from palaver.errors import ErrorClass
 from palaver.filters import RunFilter, admits, possible_statuses, statuses
 from palaver.lifecycle import RunStatus
 from palaver.models import Run
@@ -110,3 +111,13 @@ def test_statuses_are_a_list_or_a_text() -> None:
 def test_the_statuses_that_a_run_can_have_that_fits(wanted: RunFilter, possible: set[str] | None) -> None:
     found = possible_statuses(wanted)
     assert (None if found is None else set(found)) == possible
+
+
+@pytest.mark.parametrize("error_class", ErrorClass)
+def test_a_class_that_no_run_fails_with_is_refused(error_class: ErrorClass) -> None:
+    never = {"content_filter", "invalid_tool_call", "tool_error", "tool_timeout", "tool_interrupted", "tool_denied"}
+    if error_class in never:
+        with pytest.raises(ValueError, match=f"no run fails with {error_class}.*stop_reason"):
+            Filters(error_class=error_class)
+    else:
+        assert Filters(error_class=error_class).as_filter() == {"error_class": error_class}
