@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import redis
 
 from palaver.testing.ports import HOST
+from palaver.testing.redis_server import find_server
 
 from .kit import ROOT
 
@@ -15,6 +19,8 @@ USERS = {"api": "palaver-api", "worker": "palaver-worker", "tools": "palaver-wor
 """The user of each role."""
 _PASSWORD = "not-a-secret"
 _DEFAULT = "user default off"
+_SINCE_7_2: Final = (" +client|setinfo", " +waitaof")
+"""What an older server does not know, and will not start with: the page on users says to leave it out."""
 
 
 def shipped_users(root: Path = ROOT) -> list[str]:
@@ -24,9 +30,20 @@ def shipped_users(root: Path = ROOT) -> list[str]:
     return lines
 
 
+def known_to_the_server(line: str) -> str:
+    """The line without what the server that tests start does not know."""
+    told = subprocess.run([find_server(), "--version"], check=True, capture_output=True, text=True, timeout=10).stdout
+    version = re.search(r"v=(\d+)\.(\d+)", told)
+    assert version, told
+    if (int(version[1]), int(version[2])) < (7, 2):
+        for rule in _SINCE_7_2:
+            line = line.replace(rule, "")
+    return line
+
+
 def write_users(path: Path, root: Path = ROOT) -> Path:
     """The shipped users, with a password; the test itself stays the default user, who may do everything."""
-    told = [f"{line} >{_PASSWORD}" for line in shipped_users(root)]
+    told = [f"{known_to_the_server(line)} >{_PASSWORD}" for line in shipped_users(root)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([f"{_DEFAULT.removesuffix('off')}on nopass ~* &* +@all", *told, ""]))
     return path
