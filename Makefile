@@ -5,6 +5,8 @@ ARGS ?=
 HOURS ?= 1
 JOBS ?= 3
 SCALE ?= 1
+# Tests start more than a thousand processes: what one has compiled, the next one reads. Empty is as good as unset.
+export PYTHONDONTWRITEBYTECODE :=
 
 BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
