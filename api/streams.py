@@ -29,20 +29,19 @@ class Frames:
 
     def __init__(self, write: Callable[[StoredEvent], bytes]) -> None:
         self._write = write
-        self._made: OrderedDict[int, tuple[StoredEvent, bytes]] = OrderedDict()
-        """By identity; what is here keeps its own."""
+        self._made: OrderedDict[StoredEvent, bytes] = OrderedDict()
+        """By value: what was read twice, or came live and was read, is one event."""
         self._size = 0
 
     def of(self, event: StoredEvent) -> bytes:
         """The frame of an event."""
-        found = self._made.get(id(event))
+        found = self._made.get(event)
         if found is not None:
-            return found[1]
-        made = self._write(event)
-        self._made[id(event)] = event, made
+            return found
+        made = self._made[event] = self._write(event)
         self._size += len(made)
         while len(self._made) > _FRAMES or self._size > _FRAME_BYTES:
-            self._size -= len(self._made.popitem(last=False)[1][1])
+            self._size -= len(self._made.popitem(last=False)[1])
         return made
 
 

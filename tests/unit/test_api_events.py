@@ -234,10 +234,8 @@ async def test_an_event_is_encoded_once_for_all_its_watchers(monkeypatch: pytest
             await asyncio.wait_for(live.task, 10)
         assert len({live.body.partition(b"\n\n")[2] for live in streams}) == 1
         last = (await api.read(run))["last_event_id"]
-        # Once as it comes live, and once for each page that has it. Watchers share pages unless they come up at
-        # different moments: some pages on a machine that is busy, never one a watcher.
-        assert set(encoded) == set(range(1, last + 1))
-        assert len(encoded) <= len(streams) / 5 * last
+        # Whether it came live or in a page, of which there are some if the watchers come up at different moments.
+        assert sorted(encoded) == list(range(1, last + 1))
 
 
 async def test_watchers_beyond_the_limit_are_refused_before_anything_begins() -> None:
