@@ -51,14 +51,13 @@ def restore(file: Path, server: RedisServer, directory: Path) -> RedisServer:
     """A server at the same address with what is in the snapshot, its append-only file written anew."""
     directory.mkdir()
     shutil.copy(file, directory / "dump.rdb")
-    port = int(server.url.rpartition(":")[2].partition("/")[0])
-    loading = RedisServer(port=port, data_dir=directory, options={"appendonly": "no"})
+    loading = RedisServer(port=server.port, data_dir=directory, options={"appendonly": "no"})
     loading.start()
     with redis.Redis.from_url(loading.url) as client:
         client.config_set("appendonly", "yes")
         eventually(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, within=60)
     loading.stop()
-    return RedisServer(port=port, data_dir=directory)
+    return RedisServer(port=server.port, data_dir=directory)
 
 
 @pytest.mark.parametrize("back_up", [by_redis_cli, by_bgsave])
