@@ -1,0 +1,364 @@
+"""Every metric, said once: the scripts count under these names, ``GET /metrics`` answers with them, and
+docs/reference/metrics.md is made from them.
+
+``python -m palaver.metrics`` prints the tables of that page; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from types import MappingProxyType
+from typing import Final, Literal, get_args
+
+from palaver.actions import ActionType
+from palaver.errors import ErrorClass
+from palaver.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.limits import LIMITS
+from palaver.step_kinds import KINDS, QUEUES
+
+Source = Literal["facts", "store", "process"]
+"""Where a metric comes from: counted by the scripts, in the very step that writes what is counted; read off the store
+when it is asked for; or known to the process that is asked."""
+StepOutcome = Literal["done", "failed", "retried", "postponed", "handed_back", "lost", "abandoned"]
+"""What became of a lease: each one ends in exactly one of these ways."""
+TokenType = Literal["input", "cached_input", "output"]
+"""Those of the input that the provider did not have, those that it had, and those of the answer."""
+
+PREFIX: Final = "palaver_"
+OTHER: Final = "other"
+"""In place of a value that users choose, once there are as many as the limit ``metric_models`` says."""
+NANO: Final = 1_000_000_000
+MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric, and what it is made of."""
+
+    group: str
+    """The table of docs/reference/metrics.md that it stands in."""
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    help: str
+    source: Source
+    labels: tuple[str, ...] = ()
+    always: tuple[tuple[str, ...], ...] = ()
+    """Values of the labels that are there from the start, with 0: else the first of them would be no increase."""
+    per: int = 1
+    """The scripts count whole numbers: so many of them are one."""
+    buckets: tuple[int, ...] = ()
+    """Of a histogram: their upper edges, in what the scripts count."""
+
+    @property
+    def fact(self) -> str:
+        """What the scripts call it."""
+        return self.name.removeprefix(PREFIX).removesuffix("_total")
+
+
+def _each(*values: object) -> tuple[tuple[str, ...], ...]:
+    return tuple((str(value),) for value in values)
+
+
+def _ends() -> Iterator[tuple[str, str, str]]:
+    """Status, stop reason and error class, which is empty for runs that did not fail."""
+    for reason in StopReason:
+        if reason is StopReason.STUCK:
+            yield (reason.status, reason, ErrorClass.STUCK)
+        elif reason is StopReason.ERROR:
+            yield from ((reason.status, reason, each) for each in ErrorClass)
+        else:
+            yield (reason.status, reason, "")
+
+
+_TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
+_STEP_KINDS: Final = tuple(kind.name for kind in KINDS)
+_RUNS: Final = "Runs"
+_STEPS: Final = "Steps"
+_MODELS: Final = "Models"
+_QUEUES: Final = "Queues and workers"
+_PROVIDERS: Final = "Providers"
+_STORE: Final = "The store"
+_API: Final = "An API process"
+
+_ALL: Final = (
+    Metric(_RUNS, "palaver_runs_submitted_total", "counter", "Runs that were taken on.", "facts", always=((),)),
+    Metric(
+        _RUNS,
+        "palaver_runs_finished_total",
+        "counter",
+        "Runs that have ended.",
+        "facts",
+        ("status", "stop_reason", "error_class"),
+        always=tuple(_ends()),
+    ),
+    Metric(
+        _RUNS,
+        "palaver_run_duration_seconds",
+        "histogram",
+        "From the submit of a run, or its start time, to its end.",
+        "facts",
+        ("status",),
+        always=_each(*_TERMINAL),
+        per=MILLI,
+        buckets=(1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000, 86_400_000),
+    ),
+    Metric(
+        _RUNS,
+        "palaver_cancel_duration_seconds",
+        "histogram",
+        "From the request to cancel a run to its end.",
+        "facts",
+        always=((),),
+        per=MILLI,
+        buckets=(50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000),
+    ),
+    Metric(
+        _RUNS,
+        "palaver_runs",
+        "gauge",
+        "Runs that the store has; those that have ended go after their retention.",
+        "store",
+        ("status",),
+        always=_each(*RunStatus),
+    ),
+    Metric(
+        _RUNS,
+        "palaver_waiting",
+        "gauge",
+        "Unfinished runs that no worker works on, by what they wait for.",
+        "store",
+        ("reason",),
+        always=_each(*WaitReason),
+    ),
+    Metric(
+        _RUNS,
+        "palaver_waiting_oldest_seconds",
+        "gauge",
+        "For how long the one that has waited longest for that has done so.",
+        "store",
+        ("reason",),
+        always=_each(*WaitReason),
+    ),
+    Metric(
+        _RUNS,
+        "palaver_pending_actions",
+        "gauge",
+        "Tool calls that wait for a person's decision or for a client's output.",
+        "store",
+        ("type",),
+        always=_each(*get_args(ActionType)),
+    ),
+    Metric(
+        _RUNS,
+        "palaver_pending_actions_oldest_seconds",
+        "gauge",
+        "For how long the oldest of them has waited.",
+        "store",
+        ("type",),
+        always=_each(*get_args(ActionType)),
+    ),
+    Metric(
+        _STEPS,
+        "palaver_steps_total",
+        "counter",
+        "Leases of steps that have ended, by what became of them.",
+        "facts",
+        ("kind", "outcome"),
+        always=tuple(product(_STEP_KINDS, get_args(StepOutcome))),
+    ),
+    Metric(
+        _STEPS,
+        "palaver_step_failures_total",
+        "counter",
+        "Steps that failed and are not tried again: a tool's failure is told to the model, a model's ends the run.",
+        "facts",
+        ("kind", "error_class"),
+        always=tuple(product(_STEP_KINDS, ErrorClass)),
+    ),
+    Metric(
+        _STEPS,
+        "palaver_retries_total",
+        "counter",
+        "Failures after which a step is tried again.",
+        "facts",
+        ("error_class",),
+        always=_each(*ErrorClass),
+    ),
+    Metric(
+        _STEPS,
+        "palaver_recoveries_total",
+        "counter",
+        "Steps whose worker was lost, and whose run goes on without it.",
+        "facts",
+        always=((),),
+    ),
+    Metric(
+        _MODELS,
+        "palaver_tokens_total",
+        "counter",
+        "Tokens that providers say they have used.",
+        "facts",
+        ("provider", "model", "type"),
+    ),
+    Metric(
+        _MODELS,
+        "palaver_cost_usd_total",
+        "counter",
+        "What they cost, in dollars, by the prices in the table of providers.",
+        "facts",
+        ("provider", "model"),
+        per=NANO,
+    ),
+    Metric(
+        _MODELS,
+        "palaver_unpriced_steps_total",
+        "counter",
+        "Model steps whose cost nobody knows; it is not in the sum.",
+        "facts",
+        ("provider", "model"),
+    ),
+    Metric(
+        _QUEUES,
+        "palaver_queue_ready",
+        "gauge",
+        "Steps that are delivered and that no worker has begun.",
+        "store",
+        ("queue",),
+        always=_each(*QUEUES),
+    ),
+    Metric(
+        _QUEUES,
+        "palaver_queue_oldest_seconds",
+        "gauge",
+        "For how long the oldest of them has been delivered.",
+        "store",
+        ("queue",),
+        always=_each(*QUEUES),
+    ),
+    Metric(
+        _QUEUES,
+        "palaver_queue_running",
+        "gauge",
+        "Steps in flight, as the workers say.",
+        "store",
+        ("queue",),
+        always=_each(*QUEUES),
+    ),
+    Metric(
+        _QUEUES,
+        "palaver_queue_capacity",
+        "gauge",
+        "Steps that these workers take on at once.",
+        "store",
+        ("queue",),
+        always=_each(*QUEUES),
+    ),
+    Metric(
+        _QUEUES,
+        "palaver_workers",
+        "gauge",
+        "Workers that have reported within three heartbeats.",
+        "store",
+        ("queue", "state"),
+        always=tuple(product(QUEUES, ("working", "draining"))),
+    ),
+    Metric(
+        _QUEUES,
+        "palaver_overdue_seconds",
+        "gauge",
+        "For how long the oldest of what is due has been so: more than some seconds, and no sweeper works.",
+        "store",
+        always=((),),
+    ),
+    Metric(
+        _PROVIDERS,
+        "palaver_provider_cooling",
+        "gauge",
+        "1 while nobody calls the provider because it asked for that, else 0.",
+        "store",
+        ("provider",),
+    ),
+    Metric(
+        _PROVIDERS,
+        "palaver_provider_cooldowns_total",
+        "counter",
+        "How often that has begun.",
+        "store",
+        ("provider",),
+    ),
+    Metric(
+        _PROVIDERS,
+        "palaver_provider_waiting",
+        "gauge",
+        "Model steps that wait for their turn at the provider.",
+        "store",
+        ("provider",),
+    ),
+    Metric(
+        _PROVIDERS,
+        "palaver_provider_in_flight",
+        "gauge",
+        "Calls under way, of providers with `max_in_flight`.",
+        "store",
+        ("provider",),
+    ),
+    Metric(
+        _STORE,
+        "palaver_store_memory_bytes",
+        "gauge",
+        "Memory that Redis uses for data.",
+        "store",
+        always=((),),
+    ),
+    Metric(
+        _STORE,
+        "palaver_store_memory_ratio",
+        "gauge",
+        "Its share of `maxmemory`; not there without one.",
+        "store",
+    ),
+    Metric(
+        _STORE,
+        "palaver_store_memory_limit_ratio",
+        "gauge",
+        "The share at which no more runs are taken on; not there without `maxmemory`.",
+        "store",
+    ),
+    Metric(_STORE, "palaver_runs_limit", "gauge", "Unfinished runs that there may be, about.", "process", always=((),)),
+    Metric(_API, "palaver_api_watchers", "gauge", "Streams and long polls under way.", "process", always=((),)),
+    Metric(
+        _API,
+        "palaver_api_limits_exceeded_total",
+        "counter",
+        "What this process met beyond a limit, by its counter on the page of limits.",
+        "process",
+        ("limit",),
+        always=_each(*LIMITS),
+    ),
+    Metric(_API, "palaver_build_info", "gauge", "1, with the version.", "process", ("version",)),
+)
+
+METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _ALL})
+"""Every metric, by name."""
+FACTS: Final = tuple(each for each in _ALL if each.source == "facts")
+"""Those that the scripts count."""
+
+
+def tables() -> str:
+    """docs/reference/metrics.md from its first heading of a group on: a table for each group."""
+    lines: list[str] = []
+    for group in dict.fromkeys(each.group for each in _ALL):
+        lines += ["", f"## {group}", "", "| metric | type | labels | says |", "|---|---|---|---|"]
+        lines += [_row(each) for each in _ALL if each.group == group]
+    return "\n".join(lines[1:]) + "\n"
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    return f"| `{metric.name}` | {metric.type} | {labels} | {metric.help} |"
+
+
+if __name__ == "__main__":
+    print(tables(), end="")
