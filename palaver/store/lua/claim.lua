@@ -41,6 +41,7 @@ return reply.leased {
   fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
   elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW,
   lacking_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = facts[1], model = facts[4] or 0,
-  metadata = facts[6], submitted_by = facts[7], call = step.call, edited = step.edited, calls_left = most and math.max(0, most - (facts[5] or 0)),
+  metadata = facts[6], submitted_by = facts[7], call = step.call, edited = step.edited,
+  calls_left = most and math.max(0, most - (facts[5] or 0)),
   since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
 }
