@@ -21,7 +21,8 @@ from celery import Celery
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.signals import worker_init
 
-from palaver.testing.redis_server import RedisServer, dying_with_parent
+from palaver.testing.children import dying_with_parent
+from palaver.testing.redis_server import RedisServer
 from palaver.testing.waiting import eventually
 from workers.pool import TaskPool
 from workers.transport import broker_settings

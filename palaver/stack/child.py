@@ -13,7 +13,7 @@ from typing import IO, Protocol
 
 from palaver.process_tree import below
 from palaver.stack.errors import StackError
-from palaver.testing.redis_server import dying_with_parent
+from palaver.testing.children import dying_with_parent
 
 # Sent to one process these would leave its own children working, or orphaned until they notice.
 _GROUP_SIGNALS = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from palaver.testing.children import dying_with_parent
 from palaver.testing.ports import HOST, free_port, port_is_free
 
 VARIABLE = "PALAVER_TEST_REDIS_SERVER"
@@ -34,30 +35,9 @@ VARIABLE = "PALAVER_TEST_REDIS_SERVER"
 
 _START_ATTEMPTS = 5
 
-_EXEC_DYING_WITH_PARENT = """\
-import ctypes, os, signal, sys
-PR_SET_PDEATHSIG = 1
-ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit("the parent is gone")
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
-
 
 class RedisServerError(RuntimeError):
     """The server cannot be found, cannot be started, or is not in the state the call needs."""
-
-
-def dying_with_parent(command: Sequence[str]) -> list[str]:
-    """`command`, wrapped so that the kernel kills it when the calling thread's process goes away.
-
-    The wrapper becomes the command (same process id). Linux ties this to the *thread* that starts the
-    process: start from the main thread or from one that lives as long. Elsewhere the command comes back
-    unchanged.
-    """
-    if sys.platform != "linux":
-        return [*command]
-    return [sys.executable, "-I", "-S", "-c", _EXEC_DYING_WITH_PARENT, str(os.getpid()), *command]
 
 
 def find_server() -> Path:

@@ -30,7 +30,7 @@ from palaver.roles import command
 from palaver.settings import settings
 from palaver.stack.child import Child, Spawned
 from palaver.stack.readiness import accepts
-from palaver.testing.redis_server import dying_with_parent
+from palaver.testing.children import dying_with_parent
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
 

@@ -16,7 +16,8 @@ import redis
 from celery import Celery
 
 from palaver.deliveries import QUEUE_NAMES, queue
-from palaver.testing.redis_server import RedisServer, dying_with_parent
+from palaver.testing.children import dying_with_parent
+from palaver.testing.redis_server import RedisServer
 from palaver.testing.waiting import eventually
 from tests.process.rabbitmq import RabbitServer
 from workers.transport import broker_settings
