@@ -67,7 +67,9 @@ class DueIndex:
     ) -> list[Settled]:
         """Act on ``things``. Those that are not due any more are left unchanged.
 
-        ``worker`` names a worker that is known to be dead: its leases on these steps end now.
+        ``worker`` names a worker that is known to be dead: its leases on these steps end now. Raises an error that a
+        script answered only if nothing was done: else what was done would not be followed up, and the next sweep meets
+        the error again.
         """
         conversations = self._redis.pipeline(transaction=False)
         for thing in things:
@@ -76,7 +78,7 @@ class DueIndex:
         acted = [(thing, found.decode()) for thing, found in zip(things, known, strict=True) if found]
         await self._forget(thing for thing, found in zip(things, known, strict=True) if not found)
         patience = int(unclaimed_after * 1000)
-        replies = await self._scripts.run_all(
+        replies = await self._scripts.run_each(
             Sweep(
                 run=keys.of_run(thing.run_id, conversation),
                 what=thing.what,
@@ -85,12 +87,17 @@ class DueIndex:
             )
             for thing, conversation in acted
         )
-        found = []
+        found, errors = [], []
         for reply, (thing, conversation) in zip(replies, acted, strict=True):
-            if isinstance(reply, Moved):
+            if isinstance(reply, Exception):
+                log.warning("cannot act on run %s at %s: %s", thing.run_id, thing.what, type(reply).__name__)
+                errors.append(reply)
+            elif isinstance(reply, Moved):
                 if reply.status is RunStatus.FAILED:
                     log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
                 found.append(settled(reply, thing.run_id, conversation))
+        if errors and not found:
+            raise errors[0]
         return found
 
     async def forget_expired(self, limit: int = 1000) -> int:

@@ -81,15 +81,19 @@ class Scripts:
 
         Raises the first error that a script answered, after all have run.
         """
+        return [_checked(reply) for reply in await self.run_each(scripts)]
+
+    async def run_each(self, scripts: Iterable[Script[R]]) -> list[R | Exception]:
+        """As `run_all`, with the error in the place of the reply of a script that answered with one."""
         scripts = list(scripts)
-        return [_checked(reply) for reply in _replies(scripts, await self._answers(scripts, ()))]
+        return _replies(scripts, await self._answers(scripts, ()))
 
     async def promise_all(self, scripts: Iterable[Script[R]]) -> tuple[list[R | Exception], bool]:
         """The reply of each script, or the error that it answered with; and whether what they wrote is as durable as
         PALAVER_DURABILITY asks."""
         scripts = list(scripts)
         if self._wait is None or not scripts:
-            return _replies(scripts, await self._answers(scripts, ())), True
+            return await self.run_each(scripts), True
         command, enough = self._wait
         # All on one connection: otherwise, after a failover, the wait would be for the writes of another server. A
         # script that finds its work done writes nothing, and the server waits for a connection's own writes.

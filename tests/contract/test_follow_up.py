@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from palaver.follow_up import follow_up
 from palaver.leases import Delivery
 from palaver.lifecycle import StopReason
 from palaver.models import Message
 from palaver.settings import Settings
-from palaver.store import Store
+from palaver.store import Store, keys
+from palaver.store.due import DueItem
 from palaver.stuck import Nudge
 from palaver.verdicts import Finish
 from tests.contract.store_driver import StoreDriver
@@ -55,6 +57,18 @@ async def test_several_conversations_go_on_at_once(driver: StoreDriver, publishe
     behind = [await driver.submit(conversation_id=lease.conversation_id) for lease in leases]
     await follow_up(driver.store, published.extend, [await driver.finish(lease) for lease in leases])
     assert [each.run_id for each in published] == [each.run_id for each in behind]
+
+
+async def test_what_a_sweep_cannot_do_to_one_run_keeps_it_from_no_other(driver: StoreDriver, redis: Any) -> None:
+    broken, lost = (await driver.submit()).run_id, (await driver.submit()).run_id
+    things = [DueItem(broken, "1"), DueItem(lost, "1")]
+    await redis.rename(keys.steps(broken), f"{keys.steps(broken)}:aside")
+    await redis.set(keys.steps(broken), "no hash")
+    (found,) = await driver.store.due.sweep(things, unclaimed_after=-60)
+    assert [each.run_id for each in found.deliveries] == [lost]
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await driver.store.due.sweep(things[:1], unclaimed_after=-60)
+    await redis.rename(f"{keys.steps(broken)}:aside", keys.steps(broken))
 
 
 def _reads(folder: str) -> Iterator[str]:

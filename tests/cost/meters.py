@@ -99,7 +99,7 @@ class Costs:
 def watch(store: Store, meter: Meter) -> Costs:
     """From here on, what each script of ``store`` costs is noted."""
     costs, scripts = Costs({}), store.scripts
-    run, run_all = scripts.run, scripts.run_all
+    run, run_each = scripts.run, scripts.run_each
 
     async def metered(name: str, answer: Callable[[], Awaitable[Any]]) -> Any:
         await meter.read()
@@ -111,14 +111,14 @@ def watch(store: Store, meter: Meter) -> Costs:
         return await metered(script.name, lambda: run(script))
 
     async def each(calls: Iterable[Script[Any]]) -> list[Any]:
-        return [await metered(script.name, partial(_only, run_all, script)) for script in calls]
+        return [await metered(script.name, partial(_only, run_each, script)) for script in calls]
 
-    scripts.run, scripts.run_all = one, each  # type: ignore[method-assign,assignment]
+    scripts.run, scripts.run_each = one, each  # type: ignore[method-assign,assignment]
     return costs
 
 
-async def _only(run_all: Callable[[Iterable[Script[Any]]], Awaitable[list[Any]]], script: Script[Any]) -> Any:
-    return (await run_all([script]))[0]
+async def _only(run_each: Callable[[Iterable[Script[Any]]], Awaitable[list[Any]]], script: Script[Any]) -> Any:
+    return (await run_each([script]))[0]
 
 
 async def fake() -> tuple[Redis, Callable[[], Meter]]:
