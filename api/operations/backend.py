@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from palaver.errors import NoRoom, StoreUnavailable
+from palaver.errors import NoRoom, NotDurable, StoreUnavailable
 from palaver.follow_up import follow_up
 from palaver.leases import Delivery, Settled
 from palaver.models import AgentSpec, Run
@@ -101,6 +101,16 @@ class Backend:
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""
         await within_deadline(follow_up(self.store, self.publisher.publish_soon, [settled]))
+
+
+async def promised(answer: Awaitable[T]) -> tuple[T, NotDurable | None]:
+    """The store's answer, within its time; and the exception to raise once that is followed up, if it is not safe."""
+    try:
+        return await within_deadline(answer), None
+    except NotDurable as unsafe:
+        if unsafe.reply is None:
+            raise
+        return unsafe.reply, unsafe
 
 
 async def within_deadline(answer: Awaitable[T]) -> T:

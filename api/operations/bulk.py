@@ -6,10 +6,10 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 from pydantic import BaseModel
 
@@ -31,10 +31,9 @@ from palaver.limits import most
 from palaver.models import CancelMode, Run
 from palaver.store.runs import Submitted
 
-from .backend import Backend, Caller, within_deadline
+from .backend import Backend, Caller, promised, within_deadline
 from .listing import list_runs
 
-T = TypeVar("T")
 _log = logging.getLogger("palaver.api")
 
 _TIME: Final = 20.0
@@ -148,7 +147,7 @@ class _Doing:
     async def _cancel(self, runs: Sequence[Run]) -> Mapping[str, str]:
         """Newest first, so that no queued run starts because that before it in its conversation ends."""
         wanted, caller, store = self.wanted, self.caller, self.backend.store
-        outcomes, unsafe = await _outcomes(
+        outcomes, unsafe = await promised(
             store.bulk.cancel(runs, mode=wanted.mode, reason=wanted.reason, by=caller.name, acked_ms=caller.waited_ms)
         )
         moved = [each for each in outcomes if isinstance(each, Settled)]
@@ -156,7 +155,7 @@ class _Doing:
         return _codes(runs, outcomes, unsafe)
 
     async def _retry(self, runs: Sequence[Run]) -> Mapping[str, str]:
-        outcomes, unsafe = await _outcomes(self.backend.store.bulk.retry(runs, by=self.caller.name))
+        outcomes, unsafe = await promised(self.backend.store.bulk.retry(runs, by=self.caller.name))
         made = {run.id: each for run, each in zip(runs, outcomes, strict=True) if isinstance(each, Submitted)}
         self.backend.publisher.publish_soon([delivery for each in made.values() for delivery in each.deliveries])
         self.retried_as |= {run_id: each.run_id for run_id, each in made.items()}
@@ -201,14 +200,6 @@ def _hindrance(action: RunAction, run: Run) -> str:
     if not run.status.terminal:
         return "run_active"
     return "run_ended" if action == "cancel" else "nothing_to_retry"
-
-
-async def _outcomes(acting: Awaitable[Sequence[T]]) -> tuple[Sequence[T], NotDurable | None]:
-    """What came of each run; and the exception to raise once that is followed up, if it is not safe."""
-    try:
-        return await within_deadline(acting), None
-    except NotDurable as unsafe:
-        return unsafe.reply, unsafe
 
 
 def _codes(runs: Sequence[Run], outcomes: Sequence[object], unsafe: NotDurable | None) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from palaver.errors import StateConflict
 from palaver.failpoints import failpoint
 from palaver.models import CancelMode, Run
 
-from .backend import Backend, Caller, within_deadline
+from .backend import Backend, Caller, promised, within_deadline
 from .input_rules import admit_items
 from .submitting import explained
 
@@ -35,11 +35,13 @@ async def cancel(
         NotDurable, StoreUnavailable: it may not be cancelled safely.
     """
     runs = backend.store.runs
-    settled = await within_deadline(
+    settled, unsafe = await promised(
         runs.cancel(run_id, mode=mode, reason=reason, by=caller.name, acked_ms=caller.waited_ms)
     )
     failpoint("run.cancelled")
     await backend.follow_up(settled)
+    if unsafe:
+        raise unsafe
     return await within_deadline(runs.get(run_id))
 
 
@@ -55,11 +57,13 @@ async def act(backend: Backend, run_id: str, items: Sequence[Item], caller: Call
         await within_deadline(backend.store.capacity.admit())
     await admit_items(run_id, items, backend)
     try:
-        acted = await within_deadline(backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key))
+        acted, unsafe = await promised(backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key))
     except StateConflict as conflict:
         raise await explained(conflict, backend) from None
     failpoint("run.acted")
     await backend.follow_up(acted.settled)
+    if unsafe:
+        raise unsafe
     return Acted(await within_deadline(backend.store.runs.get(run_id)), acted.replayed)
 
 

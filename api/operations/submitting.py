@@ -11,7 +11,7 @@ from palaver.models import Retry, Run, Submission
 from palaver.store.runs import Submitted
 
 from .admission import admit_cost, admit_retry, admit_submission, limits_cost
-from .backend import Backend, Caller, within_deadline
+from .backend import Backend, Caller, promised, within_deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
             kept = await within_deadline(backend.store.runs.conversation(submission.conversation_id))
             if kept.agent is not None:
                 admit_cost(kept.agent, backend, whose="conversation")
-        submitted = await within_deadline(backend.store.runs.submit(submission, idempotency_key=key, by=caller.name))
+        submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name)
+        submitted, unsafe = await promised(submitting)
     except UnknownConversation:
         fault = Fault("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
         raise Refused.of_faults([fault]) from None
@@ -51,6 +52,8 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
         raise await explained(conflict, backend) from None
     failpoint("run.submitted")
     backend.publisher.publish_soon(submitted.deliveries)
+    if unsafe:
+        raise unsafe
     failpoint("run.answering")
     return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
 
@@ -68,7 +71,7 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
     if limits_cost(wanted.budget) and wanted.agent is None:
         admit_cost((await within_deadline(runs.get(run_id))).agent, backend, whose="run")
     try:
-        made = await within_deadline(backend.store.control.retry(run_id, wanted, idempotency_key=key, by=caller.name))
+        made, unsafe = await promised(backend.store.control.retry(run_id, wanted, idempotency_key=key, by=caller.name))
     except StateConflict as conflict:
         if conflict.code != "unknown_step":
             raise
@@ -76,6 +79,8 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
         why = f"is not a step that a model answered in; the run came to step {step}"
         raise Refused.of_faults([Fault("/from_step", "unknown_step", why)]) from None
     backend.publisher.publish_soon(made.deliveries)
+    if unsafe:
+        raise unsafe
     return Taken(await _run_of(made, backend), made.replayed)
 
 

@@ -231,8 +231,8 @@ class StoreUnavailable(PalaverError):
 class NotDurable(PalaverError):
     """It is written, but not as safely yet as PALAVER_DURABILITY asks.
 
-    ``reply`` is what the script answered, or what came of each of many; doing the same again finds it done, and waits
-    again. ``run_id`` is the run that a submit took on or found.
+    ``reply`` is what would have been answered, to be followed up; doing the same again finds it done, and waits again.
+    ``run_id`` is the run that a submit took on or found.
     """
 
     def __init__(self, reply: Any) -> None:

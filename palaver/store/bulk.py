@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from palaver.errors import NotDurable, PalaverError
+from palaver.errors import NotDurable
 from palaver.leases import Settled
 from palaver.models import CancelMode, Retry, Run
 from palaver.store.contracts.declaration import Script
 from palaver.store.control import again_of
+from palaver.store.moving import outcome
 from palaver.store.runs import IdempotencyKey, Runs, Submitted, cancelled, taken_on, to_cancel
 from palaver.store.scripts import Scripts
 
@@ -69,16 +70,7 @@ class BulkControl:
         """What came of each script, as the function beside it reads the reply."""
         wanted = list(wanted)
         replies, durable = await self._scripts.promise_all(script for script, _ in wanted)
-        outcomes = [_outcome(read, reply) for (_, read), reply in zip(wanted, replies, strict=True)]
+        outcomes = [outcome(read, reply) for (_, read), reply in zip(wanted, replies, strict=True)]
         if not durable:
             raise NotDurable(outcomes)
         return outcomes
-
-
-def _outcome(read: Callable[[R], T], reply: R | Exception) -> T | Exception:
-    if isinstance(reply, Exception):
-        return reply
-    try:
-        return read(reply)
-    except PalaverError as hindrance:
-        return hindrance

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_hex
 from typing import TypeVar, assert_never
 
@@ -25,7 +26,7 @@ from palaver.store.contracts.logs import Busy, Deleted
 from palaver.store.contracts.replies import Active, Ended, Mismatch, More, Unknown
 from palaver.store.contracts.runs import Accepted, NewItem, RefusedItem
 from palaver.store.events import LogEntry
-from palaver.store.moving import deliveries
+from palaver.store.moving import deliveries, promised
 from palaver.store.refusals import refusal
 from palaver.store.runs import IdempotencyKey, Runs, Submitted, idempotency, sha256
 from palaver.store.scripts import Scripts
@@ -77,20 +78,7 @@ class RunControl:
             by=orjson.dumps(by),
             items=new,
         )
-        match await self._scripts.promise(act):
-            case Accepted() as done:
-                publish = deliveries(done.deliveries, run_id, conversation_id)
-                return Acted(Settled(done.status, publish, done.next_run), done.replayed)
-            case Unknown():
-                raise UnknownRun(f"there is no run {run_id}")
-            case Mismatch():
-                raise IdempotencyMismatch("this Idempotency-Key was used with another request")
-            case Ended(status=status):
-                raise StateConflict("run_ended", run_id, f"the run takes nothing in any more: it is {status}")
-            case RefusedItem(number, code):
-                raise refusal(code, run_id, f"item {number}: " if len(items) > 1 else "")
-            case other:
-                assert_never(other)
+        return await promised(self._scripts.promise(act), partial(_acted, run_id, conversation_id, len(items)))
 
     async def retry(
         self, run_id: str, wanted: Retry, *, idempotency_key: str | None = None, by: str | None = None
@@ -114,14 +102,18 @@ class RunControl:
             return await self._fork(run, wanted.from_step, again, key, by)
         if not run.status.allows("retry") or run.withdrawn:
             raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
-        return await self._runs.take_on(again, run.conversation_id, "retry", key, by=by, retried_from=run_id)
+        return await self._runs.take_on(
+            await self._runs.to_submit(again, run.conversation_id, "retry", key, by=by, retried_from=run_id)
+        )
 
     async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
         through = await self._position_before(run, step)
         target = new_id("conv", shard_of(run.id))
         copied = await self._runs.copy(run.conversation_id, target, through=through, made_anew=run.id)
         try:
-            made = await self._runs.take_on(again, target, "fork", key, by=by, retried_from=run.id, fork=copied)
+            made = await self._runs.take_on(
+                await self._runs.to_submit(again, target, "fork", key, by=by, retried_from=run.id, fork=copied)
+            )
         except (StateConflict, IdempotencyMismatch, NoRoom, TimePassed):
             # Refused for certain. After any other error there may be a run that has it.
             await self._runs.forget_copy(target)
@@ -202,6 +194,26 @@ class RunControl:
             async for page in pages:
                 for entry in page:
                     yield entry
+
+
+def _acted(
+    run_id: str, conversation_id: str, items: int, reply: Accepted | Ended | Mismatch | RefusedItem | Unknown
+) -> Acted:
+    """What the reply to so many items means. Raises as `RunControl.act`."""
+    match reply:
+        case Accepted() as done:
+            publish = deliveries(done.deliveries, run_id, conversation_id)
+            return Acted(Settled(done.status, publish, done.next_run), done.replayed)
+        case Unknown():
+            raise UnknownRun(f"there is no run {run_id}")
+        case Mismatch():
+            raise IdempotencyMismatch("this Idempotency-Key was used with another request")
+        case Ended(status=status):
+            raise StateConflict("run_ended", run_id, f"the run takes nothing in any more: it is {status}")
+        case RefusedItem(number, code):
+            raise refusal(code, run_id, f"item {number}: " if items > 1 else "")
+        case other:
+            assert_never(other)
 
 
 def again_of(run: Run, wanted: Retry) -> Submission:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 import orjson
@@ -23,7 +24,7 @@ from palaver.store.contracts.replies import Ended, Mismatch, Moved, Unknown
 from palaver.store.contracts.runs import Created, Full, Past, Refused, Replayed, Steered, SubmitKind
 from palaver.store.events import Withdrawn
 from palaver.store.listing import Listing
-from palaver.store.moving import deliveries, settled
+from palaver.store.moving import deliveries, promised, settled
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 
@@ -101,31 +102,20 @@ class Runs(Listing):
         conversation_id = submission.conversation_id
         if conversation_id is None:
             shard = pick_shard(key.digest or new_id("run", "00"), len(self._shards))
-            return await self.take_on(submission, new_id("conv", shard), "new", key, by=by)
+            return await self.take_on(await self.to_submit(submission, new_id("conv", shard), "new", key, by=by))
         if not is_id("conv", conversation_id):
             raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
-        return await self.take_on(submission, conversation_id, "known", key, by=by)
+        return await self.take_on(await self.to_submit(submission, conversation_id, "known", key, by=by))
 
-    async def take_on(
-        self,
-        submission: Submission,
-        target: str,
-        kind: SubmitKind,
-        key: IdempotencyKey,
-        *,
-        by: str | None,
-        retried_from: str | None = None,
-        fork: Fork | None = None,
-    ) -> Submitted:
-        """``submit`` to the conversation ``target``; with ``retry`` only right behind the run that it goes on with, and
-        with ``fork`` to one that begins as another one did.
+    async def take_on(self, submit: Submit) -> Submitted:
+        """What came of a submit that `to_submit` made.
 
         Raises:
-            StateConflict: also ``conversation_moved_on``, and ``conversation_changed`` since it was copied.
-            NoRoom, TimePassed: as ``submit``.
+            StateConflict: as ``submit``; also ``conversation_moved_on``, and ``conversation_changed`` since it was
+                copied.
+            UnknownConversation, IdempotencyMismatch, NoRoom, TimePassed, NotDurable: as ``submit``.
         """
-        submit = await self.to_submit(submission, target, kind, key, by=by, retried_from=retried_from, fork=fork)
-        return taken_on(submit, await self._scripts.promise(submit))
+        return await promised(self._scripts.promise(submit), partial(taken_on, submit))
 
     async def to_submit(
         self,
@@ -138,7 +128,8 @@ class Runs(Listing):
         retried_from: str | None = None,
         fork: Fork | None = None,
     ) -> Submit:
-        """What `take_on` asks the store for; `taken_on` reads the answer."""
+        """What to ask the store for, for a run in the conversation ``target``: with ``retry`` only right behind the run
+        that it goes on with, and with ``fork`` in one that begins as another one did."""
         nearly_full = await self._capacity.nearly_full()
         shard = shard_of(target)
         run_id = new_id("run", shard)
@@ -228,7 +219,7 @@ class Runs(Listing):
         """
         conversation_id = await self.conversation_of(run_id)
         cancel = to_cancel(run_id, conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms)
-        return cancelled(run_id, conversation_id, await self._scripts.promise(cancel))
+        return await promised(self._scripts.promise(cancel), partial(cancelled, run_id, conversation_id))
 
     async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
         """An empty conversation. It goes after a day, or the retention if that is shorter, unless a run uses it: no

@@ -18,6 +18,7 @@ from palaver.errors import ConfigurationError
 from palaver.leases import Delivery
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
+from tests.unit.api_world import BODY, assert_problem, world
 
 RUN, CONVERSATION = "run_00" + "1" * 26, "conv_00" + "2" * 26
 MODEL = Delivery("model", RUN, CONVERSATION, "3", 1)
@@ -151,3 +152,29 @@ def test_kombu_gets_its_own_spelling() -> None:
 def test_what_a_broker_does_not_understand_is_told_at_start(url: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         Publisher(url)
+
+
+async def test_what_is_done_but_not_safely_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake server has no replica that could have it."""
+    async with world() as api:
+        failed, first, paused = [await api.submit() for _ in range(3)]
+        await api.fail(failed)
+        follows = await api.submit(agent=None, conversation_id=first["conversation_id"])
+        await api.client.post(f"{paused['links']['self']}/input", json={"items": [{"type": "pause"}]})
+        monkeypatch.setattr(api.store.scripts, "_wait", (("WAIT", 1, 100), 1))
+
+        async def published(path: str, body: object = None) -> list[str]:
+            api.publisher.deliveries.clear()
+            problem = assert_problem(await api.client.post(path, json=body), 503, "not_durable")
+            runs = [each.run_id for each in api.publisher.deliveries]
+            assert problem.get("run_id") in (None, *runs)
+            return runs
+
+        (made,) = await published("/v1/runs", BODY)
+        assert (await api.read({"links": {"self": f"/v1/runs/{made}"}}))["status"] == "queued"
+        assert await published(f"{failed['links']['self']}/retry") == [(await api.read(failed))["retried_as"]]
+        assert await published(f"{first['links']['self']}/cancel") == [follows["id"]]
+        resume = {"items": [{"type": "resume"}]}
+        assert await published(f"{paused['links']['self']}/input", resume) == [paused["id"]]
+        # What is refused was not done.
+        assert await published(f"{failed['links']['self']}/cancel") == []
