@@ -143,14 +143,16 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of an answer's text for watchers, with the lease under which the model produced it."""
+    """A piece of an answer's text, or of its reasoning, for watchers, with the lease under which the model produced
+    it."""
 
     lease: Lease
     text: str
+    reasoning: bool = False
 
     @property
     def payload(self) -> bytes:
-        """What the event carries (`palaver.events.MessageDelta`)."""
+        """What the event carries (`palaver.events.MessageDelta`, `palaver.events.ReasoningDelta`)."""
         return orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": self.text})
 
 

@@ -119,7 +119,11 @@ class Usage(BaseModel):
     input_tokens: int = 0
     cached_tokens: int = 0
     """Those of the input tokens that came from the provider's prompt cache."""
+    cache_write_tokens: int = 0
+    """Those of the input tokens that were put into it, where the provider says so."""
     output_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Those of the output tokens that the model thought with, where the provider says so."""
     model_calls: int = 0
     tool_calls: int = 0
     cost_usd: float | None = None

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
+
+_TEXTS: Final = ("reasoning_content", "reasoning")
+"""Fields of chat completions that are readable reasoning; one says what the other does."""
+_BLOCKS: Final = (("reasoning_details", "text"), ("reasoning_details", "summary"))
+"""Fields that are lists of blocks, and what of a block is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,15 @@ class Opaque:
         """What ``stored`` wrote."""
         origin, _, fields = text.decode().partition("\n")
         return cls(origin, fields)
+
+    def reasoning(self) -> str:
+        """What of it people can read: it is kept once, and found by the names that protocols have for it."""
+        found: dict[str, Any] = json.loads(self.fields)
+        for name in _TEXTS:
+            if found.get(name):
+                return str(found[name])
+        thoughts = [block.get(name) or "" for blocks, name in _BLOCKS for block in found.get(blocks, ())]
+        return "".join(map(str, thoughts))
 
     def shown(self) -> dict[str, Any]:
         """The JSON values, as the API shows them to clients that ask; whole numbers of any length stay whole."""

@@ -46,37 +46,51 @@ class DeltaBuffer:
     def __init__(self, writer: DeltaWriter, lease: Lease) -> None:
         self._writer = writer
         self.lease = lease
-        self.pending: list[str] = []
-        self._passing = Passing()
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._passing = {False: Passing(), True: Passing()}
+        """By whether it is reasoning."""
         self.written = False
         self.lost = False
         self.writing: asyncio.Event | None = None
 
-    def add(self, text: str) -> None:
-        """More text; it is written with the next batch."""
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._text or self._thoughts)
+
+    def add(self, text: str, thoughts: str = "") -> None:
+        """More text and reasoning; it is written with the next batch."""
         if not self.pending:
             self._writer.wake(self)
-        self.pending.append(text)
+        if text:
+            self._text.append(text)
+        if thoughts:
+            self._thoughts.append(thoughts)
 
     def take(self, *, last: bool = False) -> Iterator[Delta]:
         """The gathered text as deltas, without secrets of this process. Until the ``last`` time, what may be the
         beginning of a secret is kept back."""
-        text, self.pending = self._passing.add("".join(self.pending), last=last), []
-        for start in range(0, len(text), _LONGEST):
-            self.written = True
-            yield Delta(self.lease, text[start : start + _LONGEST])
+        gathered = {True: "".join(self._thoughts), False: "".join(self._text)}
+        self.close()
+        for reasoning, more in gathered.items():
+            text = self._passing[reasoning].add(more, last=last)
+            for start in range(0, len(text), _LONGEST):
+                self.written = True
+                yield Delta(self.lease, text[start : start + _LONGEST], reasoning)
 
     async def flush(self) -> None:
-        """Write the rest, if a beginning was written; else the whole message will do."""
+        """Write the rest, if a beginning was written; else the whole message will do, which reasoning is no part of."""
         if self.writing is not None:
             # On another connection: the rest could overtake it, and so could the end of the lease it is written under.
             await self.writing.wait()
-        if self.written and (self.pending or self._passing.held):
+        held = any(passing.held for passing in self._passing.values())
+        if self._thoughts or (self.written and (self._text or held)):
             await self._writer.write([self], last=True)
 
     def close(self) -> None:
         """Forget what was not written."""
-        self.pending = []
+        self._text, self._thoughts = [], []
 
 
 class DeltaWriter:

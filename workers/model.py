@@ -95,13 +95,14 @@ class ModelPort:
         agent: AgentSpec,
         body: bytes,
         *,
-        on_text: Callable[[str], None],
+        show: Callable[[str, str], None],
         time_left: float,
         request_id: str,
         reader: AnswerReader,
         progress: CallProgress,
     ) -> ModelReply:
-        """Ask the model; ``on_text`` gets the answer's text as it comes, ``time_left`` (s) bounds the whole call.
+        """Ask the model; ``show`` gets the answer's text and reasoning as they come, ``time_left`` (s) bounds the whole
+        call.
 
         ``reader`` gathers the answer, so that the caller has what came before a failure; ``progress`` says how far
         the call is.
@@ -113,7 +114,7 @@ class ModelPort:
         """
         try:
             provider = self._providers[agent.provider]
-            return await self._complete(provider, agent, body, on_text, time_left, request_id, reader, progress)
+            return await self._complete(provider, agent, body, show, time_left, request_id, reader, progress)
         except ProviderError as error:
             error.provider, error.model = agent.provider, agent.model_name
             raise
@@ -123,7 +124,7 @@ class ModelPort:
         provider: Provider,
         agent: AgentSpec,
         body: bytes,
-        on_text: Callable[[str], None],
+        show: Callable[[str, str], None],
         time_left: float,
         request_id: str,
         reader: AnswerReader,
@@ -176,16 +177,18 @@ class ModelPort:
                         raise ResponseTooLarge(f"the answer is larger than {most_bytes} bytes")
                     if not streamed:
                         whole += data
-                    elif text := reader.feed(data):
-                        progress.characters += len(text)
-                        on_text(text)
+                    else:
+                        text, thoughts = reader.feed(data)
+                        if text or thoughts:
+                            progress.characters += len(text)
+                            show(text, thoughts)
                     if reader.done:
                         break
                     if received >= breath_at:
                         breath_at = received + _BREATH
                         await asyncio.sleep(max(_PAUSE, _ahead(received, now - asked_at)))
                 if not streamed and (text := reader.read(bytes(whole))):
-                    on_text(text)
+                    show(text, "")
                 reply = reader.reply()
                 limit.reschedule(None)
                 await _end_of(stream)

@@ -27,7 +27,7 @@ async def call_model(work: Work) -> Verdict:
         return GiveUp(stuck.failure, StopReason.STUCK)
     agent = work.lease.agent
     async with work.permit as permit:
-        reply = await ask_within_window(work, lambda: work.ask(agent, work.messages(), on_text=work.show))
+        reply = await ask_within_window(work, lambda: work.ask(agent, work.messages(), show=work.show))
     if permit.postponed is not None:
         return permit.postponed
     failpoint("model.answered")

@@ -142,7 +142,7 @@ class Work:
         agent: AgentSpec,
         messages: list[bytes],
         *,
-        on_text: Callable[[str], None] = lambda text: None,
+        show: Callable[[str, str], None] = lambda text, thoughts: None,
         purpose: str = "",
     ) -> ModelReply:
         """What ``agent`` answers to ``messages``. A call for a ``purpose`` of ours says so in its id.
@@ -161,7 +161,7 @@ class Work:
         return await runtime.model.complete(
             agent,
             body,
-            on_text=on_text,
+            show=show,
             time_left=self.time_left,
             request_id=f"{request_id}:{purpose}-{len(self._readers)}" if purpose else request_id,
             reader=reader,
@@ -175,11 +175,12 @@ class Work:
             *(Offer(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
         ]
 
-    def show(self, text: str) -> None:
-        """Let watchers see more of the answer."""
+    def show(self, text: str, thoughts: str) -> None:
+        """Let watchers see more of the answer, and of what the model thinks."""
         failpoint("model.delta")
-        self._text.append(text)
-        self._deltas.add(text)
+        if text:
+            self._text.append(text)
+        self._deltas.add(text, thoughts)
 
     @property
     def usage(self) -> Usage:
@@ -188,7 +189,9 @@ class Work:
         return Usage(
             input_tokens=sum(call.input_tokens for call in calls),
             cached_tokens=sum(call.cached_tokens for call in calls),
+            cache_write_tokens=sum(call.cache_write_tokens for call in calls),
             output_tokens=sum(call.output_tokens for call in calls),
+            reasoning_tokens=sum(call.reasoning_tokens for call in calls),
             model_calls=len(calls),
             cost_usd=self._cost(),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field
 from starlette.responses import Response
@@ -12,7 +12,7 @@ from palaver.models import AgentSpec, Conversation
 
 from .. import operations
 from ..answers import answer
-from ..operations import Backend, MessagePage
+from ..operations import Backend, IncludedInMessages, MessagePage
 from ..operations.agents import AGENT_PROBLEMS
 from ..queries import FARTHEST, Number, Query
 from .dialect import NATIVE, ConversationId
@@ -31,8 +31,10 @@ class MessagesQuery(Query):
 
     after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only messages behind this `position`.")
     limit: Number = Field(default=100, ge=1, le=500, description="Messages on a page.")
-    include: Literal["opaque"] | None = Field(
-        default=None, description="`opaque`: with what the provider of a message wants back unchanged."
+    include: IncludedInMessages = Field(
+        default=None,
+        description="`reasoning`: with what the model thought, as a part of its message. "
+        "`opaque`: with what the provider of a message wants back unchanged.",
     )
 
 
@@ -78,12 +80,10 @@ async def read_conversation(backend: Backend, conversation_id: ConversationId) -
 )
 async def messages(backend: Backend, conversation_id: ConversationId, query: MessagesQuery) -> Response:
     """Messages and tool results, in the order in which the model sees them; what it is not told any more is marked."""
-    opaque = query.include == "opaque"
-    return answer(
-        await operations.read_messages(
-            backend, conversation_id, after=query.after, limit=query.limit, with_opaque=opaque
-        )
+    page = operations.read_messages(
+        backend, conversation_id, after=query.after, limit=query.limit, include=query.include
     )
+    return answer(await page)
 
 
 @NATIVE.route(

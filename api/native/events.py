@@ -13,7 +13,7 @@ from palaver.events import KnownEvent
 from .. import operations
 from ..answers import answer_json
 from ..headers import EVENT_STREAM, JSON, LastEventId, Offers
-from ..operations import Backend, EventSlice
+from ..operations import Backend, EventSlice, Included
 from ..queries import FARTHEST, Number, Query
 from ..streams import EventStream
 from .dialect import NATIVE, RunId
@@ -22,7 +22,13 @@ from .frames import STREAMS, frames
 _MAX_PAGE: Final = 1000
 
 
-class EventsQuery(Query):
+class WatchQuery(Query):
+    """What is told."""
+
+    include: Included = Field(default=None, description="`reasoning`: with `reasoning.delta`, what the model thinks.")
+
+
+class EventsQuery(WatchQuery):
     """Where to start, and for pages how many."""
 
     after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only events behind this `seq`.")
@@ -61,9 +67,9 @@ async def events(
     # A browser repeats its first URL, `after` included, and says in the header how far it came since.
     after = query.after if seen is None else seen
     if kind == EVENT_STREAM:
-        batches = await operations.watch(backend, run_id, after)
+        batches = await operations.watch(backend, run_id, after, query.include)
         return Response(status_code=204) if batches is None else EventStream(frames(batches), backend.closing)
-    return answer_json(_page(await operations.read_events(backend, run_id, after, query.limit)))
+    return answer_json(_page(await operations.read_events(backend, run_id, after, query.limit, query.include)))
 
 
 def _page(page: EventSlice) -> bytes:

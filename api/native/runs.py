@@ -20,6 +20,7 @@ from ..queries import Number, Query
 from ..streams import EventStream
 from .answers import answer_run, headers_of
 from .dialect import NATIVE, RunId
+from .events import WatchQuery
 from .filters import Filters, Metadata
 from .frames import STREAMS, frames
 from .links import Run, RunList, page_path, run_list_json
@@ -115,6 +116,7 @@ async def submit(
     kind: Annotated[str, Offers((JSON, EVENT_STREAM))],
     key: IdempotencyKey,
     wait: PreferredWait,
+    query: WatchQuery,
     submission: Submission,
 ) -> Response:
     """Take a run on: once this answers, it will end by itself, whatever happens to this connection."""
@@ -123,7 +125,7 @@ async def submit(
     taken = await operations.submit(backend, submission, caller, key=key)
     run, headers = taken.run, headers_of(taken)
     if kind == EVENT_STREAM:
-        return EventStream(frames(operations.follow(backend, run.id)), backend.closing, headers)
+        return EventStream(frames(operations.follow(backend, run.id, include=query.include)), backend.closing, headers)
     if wait and operations.may_watch(backend):
         headers["Preference-Applied"] = f"wait={wait}"
         run = await operations.await_run(backend, run, Until.ACTION, wait)

@@ -13,6 +13,7 @@ from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
 from .control import Acted, act, cancel, delete_run
 from .conversations import (
+    IncludedInMessages,
     MessagePage,
     create_conversation,
     delete_conversation,
@@ -34,7 +35,7 @@ from .queues import (
 from .submitting import Taken, retry, submit
 from .tools import ToolState, read_tools
 from .waiting import Until, admit_watcher, await_run, may_watch, read_run
-from .watching import Batches, EventSlice, follow, read_events, watch
+from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
 __all__ = [
     "Acted",
@@ -44,6 +45,8 @@ __all__ = [
     "BulkResult",
     "Caller",
     "EventSlice",
+    "Included",
+    "IncludedInMessages",
     "LackedState",
     "MessagePage",
     "ProviderState",

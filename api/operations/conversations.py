@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
@@ -11,7 +11,6 @@ from palaver.conversation_message import ConversationMessage
 from palaver.events import MESSAGES
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec, Conversation, Message
-from palaver.opaque import Opaque
 from palaver.store.events import LogEntry
 from palaver.store.runs import Runs
 
@@ -20,6 +19,10 @@ from .backend import Backend, within_deadline
 
 _LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through, about: status changes lie between messages."""
+
+
+IncludedInMessages = Literal["reasoning", "opaque"] | None
+"""What of a message is shown only on request: what the model thought, or all that its provider wants back unchanged."""
 
 
 class MessagePage(BaseModel):
@@ -62,18 +65,17 @@ async def delete_conversation(backend: Backend, conversation_id: str) -> None:
 
 
 async def read_messages(
-    backend: Backend, conversation_id: str, *, after: int, limit: int, with_opaque: bool = False
+    backend: Backend, conversation_id: str, *, after: int, limit: int, include: IncludedInMessages = None
 ) -> MessagePage:
-    """Messages and tool results behind a position, in the order in which the model sees them; ``with_opaque`` with what
-    providers want back unchanged.
+    """Messages and tool results behind a position, in the order in which the model sees them.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
     """
-    return await within_deadline(_page(backend.store.runs, conversation_id, after, limit, with_opaque))
+    return await within_deadline(_page(backend.store.runs, conversation_id, after, limit, include))
 
 
-async def _page(runs: Runs, conversation_id: str, after: int, limit: int, with_opaque: bool) -> MessagePage:
+async def _page(runs: Runs, conversation_id: str, after: int, limit: int, include: IncludedInMessages) -> MessagePage:
     found: list[ConversationMessage] = []
     position, looked, size = after, 0, 0
     async with aclosing(runs.pages(conversation_id, after=position)) as pages:
@@ -82,9 +84,9 @@ async def _page(runs: Runs, conversation_id: str, after: int, limit: int, with_o
                 if entry.type in MESSAGES:
                     if len(found) == limit or _is_full(size):
                         return MessagePage(data=found, next_after=position, has_more=True)
-                    opaque = entry.opaque if with_opaque else None
-                    found.append(_message(entry, opaque))
-                    size += _size(found[-1]) + (len(opaque.fields) if opaque else 0)
+                    found.append(_message(entry, include))
+                    shown = entry.opaque if include == "opaque" else None
+                    size += _size(found[-1]) + (len(shown.fields) if shown else 0)
                 position = entry.position
             looked += len(page)
             if looked >= _LOOKED_THROUGH:
@@ -105,8 +107,11 @@ def _size(message: Message) -> int:
     return len(str(message.content)) + sum(len(call.arguments) for call in message.tool_calls)
 
 
-def _message(entry: LogEntry, opaque: Opaque | None) -> ConversationMessage:
-    data = entry.data
+def _message(entry: LogEntry, include: IncludedInMessages) -> ConversationMessage:
+    data, opaque = entry.data, entry.opaque
+    said = data["message"]
+    if opaque and include == "reasoning" and (thoughts := opaque.reasoning()):
+        said = {**said, "content": _behind(thoughts, said.get("content", ""))}
     return ConversationMessage(
         position=entry.position,
         run_id=entry.run_id,
@@ -114,6 +119,13 @@ def _message(entry: LogEntry, opaque: Opaque | None) -> ConversationMessage:
         nudge=data.get("nudge", False),
         steer=data.get("steer", False),
         withdrawn=entry.withdrawn,
-        opaque=opaque.shown() if opaque else None,
-        **data["message"],
+        opaque=opaque.shown() if opaque and include == "opaque" else None,
+        **said,
     )
+
+
+def _behind(thoughts: str, content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The content of a message, as parts, with what the model thought before it."""
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}] if content else []
+    return [{"type": "reasoning", "text": thoughts}, *content]

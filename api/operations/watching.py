@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from palaver.errors import Refused
-from palaver.events import EventKind
+from palaver.events import ON_REQUEST, EventKind
 from palaver.models import Run
 from palaver.store.events import StoredEvent, about_stream
 
@@ -19,7 +21,13 @@ Batches = AsyncGenerator[Sequence[StoredEvent], None]
 gone: token deltas, some time after the end of their run."""
 
 
-async def watch(backend: Backend, run_id: str, after: int) -> Batches | None:
+Included = Literal["reasoning"] | None
+"""What of a run is told only on request: `reasoning.delta`."""
+_QUIET: Final = 10.0
+"""Seconds after which a watcher who is told nothing of what happens gets an empty batch."""
+
+
+async def watch(backend: Backend, run_id: str, after: int, include: Included = None) -> Batches | None:
     """The events behind ``after``, up to ``run.finished``; None if the run has ended and all of them were seen.
 
     Raises:
@@ -31,13 +39,29 @@ async def watch(backend: Backend, run_id: str, after: int) -> Batches | None:
     if run.status.terminal and after == run.last_event_id:
         return None
     admit_watcher(backend)
-    return follow(backend, run.id, after)
+    return follow(backend, run.id, after, include)
 
 
-def follow(backend: Backend, run_id: str, after: int = 0) -> Batches:
+def follow(backend: Backend, run_id: str, after: int = 0, include: Included = None) -> Batches:
     """The events of a run that is there, behind ``after``. Raises what reading them raises, but for trouble with the
     store, which passes."""
-    return with_gaps(backend.store.feeds.follow(run_id, after=after), after)
+    batches = with_gaps(backend.store.feeds.follow(run_id, after=after), after)
+    return batches if include else _without_requested(batches)
+
+
+async def _without_requested(batches: Batches) -> Batches:
+    """What is told to those who ask for nothing more."""
+    told_at = time.monotonic()
+    async with aclosing(batches):
+        async for events in batches:
+            told = _told(events)
+            if told or not events or time.monotonic() - told_at >= _QUIET:
+                yield told
+                told_at = time.monotonic()
+
+
+def _told(events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    return [event for event in events if event.type not in ON_REQUEST]
 
 
 async def with_gaps(batches: AsyncIterator[Sequence[StoredEvent]], last: int) -> Batches:
@@ -66,12 +90,12 @@ class EventSlice:
 
     events: Sequence[StoredEvent]
     reached: int
-    """The number of the last one, to go on behind."""
+    """The number of the last one, told or not, to go on behind."""
     more: bool
     """Whether there are more by now."""
 
 
-async def read_events(backend: Backend, run_id: str, after: int, limit: int) -> EventSlice:
+async def read_events(backend: Backend, run_id: str, after: int, limit: int, include: Included = None) -> EventSlice:
     """Events behind ``after``, at most ``limit``.
 
     Raises:
@@ -81,7 +105,7 @@ async def read_events(backend: Backend, run_id: str, after: int, limit: int) -> 
     run = await _run_at(backend, run_id, after)
     events = await within_deadline(backend.store.feeds.page(run.id, after=after, limit=limit))
     reached = events[-1].seq if events else after
-    return EventSlice(events, reached, more=bool(events) and reached < run.last_event_id)
+    return EventSlice(events if include else _told(events), reached, more=bool(events) and reached < run.last_event_id)
 
 
 async def _run_at(backend: Backend, run_id: str, after: int) -> Run:

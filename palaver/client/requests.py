@@ -156,12 +156,13 @@ def delete_run(run_id: str) -> Request:
     return Request("DELETE", _path("runs", run_id), run_id=run_id)
 
 
-def follow_run(run_id: str, after: int) -> Request:
+def follow_run(run_id: str, after: int, include: str | None = None) -> Request:
     """``GET /v1/runs/{id}/events`` from behind sequence number ``after``."""
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
     if after:
         headers["Last-Event-ID"] = str(after)
-    return Request("GET", _path("runs", run_id, "events"), headers=headers, run_id=run_id)
+    query = given({"include": include})
+    return Request("GET", _path("runs", run_id, "events"), query=query, headers=headers, run_id=run_id)
 
 
 def get_events(run_id: str, after: int) -> Request:
@@ -185,11 +186,9 @@ def delete_conversation(conversation_id: str) -> Request:
     return Request("DELETE", _path("conversations", conversation_id))
 
 
-def get_messages(conversation_id: str, after: int, limit: int | None = None) -> Request:
+def get_messages(conversation_id: str, after: int, limit: int | None = None, include: str | None = None) -> Request:
     """``GET /v1/conversations/{id}/messages``: one page, from behind the log's position ``after``."""
-    query = {"after": str(after)} if after else {}
-    if limit is not None:
-        query["limit"] = str(limit)
+    query = given({"after": str(after) if after else None, "limit": limit and str(limit), "include": include})
     return Request("GET", _path("conversations", conversation_id, "messages"), query=query)
 
 

@@ -15,6 +15,7 @@ from palaver.events.classes import (
     MessageDelta,
     MessageDiscarded,
     MessagesWithdrawn,
+    ReasoningDelta,
     RunCancelling,
     RunCreated,
     RunFinished,
@@ -36,11 +37,12 @@ from palaver.events.classes import (
     read_event,
 )
 from palaver.events.defaults import complete, is_complete
-from palaver.events.kinds import MESSAGES, UNDER_WAY, EventKind, Kept
+from palaver.events.kinds import MESSAGES, ON_REQUEST, UNDER_WAY, EventKind, Kept
 
 __all__ = [
     "EVENTS",
     "MESSAGES",
+    "ON_REQUEST",
     "UNDER_WAY",
     "ActionRequired",
     "ActionResolved",
@@ -55,6 +57,7 @@ __all__ = [
     "MessageDelta",
     "MessageDiscarded",
     "MessagesWithdrawn",
+    "ReasoningDelta",
     "RunCancelling",
     "RunCreated",
     "RunFinished",

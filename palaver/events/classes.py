@@ -28,7 +28,8 @@ class BaseEvent(BaseModel):
     type: str
     run_id: str
     seq: int
-    """From 1, without gaps in a run. What is told about the stream itself has the number of the event before it."""
+    """From 1, without gaps in a run, but for numbers of events that a watcher did not ask for. What is told about the
+    stream itself has the number of the event before it."""
     at: datetime
     """UTC."""
 
@@ -152,6 +153,15 @@ class MessageDelta(BaseEvent):
     """More text of an answer that is under way."""
 
     type: Literal[EventKind.MESSAGE_DELTA] = EventKind.MESSAGE_DELTA
+    step: str
+    attempt: int
+    text: str
+
+
+class ReasoningDelta(BaseEvent):
+    """More of what the model thinks before it answers. Only those who ask for it are told."""
+
+    type: Literal[EventKind.REASONING_DELTA] = EventKind.REASONING_DELTA
     step: str
     attempt: int
     text: str
@@ -301,6 +311,7 @@ KnownEvent = TypeAliasType(
         | StepStarted
         | StepLost
         | MessageDelta
+        | ReasoningDelta
         | MessageCreated
         | MessageDiscarded
         | MessagesWithdrawn

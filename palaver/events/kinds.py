@@ -43,6 +43,7 @@ class EventKind(StrEnum):
     STEP_STARTED = "step.started", Kept.FEED
     STEP_LOST = "step.lost", Kept.LOG
     MESSAGE_DELTA = "message.delta", Kept.FEED
+    REASONING_DELTA = "reasoning.delta", Kept.FEED
     MESSAGE_CREATED = "message.created", Kept.LOG
     MESSAGE_DISCARDED = "message.discarded", Kept.FEED
     MESSAGES_WITHDRAWN = "messages.withdrawn", Kept.LOG
@@ -63,5 +64,7 @@ class EventKind(StrEnum):
 
 MESSAGES: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})
 """Those that bring a message into the conversation."""
-UNDER_WAY: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.TOOL_PROGRESS})
+UNDER_WAY: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.REASONING_DELTA, EventKind.TOOL_PROGRESS})
 """Those that show what is under way: what comes of it is told by another event."""
+ON_REQUEST: Final = frozenset({EventKind.REASONING_DELTA})
+"""Those that only a watcher who asks for them is told."""

@@ -55,8 +55,8 @@ RUN_FIELDS: Final = (
     "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
     "retried_from", "retried_as", "agent", "model", "seq", "attempt", "output", "error", "cancel", "created_at",
     "started_at", "ended_at", "deadline", "start_by", "start_after", "events", "budget", "metadata", "tags",
-    "input_tokens", "cached_tokens", "output_tokens", "model_calls", "tool_calls", "cost", "unpriced", "deleting",
-    "progress",
+    "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "model_calls",
+    "tool_calls", "cost", "unpriced", "deleting", "progress",
 )  # fmt: skip
 """Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
 _CACHED: Final = 16 * KIB

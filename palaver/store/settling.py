@@ -133,7 +133,15 @@ def used(usage: Usage) -> Used:
     cost: int | None = 0
     if usage.model_calls:
         cost = None if usage.cost_usd is None else round(usage.cost_usd * NANODOLLARS)
-    return Used(usage.input_tokens, usage.cached_tokens, usage.output_tokens, usage.model_calls, cost)
+    return Used(
+        usage.input_tokens,
+        usage.cached_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+        usage.reasoning_tokens,
+        usage.model_calls,
+        cost,
+    )
 
 
 def _log_note(note: LogNote, lease: Lease) -> NewEntry:

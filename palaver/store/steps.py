@@ -215,7 +215,9 @@ def _held(lease: Lease, progress: AnswerProgress | None) -> HeldLease:
 
 def _shown(delta: Delta | Progress) -> NewDelta:
     lease, run_id = delta.lease, delta.lease.run_id
-    kind = EventKind.MESSAGE_DELTA if isinstance(delta, Delta) else EventKind.TOOL_PROGRESS
+    kind = EventKind.TOOL_PROGRESS
+    if isinstance(delta, Delta):
+        kind = EventKind.REASONING_DELTA if delta.reasoning else EventKind.MESSAGE_DELTA
     run, steps, feed = keys.run(run_id), keys.steps(run_id), keys.feed(run_id)
     return NewDelta(run, steps, feed, lease.step, lease.fence, kind, delta.payload)
 

@@ -298,10 +298,11 @@ MUTANTS: Final = {
             "        await runtime.model.complete(\n"
             "            agent,\n"
             "            body,\n"
-            "            on_text=lambda text: None,\n"
+            "            show=lambda text, thoughts: None,\n"
             "            time_left=lease.time_left,\n"
             "            request_id=request_id,\n"
             "            reader=self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent)),\n"
+            "            progress=self._active.progress,\n"
             "        )\n"
             "        return await runtime.model.complete(\n",
         ),

@@ -25,7 +25,7 @@ async def _failures(driver: StoreDriver) -> str:
     run_id, lease = await driver.begin(budget=Budget(tool_calls=1))
     await driver.postpone(lease)
     lease = await _due(driver, run_id, "1")
-    await driver.store.steps.write_deltas([Delta(lease, "Let me")])
+    await driver.store.steps.write_deltas([Delta(lease, "Hm.", reasoning=True), Delta(lease, "Let me")])
     (settled,) = await driver.lose(lease)
     await driver.retry(await driver.claim(settled.deliveries[0]))
     lease = await _due(driver, run_id, "1")

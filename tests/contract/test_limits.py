@@ -286,7 +286,10 @@ async def test_a_run_that_is_being_cancelled_is_not_warned_and_ends_as_cancelled
 async def test_the_run_shows_its_budget_and_what_is_used(driver: StoreDriver) -> None:
     budget = Budget(tokens=100, cost_usd=0.5, tool_calls=3, seconds=60)
     run_id, lease = await driver.begin(budget=budget)
-    usage = Usage(input_tokens=30, cached_tokens=20, output_tokens=4, model_calls=2, cost_usd=0.25)
+    usage = Usage(
+        input_tokens=30, cached_tokens=20, cache_write_tokens=7, output_tokens=4, reasoning_tokens=3, model_calls=2,
+        cost_usd=0.25,
+    )  # fmt: skip
     await calls_inline(driver, lease, usage)
     run = await driver.get(run_id)
     assert run.budget == budget

@@ -118,6 +118,22 @@ def test_nobody_who_watches_sees_it_and_who_asks_does(cluster: Cluster) -> None:
     assert not [name for name, text in logs.items() if signature in text]
 
 
+def test_what_the_model_thinks_is_told_to_who_asks(cluster: Cluster) -> None:
+    run_id = cluster.submit("tool-1+reasoning", tools=TOOLS)
+    asked = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events?include=reasoning")]
+    plain = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events")]
+    thoughts = "".join(event["data"]["text"] for event in asked if event["event"] == "reasoning.delta")
+    once = "".join(f" thought{i}" for i in range(1, 9))
+    assert thoughts == once * 2
+    assert [event for event in asked if event["event"] != "reasoning.delta"] == plain
+    run = cluster.ended(run_id)
+    assert run.usage.reasoning_tokens == 16
+    path = f"/v1/conversations/{run.conversation_id}/messages"
+    said = cluster.http.get(path, params={"include": "reasoning"}).json()["data"]
+    made = [message["content"] for message in said if message["role"] == "assistant"]
+    assert [content[0] for content in made] == [{"type": "reasoning", "text": once}] * 2
+
+
 def _strings(found: Any) -> Iterator[str]:
     """Every name and text in it."""
     if isinstance(found, dict):

@@ -8,6 +8,7 @@ import pytest
 
 from palaver.lifecycle import StopReason
 from palaver.models import Message, ToolCall
+from palaver.opaque import Opaque
 from palaver.stuck import Nudge
 from palaver.verdicts import Condensed, Continue, Finish, ToolOutcome
 from tests.unit.api_world import AGENT, CONVERSATION_ID, assert_problem, world
@@ -82,6 +83,32 @@ async def test_messages_are_what_was_said_in_order() -> None:
             again += part["data"]
             after, more = part["next_after"], part["has_more"]
         assert again == said
+
+
+@pytest.mark.parametrize(
+    ("fields", "thoughts"),
+    [
+        ('{"reasoning_content":"Hm."}', "Hm."),
+        ('{"reasoning":"Hm.","reasoning_details":[{"type":"reasoning.text","text":"Hm."}]}', "Hm."),
+        ('{"reasoning_details":[{"text":"H"},{"data":"=="},{"summary":"m."}]}', "Hm."),
+        ('{"extra_content":{"google":{"thought_signature":"x"}}}', ""),
+    ],
+)
+async def test_what_the_model_thought_is_shown_to_who_asks(fields: str, thoughts: str) -> None:
+    async with world() as api:
+        run = await api.submit()
+        opaque = Opaque("chat_completions/fake/x", fields)
+        said = Message(role="assistant", content="yes")
+        await api.store.steps.settle(await api.claim(run), Finish(said, StopReason.END_TURN, opaque=opaque))
+        path = f"{run['links']['conversation']}/messages"
+        shown = {}
+        for include in ("", "?include=reasoning", "?include=opaque"):
+            shown[include] = (await api.client.get(path + include)).json()["data"][-1]
+        plain = shown[""]
+        assert (plain["content"], plain["opaque"]) == ("yes", None)
+        parts = [{"type": "reasoning", "text": thoughts}, {"type": "text", "text": "yes"}] if thoughts else "yes"
+        assert shown["?include=reasoning"] == {**plain, "content": parts}
+        assert shown["?include=opaque"] == {**plain, "opaque": opaque.shown()}
 
 
 @pytest.mark.parametrize("conversation_id", [CONVERSATION_ID, "x", "conv_*", "%00", "run_00" + "0" * 26])

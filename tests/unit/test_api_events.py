@@ -12,11 +12,13 @@ import pytest
 from api.native.frames import frame, frames
 from api.operations import follow
 from api.streams import EventStream, Frames
+from palaver.leases import Delta
 from palaver.store.events import StoredEvent
 from palaver.testing import aeventually
 from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
 
 SSE = {"Accept": "text/event-stream"}
+JSON = {"Accept": "application/json"}
 
 
 async def _finished(api: World, *texts: str) -> dict[str, Any]:
@@ -46,6 +48,58 @@ async def test_a_stream_has_every_event_once_in_order_and_ends() -> None:
             assert (data["run_id"], str(data["seq"])) == (run["id"], number)
             assert data["at"].endswith("Z")
         assert events[-1][2]["status"] == "completed"
+
+
+async def _thought(api: World) -> dict[str, Any]:
+    """A run whose model thought before it answered."""
+    run = await api.submit()
+    lease = await api.claim(run)
+    thoughts = [Delta(lease, "Hm, ", reasoning=True), Delta(lease, "so", reasoning=True)]
+    await api.store.steps.write_deltas([*thoughts, Delta(lease, "yes")])
+    await api.finish(run, "yes", lease=lease)
+    return run
+
+
+async def test_only_who_asks_is_told_what_the_model_thinks() -> None:
+    async with world() as api:
+        run = await _thought(api)
+        path = run["links"]["events"]
+        plain = events_of((await api.client.get(path, headers=SSE)).text)
+        asked = events_of((await api.client.get(f"{path}?include=reasoning", headers=SSE)).text)
+        assert [data["text"] for _, name, data in asked if name == "reasoning.delta"] == ["Hm, ", "so"]
+        assert [event for event in asked if event[1] != "reasoning.delta"] == plain
+        assert not any(name == "stream.gap" for _, name, _ in asked)
+        page = (await api.client.get(path, headers=JSON)).json()["data"]
+        assert page == [data for _, _, data in plain]
+        page = (await api.client.get(f"{path}?include=reasoning", headers=JSON)).json()["data"]
+        assert page == [data for _, _, data in asked]
+
+
+async def test_pages_go_on_behind_what_was_not_told() -> None:
+    async with world() as api:
+        run = await _thought(api)
+        path, after, more, seen = run["links"]["events"], 0, True, []
+        while more:
+            page = (await api.client.get(f"{path}?after={after}&limit=1", headers=JSON)).json()
+            seen += page["data"]
+            assert page["next_after"] == after + 1
+            after, more = page["next_after"], page["has_more"]
+        assert seen == (await api.client.get(path, headers=JSON)).json()["data"]
+
+
+async def test_what_the_model_thinks_is_told_live_and_hidden_live() -> None:
+    async with world() as api:
+        run = await api.submit()
+        asked = LiveRequest(api.app, "GET", run["links"]["events"] + "?include=reasoning")
+        plain = LiveRequest(api.app, "GET", run["links"]["events"])
+        lease = await api.claim(run)
+        await api.store.steps.write_deltas([Delta(lease, "secretly", reasoning=True)])
+        await asked.until(lambda body: b"secretly" in body)
+        await api.say(lease, "aloud")
+        await plain.until(lambda body: b"aloud" in body)
+        await api.finish(run, "aloud", lease=lease)
+        await asyncio.wait_for(asyncio.gather(asked.task, plain.task), 10)
+        assert b"secretly" not in plain.body
 
 
 async def test_a_live_stream_shows_events_as_they_come() -> None:

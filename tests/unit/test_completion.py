@@ -44,7 +44,7 @@ CALLS = (
 
 def read(*pieces: bytes) -> tuple[ModelReply, str]:
     completion = Completion()
-    shown = "".join(completion.feed(piece) for piece in pieces)
+    shown = "".join(completion.feed(piece)[0] for piece in pieces)
     return completion.reply(), shown
 
 
@@ -59,6 +59,18 @@ def test_any_split_gives_the_same_reply(cuts: list[int]) -> None:
         ToolCall(id="call_b", name="sub", arguments="{}"),
     )
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.finish_reason) == (12, 5, "tool_calls")
+
+
+@given(st.lists(st.integers(min_value=0, max_value=700)))
+def test_any_split_gives_the_same_reasoning_apart_from_the_text(cuts: list[int]) -> None:
+    # Some servers say it under both names.
+    thoughts = b"".join(chunk({"reasoning_content": text, "reasoning": text}) for text in ("Hm, ", "…"))
+    stream = thoughts + ANSWER + chunk({}, "stop") + DONE
+    places = [0, *sorted(cut % len(stream) for cut in cuts), len(stream)]
+    completion = Completion()
+    pieces = [completion.feed(stream[a:b]) for a, b in pairwise(places)]
+    assert ["".join(each) for each in zip(*pieces, strict=True)] == ["Zwölf 🦊 Füchse", "Hm, …"]
+    completion.reply()
 
 
 @given(st.integers(min_value=0))
@@ -78,6 +90,13 @@ def test_cached_tokens_are_among_the_input() -> None:
     assert usage_of(ANSWER, chunk({}, "stop"), chunk(usage=said)) == Usage(
         input_tokens=12, cached_tokens=8, output_tokens=5, model_calls=1
     )
+
+
+def test_reasoning_tokens_are_among_the_output() -> None:
+    for said, counted in ((3, 3), (9, 5), (None, 0)):
+        usage = {"prompt_tokens": 12, "completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": said}}
+        found = usage_of(ANSWER, chunk({}, "stop"), chunk(usage=usage))
+        assert (found.output_tokens, found.reasoning_tokens) == (5, counted)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Offer:
 
 
 class AnswerReader(Protocol):
-    """Reads one answer: bytes in, text and a reply out. Any split of the bytes gives the same reply.
+    """Reads one answer: bytes in, text, reasoning and a reply out. Any split of the bytes gives the same reply.
 
     Everything it takes in is bounded while it is read. Each method raises the ``ProviderError`` that says what is wrong
     with the answer.
@@ -50,8 +50,9 @@ class AnswerReader(Protocol):
     uncounted: bool
     """The answer is whole, and the provider did not say what it took."""
 
-    def feed(self, data: bytes) -> str:
-        """Take in bytes of a stream; answers the text that they bring."""
+    def feed(self, data: bytes) -> tuple[str, str]:
+        """Take in bytes of a stream; answers the text that they bring, and what of the model's reasoning people can
+        read."""
 
     def read(self, body: bytes) -> str:
         """Take in a whole answer that was not streamed; answers its text."""

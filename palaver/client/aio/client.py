@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from palaver.client import requests
 from palaver.client.aio.control import AsyncRunControl
@@ -182,8 +182,11 @@ class AsyncPalaver(AsyncRunControl):
             if cursor is None:
                 return
 
-    async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
-        """The run's events behind sequence number ``after``, each once and in order, until ``run.finished``.
+    async def events(
+        self, run_id: str, after: int = 0, *, include: Literal["reasoning"] | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """The run's events behind sequence number ``after``, each once and in order, until ``run.finished``; those that
+        tell what the model thinks if ``include`` asks for it.
 
         A broken connection is made again, after as long as the server asked, behind the last event that
         arrived. Types that this version does not know come through as they are.
@@ -193,7 +196,7 @@ class AsyncPalaver(AsyncRunControl):
             APIError: any other 4xx.
             ConnectionFailed, Unavailable: never connected, or no sign of life for five minutes.
         """
-        async with aclosing(follow(self._transport, run_id, after)) as events:
+        async with aclosing(follow(self._transport, run_id, after, include)) as events:
             async for event in events:
                 yield event
 
@@ -211,11 +214,14 @@ class AsyncPalaver(AsyncRunControl):
         """The conversation: its agent, what is active, what is queued. Raises as `get`."""
         return conversation_of(await self._transport.call(requests.get_conversation(conversation_id)))
 
-    async def messages(self, conversation_id: str) -> AsyncGenerator[ConversationMessage, None]:
-        """The conversation's messages, oldest first, page by page as you iterate. Raises as `get`."""
+    async def messages(
+        self, conversation_id: str, *, include: Literal["reasoning", "opaque"] | None = None
+    ) -> AsyncGenerator[ConversationMessage, None]:
+        """The conversation's messages, oldest first, page by page as you iterate; with what the model thought, or with
+        all that its provider wants back unchanged, if ``include`` asks for it. Raises as `get`."""
         position = 0
         while True:
-            response = await self._transport.call(requests.get_messages(conversation_id, position))
+            response = await self._transport.call(requests.get_messages(conversation_id, position, include=include))
             page = page_of(response)
             for message in messages_of(page, response):
                 yield message

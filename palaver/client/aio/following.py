@@ -13,7 +13,9 @@ from palaver.client.resuming import SILENCE, EventCursor
 from palaver.events import Event
 
 
-async def follow(transport: Transport, run_id: str, after: int) -> AsyncGenerator[Event, None]:
+async def follow(
+    transport: Transport, run_id: str, after: int, include: str | None = None
+) -> AsyncGenerator[Event, None]:
     """The events behind ``after``, each once and in order, until the run has finished.
 
     Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
@@ -22,7 +24,7 @@ async def follow(transport: Transport, run_id: str, after: int) -> AsyncGenerato
     while True:
         error: ClientError | None = None
         try:
-            async with transport.open(requests.follow_run(run_id, cursor.position), SILENCE) as (head, chunks):
+            async with transport.open(requests.follow_run(run_id, cursor.position, include), SILENCE) as (head, chunks):
                 cursor.connected(head)
                 async for chunk in chunks:
                     for event in cursor.read(chunk):

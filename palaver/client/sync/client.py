@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from palaver.client import requests
 from palaver.client.answers import conversation_of, messages_of, object_of, page_of, run_of, runs_of
@@ -180,8 +180,11 @@ class Palaver(RunControl):
             if cursor is None:
                 return
 
-    def events(self, run_id: str, after: int = 0) -> Generator[Event, None, None]:
-        """The run's events behind sequence number ``after``, each once and in order, until ``run.finished``.
+    def events(
+        self, run_id: str, after: int = 0, *, include: Literal["reasoning"] | None = None
+    ) -> Generator[Event, None, None]:
+        """The run's events behind sequence number ``after``, each once and in order, until ``run.finished``; those that
+        tell what the model thinks if ``include`` asks for it.
 
         A broken connection is made again, after as long as the server asked, behind the last event that
         arrived. Types that this version does not know come through as they are.
@@ -191,7 +194,7 @@ class Palaver(RunControl):
             APIError: any other 4xx.
             ConnectionFailed, Unavailable: never connected, or no sign of life for five minutes.
         """
-        with closing(follow(self._transport, run_id, after)) as events:
+        with closing(follow(self._transport, run_id, after, include)) as events:
             yield from events
 
     def create_conversation(self, **options: Unpack[AgentOptions]) -> Conversation:
@@ -208,11 +211,14 @@ class Palaver(RunControl):
         """The conversation: its agent, what is active, what is queued. Raises as `get`."""
         return conversation_of(self._transport.call(requests.get_conversation(conversation_id)))
 
-    def messages(self, conversation_id: str) -> Generator[ConversationMessage, None, None]:
-        """The conversation's messages, oldest first, page by page as you iterate. Raises as `get`."""
+    def messages(
+        self, conversation_id: str, *, include: Literal["reasoning", "opaque"] | None = None
+    ) -> Generator[ConversationMessage, None, None]:
+        """The conversation's messages, oldest first, page by page as you iterate; with what the model thought, or with
+        all that its provider wants back unchanged, if ``include`` asks for it. Raises as `get`."""
         position = 0
         while True:
-            response = self._transport.call(requests.get_messages(conversation_id, position))
+            response = self._transport.call(requests.get_messages(conversation_id, position, include=include))
             page = page_of(response)
             yield from messages_of(page, response)
             if page.after is None or page.after <= position:

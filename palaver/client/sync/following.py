@@ -14,7 +14,7 @@ from palaver.client.sync.transport import Transport
 from palaver.events import Event
 
 
-def follow(transport: Transport, run_id: str, after: int) -> Generator[Event, None, None]:
+def follow(transport: Transport, run_id: str, after: int, include: str | None = None) -> Generator[Event, None, None]:
     """The events behind ``after``, each once and in order, until the run has finished.
 
     Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
@@ -23,7 +23,7 @@ def follow(transport: Transport, run_id: str, after: int) -> Generator[Event, No
     while True:
         error: ClientError | None = None
         try:
-            with transport.open(requests.follow_run(run_id, cursor.position), SILENCE) as (head, chunks):
+            with transport.open(requests.follow_run(run_id, cursor.position, include), SILENCE) as (head, chunks):
                 cursor.connected(head)
                 for chunk in chunks:
                     yield from cursor.read(chunk)

@@ -30,7 +30,11 @@ class Used(NamedTuple):
     input_tokens: int
     cached_tokens: int
     """Those of the input that were cached."""
+    cache_write_tokens: int
+    """Those of the input that are cached from now on."""
     output_tokens: int
+    reasoning_tokens: int
+    """Those of the output that the model thought with."""
     model_calls: int
     cost: int | None
     """In nano-dollars; None if nobody knows."""

@@ -5,7 +5,10 @@
 
 -- Add up what a step used.
 local function count_usage(used)
-  for _, field in ipairs({ 'input_tokens', 'cached_tokens', 'output_tokens', 'model_calls', 'cost' }) do
+  local counted = {
+    'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls', 'cost',
+  }
+  for _, field in ipairs(counted) do
     local number = used[field]
     if not number then
       redis.call('HSET', RUN, 'unpriced', 1)

@@ -1,4 +1,4 @@
-"""Reads an OpenAI-compatible answer, streamed or not, without doing any I/O: bytes in, text deltas and a reply out."""
+"""Reads an OpenAI-compatible answer, streamed or not, without doing any I/O: bytes in, deltas and a reply out."""
 
 from __future__ import annotations
 
@@ -57,6 +57,8 @@ class Completion:
         self._waiting = 0
         """Bytes of it."""
         self._content: list[str] = []
+        self._thoughts: list[str] = []
+        """Of the bytes that are being read."""
         self._length = 0
         """Characters of the text."""
         self._calls = Calls(max_calls)
@@ -74,8 +76,8 @@ class Completion:
         """The answer is whole, and the provider did not say what it took."""
         self._counted = False
 
-    def feed(self, data: bytes) -> str:
-        """Take in bytes of the stream; answers the text that they bring.
+    def feed(self, data: bytes) -> tuple[str, str]:
+        """Take in bytes of the stream; answers the text and the reasoning that they bring.
 
         The work is linear in what comes, however it is cut, and what is beyond a limit is not kept.
 
@@ -89,7 +91,7 @@ class Completion:
             first, newline, data = data.partition(b"\n")
             self._wait_for_more(first)
             if not newline:
-                return ""
+                return "", ""
             lines = [b"".join(self._rest), *data.split(b"\n")]
             self._rest, self._waiting = [], 0
         else:
@@ -105,7 +107,10 @@ class Completion:
                     texts.append(text)
             elif line.strip():
                 self._other(line)
-        return "".join(texts)
+        if not self._thoughts:
+            return "".join(texts), ""
+        thoughts, self._thoughts = "".join(self._thoughts), []
+        return "".join(texts), thoughts
 
     def _wait_for_more(self, part: bytes) -> None:
         """Keep the beginning of a line. Raises ResponseTooLarge if the line is longer than may be."""
@@ -154,7 +159,9 @@ class Completion:
     def _delta(self, delta: dict[str, Any], payload: bytes, place: int, *, whole: bool = False) -> str:
         """Take in a delta, or a whole message, of the choice at ``place`` of ``payload``; answers its text."""
         if not _PLAIN.issuperset(delta):
-            self._opaque.add(delta, lambda: _text_of_choice(payload, place, whole=whole), whole=whole)
+            thoughts = self._opaque.add(delta, lambda: _text_of_choice(payload, place, whole=whole), whole=whole)
+            if thoughts:
+                self._thoughts.append(thoughts)
         if parts := delta.get("tool_calls"):
             indexes = self._calls.add(parts, whole=whole)
             if any(part.get(EXTRA) is not None for part in parts):
@@ -194,13 +201,15 @@ class Completion:
 
     def _count(self, usage: dict[str, Any]) -> None:
         tokens = _tokens(usage.get("prompt_tokens"))
-        details = usage.get("prompt_tokens_details") or {}
+        written = _tokens(usage.get("completion_tokens"))
+        details, parts = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
         self._counted = True
         self.usage = Usage(
             model_calls=1,
             input_tokens=tokens,
             cached_tokens=min(tokens, _tokens(details.get("cached_tokens"))),
-            output_tokens=_tokens(usage.get("completion_tokens")),
+            output_tokens=written,
+            reasoning_tokens=min(written, _tokens(parts.get("reasoning_tokens"))),
         )
 
     def opaque_so_far(self) -> str:

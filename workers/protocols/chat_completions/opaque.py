@@ -71,19 +71,22 @@ class OpaqueFields:
         self._calls: dict[int, Tree] = {}
         self._size = 0
 
-    def add(self, delta: Mapping[str, Any], text: Callable[[], str], *, whole: bool) -> None:
-        """Take in what a delta, or a message that came as a ``whole``, has of them; ``text`` is its JSON.
+    def add(self, delta: Mapping[str, Any], text: Callable[[], str], *, whole: bool) -> str:
+        """Take in what a delta, or a message that came as a ``whole``, has of them; ``text`` is its JSON. Answers the
+        reasoning that it brings.
 
         Raises:
             ResponseTooLarge: they are larger than may be.
             ValueError: they are not what they should be.
         """
+        thoughts = ""
         for name in TEXTS:
             if isinstance(piece := delta.get(name), str):
                 self._grow(len(piece))
                 self._texts.setdefault(name, []).append(piece)
+                thoughts = thoughts or piece
         if delta.get(DETAILS) is None and delta.get(EXTRA) is None:
-            return
+            return thoughts
         found = members(text())
         if delta.get(DETAILS) is not None:
             self._grow(len(found[DETAILS]))
@@ -91,6 +94,7 @@ class OpaqueFields:
                 self._add_detail(entry, whole=whole)
         if delta.get(EXTRA) is not None:
             self._extra = self._added(self._extra, found[EXTRA])
+        return thoughts
 
     def add_to_call(self, index: int, part: str) -> None:
         """What a part of the call at ``index`` has of them; ``part`` is its JSON.

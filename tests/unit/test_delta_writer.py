@@ -1,0 +1,65 @@
+"""What is under way is gathered, freed of secrets, and written for watchers: text and reasoning apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from palaver import secrets
+from palaver.leases import Delta
+from palaver.secrets import Secrets, know
+from tests.unit.test_tool_context import LEASE
+from workers.delta_writer import DeltaWriter
+
+SECRET = "sk-Canary-2b7d9e0c41aa55e3"
+
+
+class Shown:
+    """Takes the place of the store."""
+
+    def __init__(self) -> None:
+        self.steps = self
+        self.deltas: list[Delta] = []
+
+    async def write_deltas(self, deltas: list[Delta]) -> None:
+        self.deltas += deltas
+
+    def said(self, *, reasoning: bool) -> str:
+        return "".join(delta.text for delta in self.deltas if delta.reasoning is reasoning)
+
+
+@pytest.fixture
+def shown() -> Shown:
+    return Shown()
+
+
+@pytest.fixture
+def writer(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> DeltaWriter:
+    monkeypatch.setattr(secrets, "_values", set())
+    monkeypatch.setattr(secrets, "_known", Secrets())
+    know([SECRET])
+    return DeltaWriter(shown, 0.001)  # type: ignore[arg-type]
+
+
+async def test_text_and_reasoning_are_written_apart_and_each_without_secrets(writer: DeltaWriter, shown: Shown) -> None:
+    buffer = writer.buffer(LEASE)
+    for at in range(len(SECRET)):
+        # Each alone has a secret in it, and letter by letter both have.
+        buffer.add(SECRET[at], SECRET[at])
+        await writer.write([buffer])
+    buffer.add(" said", " thought")
+    await buffer.flush()
+    assert shown.said(reasoning=False) == "[redacted] said"
+    assert shown.said(reasoning=True) == "[redacted] thought"
+
+
+async def test_reasoning_is_written_however_short_the_answer_was(writer: DeltaWriter, shown: Shown) -> None:
+    """The message that follows has the text, and not what was thought."""
+    quick = writer.buffer(LEASE)
+    quick.add("4")
+    await quick.flush()
+    assert not shown.deltas
+    thinking = writer.buffer(LEASE)
+    thinking.add("", "2+2")
+    thinking.add("4")
+    await thinking.flush()
+    assert [(delta.reasoning, delta.text) for delta in shown.deltas] == [(True, "2+2"), (False, "4")]
