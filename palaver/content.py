@@ -6,8 +6,7 @@ Parts are for what is not text alone. So one part that is text becomes its strin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
@@ -25,18 +24,25 @@ class TextPart(Strict):
     text: str
 
 
-class ImagePart(Strict):
+class _Media(Strict):
+    url: Url
+
+    @property
+    def inline(self) -> bool:
+        """Whether the data are here, and no address from which they come."""
+        return self.url.startswith("data:")
+
+
+class ImagePart(_Media):
     """An image for the model to look at."""
 
     type: Literal["image"]
-    url: Url
 
 
-class FilePart(Strict):
+class FilePart(_Media):
     """A document for the model to read."""
 
     type: Literal["file"]
-    url: Url
     name: str | None = None
 
 
@@ -61,10 +67,6 @@ def _plain(content: str | tuple[Part, ...]) -> str | tuple[Part, ...]:
     return content
 
 
-CARRIED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
-    {"user": frozenset({"text", "image"}), "assistant": frozenset({"text"}), "tool": frozenset({"text"})}
-)
-"""The kinds of parts that every protocol carries, by the role of the message. Others are refused where they come in."""
 Content = Annotated[str | Parts, AfterValidator(_plain)]
 _PARTS: Final[TypeAdapter[tuple[Part, ...]]] = TypeAdapter(Parts)
 

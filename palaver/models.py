@@ -17,11 +17,12 @@ from palaver.current_steps import CurrentStep
 from palaver.errors import ErrorClassName, ErrorObject
 from palaver.fields import AsItCame, AtMost, ModelName, Strict, Tag, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.model_options import ModelOptions
 from palaver.stuck_limits import StuckLimits
 
 
-class AgentSpec(Strict):
-    """Who answers: the model, what it is told, and which tools it may ask for."""
+class AgentSpec(ModelOptions):
+    """Who answers: the model, what it is told and asked with, and which tools it may ask for."""
 
     model: ModelName
     name: Tag | None = None
@@ -35,10 +36,6 @@ class AgentSpec(Strict):
     approvals: Approvals = Approvals()
     max_steps: int = Field(default=100, ge=1, le=10_000)
     """Model calls that one run may make."""
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    max_output_tokens: int | None = Field(default=None, ge=1)
-    parallel_tool_calls: bool | None = None
-    """Whether the model may ask for several tools at once; None leaves it to the provider."""
     stream: bool = True
     """Whether the provider is asked to stream; watchers see deltas only if so."""
     condense: bool = True

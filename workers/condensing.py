@@ -118,8 +118,10 @@ async def _summary(work: Work, older: list[str]) -> str:
 
 
 def _summariser(agent: AgentSpec) -> AgentSpec:
+    """The agent's model, asked for plain text: what the agent says of its own answers is not meant for a summary."""
     output = agent.max_output_tokens and max(agent.max_output_tokens, _MIN_OUTPUT)
-    return agent.model_copy(update={"instructions": _INSTRUCTIONS, "tools": (), "max_output_tokens": output})
+    plain = {"stop": None, "tool_choice": None, "response_format": None, "max_output_tokens": output}
+    return agent.model_copy(update={"instructions": _INSTRUCTIONS, "tools": (), "client_tools": (), **plain})
 
 
 def _question(summary: str, older: Sequence[str]) -> str:

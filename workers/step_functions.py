@@ -25,9 +25,8 @@ async def call_model(work: Work) -> Verdict:
     """Call the model, and run quick inline tools at once."""
     if (stuck := work.look_back()) is not None:
         return GiveUp(stuck.failure, StopReason.STUCK)
-    agent = work.lease.agent
     async with work.permit as permit:
-        reply = await ask_within_window(work, lambda: work.ask(agent, work.messages(), show=work.show))
+        reply = await ask_within_window(work, lambda: work.ask(work.agent, work.messages(), show=work.show))
     if permit.postponed is not None:
         return permit.postponed
     failpoint("model.answered")

@@ -44,6 +44,15 @@ class Work:
         self.permit = runtime.limiter.permit(lease, lambda: self.prompt_bytes, lambda: self.usage)
         """Around all model calls of this attempt."""
 
+    @property
+    def agent(self) -> AgentSpec:
+        """The agent as the next call is to see it: once the model has called the tool that it had to, it is free to
+        answer. It would call it for ever."""
+        agent = self.lease.agent
+        if agent.tool_choice in (None, "auto", "none") or not self._conversation.turns(self.lease.run_id):
+            return agent
+        return agent.model_copy(update={"tool_choice": None})
+
     def messages(self) -> list[bytes]:
         """The conversation up to here, each message in the form of the protocol."""
         messages = self._conversation.messages()

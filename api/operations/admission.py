@@ -14,6 +14,7 @@ from palaver.models import AgentSpec, Budget, Retry, Submission
 
 from .agents import agent_faults, price_faults, resolved
 from .backend import Backend
+from .carried_rules import content_faults
 from .catalog import Known
 from .history_rules import input_faults
 
@@ -66,6 +67,21 @@ def limits_cost(budget: Budget | None) -> bool:
     return budget is not None and budget.cost_usd is not None
 
 
+def has_parts(submission: Submission) -> bool:
+    """Whether what comes in is more than text, which every model can be sent."""
+    given = submission.input
+    return not isinstance(given, str) and any(not isinstance(message.content, str) for message in given)
+
+
+def admit_content(submission: Submission, agent: AgentSpec, backend: Backend) -> None:
+    """Let the content of a submission in, whose ``agent`` is one that is there already.
+
+    Raises:
+        Refused: a model of it cannot be sent that.
+    """
+    refuse(_content_faults(submission, agent, backend))
+
+
 def admit_cost(agent: AgentSpec, backend: Backend, *, whose: str) -> None:
     """Let a run with a budget in dollars in, whose ``agent`` is one that is there already: ``whose`` it is.
 
@@ -97,10 +113,16 @@ def _retry_faults(wanted: Retry, backend: Backend, known: Known) -> Iterator[Fau
 def _agent_faults(submission: Submission, backend: Backend, known: Known) -> Iterator[Fault]:
     if submission.agent is not None:
         yield from agent_faults(submission.agent, backend, known)
+        yield from _content_faults(submission, submission.agent, backend)
         if limits_cost(submission.budget):
             yield from price_faults(submission.agent, backend.providers)
     elif submission.conversation_id is None:
         yield Fault("/agent", "no_agent", "is required when there is no conversation_id")
+
+
+def _content_faults(submission: Submission, agent: AgentSpec, backend: Backend) -> Iterator[Fault]:
+    if not isinstance(submission.input, str):
+        yield from content_faults(submission.input, agent, backend.providers)
 
 
 def _time_faults(times: Mapping[str, datetime | None], now: datetime) -> Iterator[Fault]:

@@ -13,12 +13,13 @@ from palaver.providers import Provider
 from palaver.retry import RetryPolicy
 
 from .backend import Backend
+from .carried_rules import option_faults
 from .catalog import Known, KnownTools
 from .tool_schemas import schema_faults
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
-    "no_workers",
+    "unsupported_option", "no_workers",
 )  # fmt: skip
 """The codes of what may be wrong with an agent."""
 
@@ -33,6 +34,7 @@ def agent_faults(agent: AgentSpec, backend: Backend, known: Known) -> Iterator[F
     yield from _client_tool_faults(agent)
     yield from _approval_faults(agent, known.tools)
     yield from _policy_faults(agent, backend.policies)
+    yield from option_faults(agent, backend.providers)
 
 
 def _provider_faults(

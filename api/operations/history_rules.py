@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from palaver.content import CARRIED
 from palaver.errors import Fault
 from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
@@ -13,7 +12,6 @@ from palaver.models import Message, ToolCall
 from ..strict_json import pointer
 
 _ID: Final = most("message_id")
-_NAMED: Final = {"text": "text", "image": "an image", "file": "a file", "reasoning": "reasoning"}
 _CALLS: Final = most("message_calls")
 
 
@@ -36,7 +34,6 @@ def input_faults(given: str | Sequence[Message]) -> Iterator[Fault]:
 def _message_faults(index: int, message: Message) -> Iterator[Fault]:
     if message.role != "tool" and not message.text.strip() and not message.tool_calls:
         yield Fault(pointer(("input", index, "content")), "empty_input", "says nothing")
-    yield from _part_faults(index, message)
     if message.role != "assistant" and message.tool_calls:
         yield _broken(index, f"a {message.role} message has no tool_calls")
     if message.role == "tool" and not message.call_id:
@@ -49,16 +46,6 @@ def _message_faults(index: int, message: Message) -> Iterator[Fault]:
     if len(message.tool_calls) > _CALLS:
         beyond("message_calls")
         yield _broken(index, f"a message has at most {_CALLS} tool_calls")
-
-
-def _part_faults(index: int, message: Message) -> Iterator[Fault]:
-    if isinstance(message.content, str):
-        return
-    for place, part in enumerate(message.content):
-        if part.type not in CARRIED[message.role]:
-            where = pointer(("input", index, "content", place))
-            why = f"{_NAMED[part.type]} in a message of role {message.role} cannot be sent to models yet"
-            yield Fault(where, "unsupported_content", why)
 
 
 def _turn_faults(messages: Sequence[Message]) -> Iterator[Fault]:

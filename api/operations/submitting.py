@@ -10,7 +10,7 @@ from palaver.failpoints import failpoint
 from palaver.models import Retry, Run, Submission
 from palaver.store.runs import Submitted
 
-from .admission import admit_cost, admit_retry, admit_submission, limits_cost
+from .admission import admit_content, admit_cost, admit_retry, admit_submission, has_parts, limits_cost
 from .backend import Backend, Caller, promised, within_deadline
 
 
@@ -37,10 +37,8 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
     if submission.on_conflict == "steer":
         await within_deadline(backend.store.capacity.admit())
     try:
-        if limits_cost(submission.budget) and submission.agent is None and submission.conversation_id is not None:
-            kept = await within_deadline(backend.store.runs.conversation(submission.conversation_id))
-            if kept.agent is not None:
-                admit_cost(kept.agent, backend, whose="conversation")
+        if submission.agent is None and submission.conversation_id is not None:
+            await _admit_to(submission.conversation_id, submission, backend)
         submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name)
         submitted, unsafe = await promised(submitting)
     except UnknownConversation:
@@ -82,6 +80,23 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
     if unsafe:
         raise unsafe
     return Taken(await _run_of(made, backend), made.replayed)
+
+
+async def _admit_to(conversation_id: str, submission: Submission, backend: Backend) -> None:
+    """Let a submission in to the agent that its conversation has. Most need no look at that.
+
+    Raises:
+        Refused: a model of the agent has no price, or cannot be sent what comes in.
+        UnknownConversation, StoreUnavailable: it cannot be looked at.
+    """
+    costs, parts = limits_cost(submission.budget), has_parts(submission)
+    if not (costs or parts):
+        return
+    agent = (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
+    if agent is not None and costs:
+        admit_cost(agent, backend, whose="conversation")
+    if agent is not None and parts:
+        admit_content(submission, agent, backend)
 
 
 async def explained(conflict: StateConflict, backend: Backend) -> StateConflict:

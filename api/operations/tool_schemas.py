@@ -1,4 +1,4 @@
-"""JSON schemas of the tools that clients run: what a model is shown must be one, of an object, and not large."""
+"""JSON schemas that requests bring: of the tools that clients run, and of answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from palaver.limits import beyond, most
 
 from ..strict_json import Path, pointer
 
-_MAX_BYTES: Final = most("tool_schema")
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 _HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {
     "properties": dict,
@@ -29,11 +28,21 @@ def schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Where ``schema`` is none for the arguments of a tool, as a JSON pointer, and why."""
     if schema.get("type") != "object":
         yield "/type", 'must be "object": the arguments of a call are one'
+    yield from size_fault(schema, "tool_schema")
+    yield from shape_faults({name: value for name, value in schema.items() if name != "type"})
+
+
+def size_fault(schema: dict[str, Any], limit: str) -> Iterator[tuple[str, str]]:
+    """That ``schema`` has more bytes than ``limit`` allows."""
     size = len(orjson.dumps(schema))
-    if size > _MAX_BYTES:
-        beyond("tool_schema")
-        yield "", f"has {size} bytes; at most {_MAX_BYTES}"
-    yield from _faults({name: value for name, value in schema.items() if name != "type"}, ())
+    if size > most(limit):
+        beyond(limit)
+        yield "", f"has {size} bytes; at most {most(limit)}"
+
+
+def shape_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where ``schema`` is none at all, as a JSON pointer, and why."""
+    yield from _faults(schema, ())
 
 
 def _faults(schema: Any, path: Path) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from palaver.actions import PendingAction
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import KIB
+from palaver.model_options import ModelOptions
 from palaver.models import (
     AgentSpec,
     Cancel,
@@ -61,6 +62,13 @@ RUN_FIELDS: Final = (
 """Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
 _CACHED: Final = 16 * KIB
 """Bytes of an agent's JSON that is kept as it was read: many runs have the same one."""
+
+
+def agent_json(spec: AgentSpec) -> str:
+    """An agent as JSON, as it was meant when it came in: with the defaults of today. Options of the model that nobody
+    gave are left out, so that a new one says nothing to older code."""
+    unsaid = {name for name in ModelOptions.model_fields if getattr(spec, name) is None}
+    return spec.model_dump_json(exclude=unsaid)
 
 
 def agent(text: bytes) -> AgentSpec:

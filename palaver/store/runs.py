@@ -146,7 +146,7 @@ class Runs(Listing):
             kind=kind,
             fingerprint=key.fingerprint or None,
             on_conflict=submission.on_conflict,
-            agent=agent.model_dump_json() if agent else None,
+            agent=records.agent_json(agent) if agent else None,
             names=records.names(agent) if agent else None,
             max_steps=agent.max_steps if agent else None,
             start_after=records.millis(submission.start_after) if submission.start_after else None,
@@ -232,7 +232,7 @@ class Runs(Listing):
         conversation_id = new_id("conv", pick_shard(new_id("run", "00"), len(self._shards)))
         fields: dict[str, Value] = {"id": conversation_id, "created_at": await now_ms(self._redis)}
         if agent is not None:
-            fields |= {"agent": agent.model_dump_json(), "max_steps": agent.max_steps, "names": records.names(agent)}
+            fields |= {"agent": records.agent_json(agent), "max_steps": agent.max_steps, "names": records.names(agent)}
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hset(keys.conversation(conversation_id), mapping=fields)
         pipeline.expire(keys.conversation(conversation_id), min(int(self._settings.retention), most("unused")))

@@ -13,7 +13,7 @@ from tests.unit.api_world import AGENT, BODY, POLICIES, assert_problem, world
 NOW = datetime.now(UTC)
 
 
-def _user(text: str = "hi") -> dict[str, Any]:
+def _user(text: Any = "hi") -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
@@ -59,12 +59,13 @@ async def test_messages_must_be_whole_turns(messages: list[dict[str, Any]], plac
 
 LOOK = {"type": "text", "text": "look"}
 IMAGE = {"type": "image", "url": "https://example.com/a.png"}
+FILE = {"type": "file", "url": "data:application/pdf;base64,JVBERi0=", "name": "a.pdf"}
 
 
 @pytest.mark.parametrize(
     ("message", "says"),
     [
-        ({"role": "user", "content": [LOOK, {"type": "file", "url": "https://example.com/a.pdf"}]}, "a file"),
+        ({"role": "user", "content": [LOOK, {"type": "file", "url": "https://example.com/a.pdf"}]}, "a data: URL"),
         ({"role": "user", "content": [LOOK, {"type": "reasoning", "text": "hm"}]}, "reasoning"),
         ({"role": "assistant", "content": [LOOK, IMAGE]}, "an image"),
     ],
@@ -74,7 +75,10 @@ async def test_what_no_model_can_be_sent_is_refused_and_not_left_out(message: di
         answer = await api.client.post("/v1/runs", json={**BODY, "input": [message, _user()]})
         problem = assert_problem(answer, 422, "unsupported_content", "/input/0/content/1")
         assert says in problem["errors"][0]["message"]
-        await api.submit(input=[{"role": "user", "content": [LOOK, IMAGE]}])
+        kept = await api.submit(input=[{"role": "user", "content": [LOOK, IMAGE, FILE]}])
+        there = {"conversation_id": kept["conversation_id"], "input": [message, _user()]}
+        assert_problem(await api.client.post("/v1/runs", json=there), 422, "unsupported_content", "/input/0/content/1")
+        await api.submit(agent=None, conversation_id=kept["conversation_id"], input=[_user([LOOK, IMAGE])])
 
 
 @pytest.mark.parametrize("content", [5, None, {}, [5], [{}], [{"type": "image"}], [{"type": "x"}], ["look"]])

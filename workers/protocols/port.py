@@ -65,7 +65,11 @@ class AnswerReader(Protocol):
 
 
 class ModelProtocol(Protocol):
-    """A way of speaking to models. It keeps no state: one object serves all providers that speak it."""
+    """A way of speaking to models. It keeps no state: one object serves all providers that speak it.
+
+    Its row in ``palaver.carried`` says which options and which content it carries, so that the API refuses the rest at
+    submit. What comes nevertheless, from a conversation that began in another protocol, is told to the model in words.
+    """
 
     name: str
     """The ``protocol`` of a provider."""

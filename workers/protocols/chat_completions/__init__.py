@@ -9,7 +9,8 @@ from typing import Any, Final
 import orjson
 
 from palaver.arguments import readable
-from palaver.content import ImagePart, text_of
+from palaver.content import FilePart, ImagePart, Part, text_of
+from palaver.model_options import JsonSchemaFormat, NamedTool, ResponseFormat, ToolChoice
 from palaver.models import AgentSpec, Message, ToolCall
 
 from ..port import Offer
@@ -19,6 +20,10 @@ from .opaque import restored
 
 _LONGEST_NAME: Final = 64
 _NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")
+_SAME: Final = ("temperature", "top_p", "seed", "stop", "reasoning_effort")
+"""Options that are called here as they are on an agent."""
+_UNNAMED: Final = "file"
+"""A file's name where nobody gave it one: OpenAI wants one."""
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 """What a name is to OpenAI; a conversation with another one in it would be refused for ever."""
 
@@ -62,17 +67,7 @@ class ChatCompletions:
 
     def body(self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], *, breakpoints: bool) -> bytes:
         """The request's JSON."""
-        options: dict[str, Any] = {"model": agent.model_name, "stream": agent.stream}
-        if agent.stream:
-            options["stream_options"] = {"include_usage": True}
-        if agent.temperature is not None:
-            options["temperature"] = agent.temperature
-        if agent.max_output_tokens is not None:
-            options["max_tokens"] = agent.max_output_tokens
-        if offers:
-            options["tools"] = [_offered(offer) for offer in offers]
-            if agent.parallel_tool_calls is not None:
-                options["parallel_tool_calls"] = agent.parallel_tool_calls
+        options = _options(agent, offers)
         if breakpoints:
             messages = marked(messages)
         if agent.instructions:
@@ -87,18 +82,57 @@ class ChatCompletions:
 def _content(message: Message) -> str | list[dict[str, Any]]:
     if isinstance(message.content, str):
         return message.content
-    return [
-        {"type": "image_url", "image_url": {"url": part.url}}
-        if isinstance(part, ImagePart)
-        else {"type": "text", "text": text_of((part,))}
-        for part in message.content
-    ]
+    return [_part(part) for part in message.content]
+
+
+def _part(part: Part) -> dict[str, Any]:
+    """A part of a message. What has no place here was refused when it came in, or is of a conversation that began in
+    another protocol: the model is told what it was."""
+    match part:
+        case ImagePart(url=url):
+            return {"type": "image_url", "image_url": {"url": url}}
+        case FilePart(url=url, name=name) if part.inline:
+            return {"type": "file", "file": {"filename": name or _UNNAMED, "file_data": url}}
+        case _:
+            return {"type": "text", "text": text_of((part,))}
 
 
 def _text(content: str | list[dict[str, Any]] | None) -> str:
     if isinstance(content, list):
-        return "\n".join(part.get("text", "[image]") for part in content)
+        return "\n".join(part.get("text", f"[{part['type'].removesuffix('_url')}]") for part in content)
     return content or ""
+
+
+def _options(agent: AgentSpec, offers: Sequence[Offer]) -> dict[str, Any]:
+    """The request but for its messages."""
+    options: dict[str, Any] = {"model": agent.model_name, "stream": agent.stream}
+    if agent.stream:
+        options["stream_options"] = {"include_usage": True}
+    options |= {name: value for name in _SAME if (value := getattr(agent, name)) is not None}
+    if agent.max_output_tokens is not None:
+        options["max_tokens"] = agent.max_output_tokens
+    if offers:
+        options["tools"] = [_offered(offer) for offer in offers]
+        if agent.parallel_tool_calls is not None:
+            options["parallel_tool_calls"] = agent.parallel_tool_calls
+        if agent.tool_choice is not None:
+            options["tool_choice"] = _chosen(agent.tool_choice)
+    if agent.response_format is not None:
+        options["response_format"] = _format(agent.response_format)
+    return options | (agent.extra_body or {})
+
+
+def _chosen(choice: ToolChoice) -> str | dict[str, Any]:
+    if isinstance(choice, NamedTool):
+        return {"type": "function", "function": {"name": choice.name}}
+    return choice
+
+
+def _format(wanted: ResponseFormat) -> dict[str, Any]:
+    if not isinstance(wanted, JsonSchemaFormat):
+        return {"type": wanted.type}
+    inner = {"name": wanted.name, "schema": wanted.json_schema, "strict": wanted.strict}
+    return {"type": wanted.type, wanted.type: {name: value for name, value in inner.items() if value is not None}}
 
 
 def _offered(offer: Offer) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""What the requests of each model protocol have a place for.
+
+The API refuses by it what a protocol cannot carry, before a run is there; the workers' code of a protocol carries what
+it says. A row here and a module in ``workers/protocols`` are one protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from palaver.content import FilePart, ImagePart, Part
+from palaver.model_options import ModelOptions
+from palaver.providers import ProtocolName
+
+Role = Literal["user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What one protocol carries."""
+
+    options: frozenset[str]
+    """Fields of ``ModelOptions``."""
+    formats: frozenset[str]
+    """Types of ``response_format``."""
+    parts: Mapping[Role, frozenset[str]]
+    """Kinds of content besides text, by the role of the message."""
+    addresses: frozenset[str]
+    """Kinds of content whose URL may be an address that the provider fetches; any may be a ``data:`` URL."""
+    written: frozenset[str]
+    """Fields of a request that Palaver writes, or whose answers it does not read: ``extra_body`` may have none."""
+
+    def lacks(self, role: Role, part: Part) -> str:
+        """Why ``part`` cannot be sent in a message of ``role``; empty if it can."""
+        if part.type == "text":
+            return ""
+        if part.type not in self.parts[role]:
+            return f"{NAMED[part.type]} in a message of role {role}"
+        if isinstance(part, ImagePart | FilePart) and part.type not in self.addresses and not part.inline:
+            return f"{NAMED[part.type]} by its address (send it as a data: URL)"
+        return ""
+
+
+NAMED: Final[Mapping[str, str]] = MappingProxyType({"image": "an image", "file": "a file", "reasoning": "reasoning"})
+"""Kinds of content in words."""
+_EVERY_OPTION: Final = frozenset(ModelOptions.model_fields)
+_IMAGES_AND_FILES: Final = frozenset({"image", "file"})
+_CHAT_COMPLETIONS: Final = Carried(
+    options=_EVERY_OPTION,
+    formats=frozenset({"text", "json_object", "json_schema"}),
+    parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": frozenset()}),
+    addresses=frozenset({"image"}),
+    written=frozenset({
+        "model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls", "temperature",
+        "top_p", "seed", "stop", "max_tokens", "max_completion_tokens", "reasoning_effort", "response_format",
+        "n", "functions", "function_call", "modalities", "audio",
+    }),
+)  # fmt: skip
+
+CARRIED: Final[Mapping[ProtocolName, Carried]] = MappingProxyType({"chat_completions": _CHAT_COMPLETIONS})
+"""Every protocol, by its name in the providers file."""

@@ -1,0 +1,151 @@
+"""What each protocol carries: said in one place, and held by its module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import pytest
+
+from api.operations.carried_rules import content_faults, option_faults
+from palaver import carried
+from palaver.carried import CARRIED, Carried
+from palaver.limits import most
+from palaver.model_options import ModelOptions
+from palaver.models import AgentSpec, Message
+from palaver.providers import ProtocolName, Provider
+from workers.protocols import PROTOCOLS, Offer
+
+DATA = "data:application/pdf;base64,JVBERi0="
+FULL: dict[str, Any] = {
+    "temperature": 0.5,
+    "top_p": 0.9,
+    "max_output_tokens": 100,
+    "seed": 7,
+    "stop": ["END"],
+    "reasoning_effort": "low",
+    "parallel_tool_calls": False,
+    "tool_choice": {"name": "add"},
+    "response_format": {"type": "json_schema", "name": "sum", "schema": {"type": "object"}, "strict": True},
+    "extra_body": {"user": "u1"},
+}
+"""Every option there is."""
+OFFERS = [Offer("add", "Add.", {"type": "object", "properties": {}})]
+PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1")}
+
+
+def agent(**options: Any) -> AgentSpec:
+    return AgentSpec.model_validate_json(json.dumps({"model": "fake/echo", "tools": ["add"], **options}))
+
+
+def faults(**options: Any) -> list[tuple[str, str, str]]:
+    return [(fault.pointer, fault.code, fault.message) for fault in option_faults(agent(**options), PROVIDERS)]
+
+
+def test_every_protocol_says_what_it_carries() -> None:
+    assert {*CARRIED} == {*PROTOCOLS} == {*get_args(ProtocolName)}
+    assert {*FULL} == {*ModelOptions.model_fields}
+    for each in CARRIED.values():
+        assert each.options <= {*ModelOptions.model_fields}
+        assert {*each.parts} == {*get_args(carried.Role)}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_request_has_every_option_that_is_carried_and_no_field_that_is_not_told(name: ProtocolName) -> None:
+    told = CARRIED[name]
+
+    def sent(options: Mapping[str, Any]) -> dict[str, Any]:
+        spec = agent(stream=True, instructions="Be brief.", **options)
+        body: dict[str, Any] = json.loads(PROTOCOLS[name].body(spec, [], OFFERS, breakpoints=False))
+        return body
+
+    plain, full = sent({}), sent({option: FULL[option] for option in told.options})
+    assert {*plain, *full} - {*FULL["extra_body"]} <= told.written
+    for option in told.options:
+        assert sent({option: FULL[option]}) != plain, f"{option} is not sent"
+
+
+def test_a_chat_completion_is_asked_for_in_its_own_words() -> None:
+    body = json.loads(PROTOCOLS["chat_completions"].body(agent(**FULL), [], OFFERS, breakpoints=False))
+    schema = {"name": "sum", "schema": {"type": "object"}, "strict": True}
+    assert {name: body[name] for name in (*FULL, "max_tokens", "user") if name in body} == {
+        "temperature": 0.5, "top_p": 0.9, "max_tokens": 100, "seed": 7, "stop": ["END"], "reasoning_effort": "low",
+        "parallel_tool_calls": False, "tool_choice": {"type": "function", "function": {"name": "add"}},
+        "response_format": {"type": "json_schema", "json_schema": schema}, "user": "u1",
+    }  # fmt: skip
+    without = json.loads(PROTOCOLS["chat_completions"].body(agent(**FULL), [], [], breakpoints=False))
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & {*without}, "refused without tools"
+
+
+def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    poor = Carried(
+        options=frozenset(), formats=frozenset(), parts=dict.fromkeys(get_args(carried.Role), frozenset()),
+        addresses=frozenset(), written=frozenset(),
+    )  # fmt: skip
+    monkeypatch.setattr("api.operations.carried_rules.CARRIED", {"chat_completions": poor})
+    assert {where for where, _, _ in faults(**FULL)} == {
+        *(f"/agent/{name}" for name in FULL), "/agent/response_format/type",
+    }  # fmt: skip
+    (found,) = faults(seed=1)
+    assert found == (
+        "/agent/seed", "unsupported_option",
+        "cannot be sent to fake/echo: its provider speaks chat_completions, which has no such option",
+    )  # fmt: skip
+    assert not faults()
+    message = Message.model_validate_json(json.dumps({"role": "user", "content": [{"type": "image", "url": DATA}]}))
+    assert [each.code for each in content_faults([message], agent(), PROVIDERS)] == ["unsupported_content"]
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "code", "says"),
+    [
+        ({"tool_choice": {"name": "ad"}}, "/agent/tool_choice/name", "unknown_tool", "did you mean 'add'?"),
+        ({"tool_choice": "required", "tools": []}, "/agent/tool_choice", "unknown_tool", "no tools"),
+        ({"extra_body": {"model": "x"}}, "/agent/extra_body/model", "unsupported_option", "writes itself"),
+        ({"extra_body": {"seed": 1}}, "/agent/extra_body/seed", "unsupported_option", "use seed of the agent"),
+        ({"extra_body": {"user": "x" * 17_000}}, "/agent/extra_body", "unsupported_option", "at most 16384"),
+        (
+            {"response_format": {"type": "json_schema", "name": "a", "schema": {"type": "text"}}},
+            "/agent/response_format/schema/type", "invalid_schema", "must be one of",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "name": "a", "schema": {"title": "x" * 33_000}}},
+            "/agent/response_format/schema", "invalid_schema", "at most 32768",
+        ),
+    ],
+)  # fmt: skip
+def test_options_that_contradict_the_agent_are_refused(
+    options: dict[str, Any], where: str, code: str, says: str
+) -> None:
+    (found,) = faults(**options)
+    assert found[:2] == (where, code)
+    assert says in found[2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stop": []},
+        {"stop": [""]},
+        {"stop": ["x"] * (most("stop_texts") + 1)},
+        {"stop": ["x" * (most("stop_text") + 1)]},
+        {"top_p": 0},
+        {"seed": 2**63},
+        {"tool_choice": "any"},
+        {"tool_choice": {"name": "a", "more": 1}},
+        {"reasoning_effort": "lots"},
+        {"response_format": {"type": "yaml"}},
+        {"response_format": {"type": "json_schema", "name": "a b", "schema": {}}},
+        {"response_format": {"type": "json_schema", "name": "a"}},
+        {"extra_body": {}},
+        {"extra_body": {str(i): i for i in range(most("extra_body_fields") + 1)}},
+    ],
+)
+def test_options_have_bounds(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        agent(**options)
+
+
+def test_a_client_tool_may_be_chosen() -> None:
+    assert not faults(tools=[], client_tools=[{"name": "ask"}], tool_choice={"name": "ask"})
