@@ -51,6 +51,8 @@ class Chat:
     include_usage: bool
     max_tokens: int | None
     tools: list[dict[str, Any]]
+    must_call: bool
+    """`tool_choice` leaves the model no other way."""
     history: History
     digest: str
     prompt_tokens: int
@@ -118,6 +120,7 @@ def read(body: bytes) -> Chat:
         include_usage=_flag(options, "include_usage"),
         max_tokens=_max_tokens(request),
         tools=_tools(request),
+        must_call=request.get("tool_choice") not in (None, "auto", "none"),
         history=history,
         digest=hashlib.sha256(messages).hexdigest(),
         prompt_tokens=max(1, len(messages) // 4),
@@ -156,6 +159,10 @@ def _tools(request: dict[str, Any]) -> list[dict[str, Any]]:
             raise InvalidRequest(f"Tool names must be unique: '{name}'.", f"tools[{index}]")
         functions[name] = function
     choice = request.get("tool_choice")
+    if choice is not None and not functions:
+        raise InvalidRequest("'tool_choice' is only allowed when 'tools' are specified.", "tool_choice")
+    if isinstance(choice, str) and choice not in ("auto", "none", "required"):
+        raise InvalidRequest(f"Invalid value: '{choice}'.", "tool_choice")
     if choice == "none":
         return []
     if isinstance(choice, dict):

@@ -50,7 +50,7 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
     name = fault.name if fault else None
     tokens: list[str] = []
     calls: list[Call] = []
-    if chat.tools and step <= len(script.plan) and name not in ("huge", "filter"):
+    if chat.tools and (chat.must_call or step <= len(script.plan)) and name not in ("huge", "filter"):
         calls = _calls(script, chat, name)
         finish_reason = "tool_calls"
     else:
@@ -107,7 +107,7 @@ def _calls(script: Script, chat: Chat, fault: str | None) -> list[Call]:
     before = sum(script.plan[: step - 1])
     given = arguments.given(history.last_user)
     calls: list[Call] = []
-    for i in range(1, script.plan[step - 1] + 1):
+    for i in range(1, (script.plan[step - 1] if step <= len(script.plan) else 1) + 1):
         ordinal = before + i
         tool = _tool(script, chat.tools, ordinal)
         text = given or arguments.made(tool.get("parameters") or {}, ordinal)
