@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -32,7 +32,7 @@ _MANY: Final = 100
 class Secrets:
     """Some secrets in all the forms in which they are looked for."""
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
+    def __init__(self, values: Collection[str] = ()) -> None:
         forms = {form for value in values if _tells(value) for form in _forms(value)}
         self._forms: dict[str, list[str]] = {}
         """The forms, by what gives them away."""
@@ -47,12 +47,29 @@ class Secrets:
             for i in range(_GRAM):
                 self._grams.setdefault(start[i : i + _GRAM], set()).add(start)
         self._beginnings = {form[:length] for form in forms for length in range(1, len(form))}
+        self._parts = {value[i : i + _GRAM].lower() for value in values if _tells(value) for i in _places(value)}
+        """What ``hide_parts`` looks for."""
         self._alphabet = frozenset("".join(forms))
         self._longest = max(map(len, forms), default=1)
 
     def hide(self, text: str) -> str:
         """``text`` without the secrets."""
         return self.cut(text, 0, whole=True)[0] if self._starts_in(text) else text
+
+    def hide_parts(self, text: str) -> str:
+        """``text`` without the secrets, and without whatever has eight characters in a row of one."""
+        text = self.hide(text)
+        lower = text.lower()
+        if not self._parts or len(lower) != len(text):
+            return text
+        pieces: list[str] = []
+        done = 0
+        for i in _places(text):
+            if lower[i : i + _GRAM] in self._parts:
+                if i > done or not pieces:
+                    pieces += (text[done:i], REDACTED)
+                done = i + _GRAM
+        return "".join((*pieces, text[done:]))
 
     def cut(self, text: str, found: int, *, whole: bool = False) -> tuple[str, str, int]:
         """``text`` without the secrets; what of its end may be the beginning of one, if it is not ``whole``; and how
@@ -144,6 +161,11 @@ def hide(text: str) -> str:
     return _known.hide(text)
 
 
+def hide_parts(text: str) -> str:
+    """``text`` without the secrets of this process and without parts of them: for what quotes keys in part."""
+    return _known.hide_parts(text)
+
+
 def password_of(url: str | None) -> str | None:
     """The password in an address, as it is meant; None if there is none."""
     try:
@@ -151,6 +173,11 @@ def password_of(url: str | None) -> str | None:
     except ValueError:
         return None
     return unquote(found) if found else None
+
+
+def _places(text: str) -> range:
+    """Where a piece of it of eight characters begins."""
+    return range(len(text) - _GRAM + 1)
 
 
 def _tells(value: str) -> bool:

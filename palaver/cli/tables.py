@@ -13,11 +13,15 @@ from rich.text import Text
 from palaver.cli.advice import advise
 from palaver.cli.doing import doing, doing_lines
 from palaver.cli.pending import action_lines
-from palaver.cli.text import lacked, moment, one_line, plain, usage, waiting
+from palaver.cli.text import lacked, moment, one_line, plain, said, usage, waiting
+from palaver.limits import most
 from palaver.models import Cancel, Run
 
 _PIPE_WIDTH: Final = 240
 """Columns when nobody looks: enough that no id is cut."""
+
+_LONGEST: Final = most("provider_message")
+"""Characters of a fact about a run."""
 
 
 def console() -> Console:
@@ -69,11 +73,12 @@ def show_run(to: Console, run: Run) -> None:
         "tags": ", ".join(run.tags),
         "metadata": ", ".join(f"{name}={text}" for name, text in run.metadata.items()),
         "error" if run.error else "why": told.why,
+        "provider said": said(run.error, _LONGEST),
         "what to do": told.what_to_do or (f"palaver resume {run.id}" if run.status == "paused" else ""),
     }
     for name, text in facts.items():
         if text:
-            to.print(Text(f"{name:13} {one_line(text, 2000)}"), soft_wrap=True)
+            to.print(Text(f"{name:13} {one_line(text, _LONGEST)}"), soft_wrap=True)
     for line in doing_lines(run):
         to.print(Text(f"{'now':13} {line}"), soft_wrap=True)
     for line in action_lines(run.id, run.pending_actions):

@@ -99,6 +99,12 @@ def why(error: object) -> str:
     return ": ".join(part for part in told if part)
 
 
+def said(error: object, limit: int = SNIPPET) -> str:
+    """What the provider said of it, in its own words; empty if it said nothing."""
+    provider = error.get("provider") if isinstance(error, dict) else None
+    return one_line(provider.get("message"), limit) if isinstance(provider, dict) else ""
+
+
 def lacked(code: str) -> str:
     """``no worker has tool look_up``, from the code of such a wait."""
     return f"no worker has {one_line(code.replace(':', ' ', 1))}"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from palaver.cli.advice import advise
 from palaver.cli.pending import awaited
-from palaver.cli.text import amount, clock, lacked, one_line, plain, seconds, usage, why
+from palaver.cli.text import amount, clock, lacked, one_line, plain, said, seconds, usage, why
 from palaver.events import (
     ActionRequired,
     ActionResolved,
@@ -83,6 +83,8 @@ class Transcript:
         told = advise(run)
         if told.why:
             self._line(told.why, "red")
+        if words := said(run.error, 2000):
+            self._line(f"the provider said: {words}", "red")
         if told.what_to_do:
             self._line(f"what to do: {told.what_to_do}", "yellow")
         reason = f" ({run.stop_reason})" if run.stop_reason and run.stop_reason.value != run.status else ""
@@ -113,6 +115,8 @@ class Transcript:
         then = "the next model takes over" if event.fallback else f"again in {seconds(event.delay)}"
         self.doing = f"backing off before step {step} is tried again"
         self._line(f"step {step}, attempt {event.attempt} failed, {then}: {why(event.error)}", "yellow")
+        if words := said(event.error):
+            self._line(f"the provider said: {words}", "yellow")
 
     @_tell.register
     def _waiting(self, event: RunWaiting) -> None:

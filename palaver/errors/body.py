@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -19,17 +20,26 @@ _TEXT_FIELDS: Final = ("message", "detail", "error", "error_description", "msg",
 _NESTED_FIELDS: Final = (*("error", "innererror", "inner_error", "detail", "details", "errors", "metadata", "message"),)
 _MAX_DEPTH: Final = 5
 _PARAM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]]{0,79}")
+_TITLES: Final = tuple(
+    re.compile(rf"(?i)<{name}\b[^<>]{{0,200}}>([^<]{{1,1000}})") for name in ("title", "h1", "message")
+)
+"""What says in a page what it is about; the last in the errors of object stores."""
+_ENOUGH: Final = 8 * 1024
+"""Characters of a quote that are enough to be cut."""
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """The classified parts of an error body. ``text`` may quote the prompt: match it, never show it."""
+    """The classified parts of an error body. ``text`` and ``quote`` may quote the prompt: match the one, and show the
+    other to nobody but readers of the run."""
 
     codes: tuple[str, ...] = ()
     """Error codes and types in lower case, the most specific first."""
     text: str = ""
     """The provider's own words in lower case."""
+    quote: str = ""
+    """Its own words for people: its message, and what it repeats of another one's behind it."""
     status: int | None = None
     """An HTTP status repeated in the body, as aggregators put it into a 200."""
     param: str | None = None
@@ -49,11 +59,11 @@ def read_body(body: bytes) -> ErrorBody:
     """
     text = body.decode("utf-8", "replace").lstrip("\ufeff \t\r\n").removeprefix("data:").strip()
     if text[:1] == "<":
-        return ErrorBody(html=True)
+        return ErrorBody(html=True, quote=_title(text))
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return ErrorBody(text=text.lower())
+        return ErrorBody(text=text.lower(), quote=text)
     objects = list(_objects(document))
     codes = [code for entry in objects for field in _CODE_FIELDS if (code := safe_code(entry.get(field)))]
     codes = [code for code in codes if code != "error"]  # the type of every error object, it tells nothing
@@ -63,11 +73,43 @@ def read_body(body: bytes) -> ErrorBody:
     return ErrorBody(
         codes=tuple(dict.fromkeys(codes)),
         text="\n".join(words).lower(),
+        quote=_quote(document, objects),
         status=_first(_status(entry) for entry in objects),
         param=_first(_match(_PARAM, entry.get("param")) for entry in objects),
         request_id=_first(_match(REQUEST_ID, entry.get("request_id")) for entry in objects),
         retry_after=_first(_duration(entry.get("retryDelay")) for entry in objects),
     )
+
+
+def _title(page: str) -> str:
+    """What a page is about, in its own words: a person is told that, and not the page."""
+    found = next(filter(None, (pattern.search(page) for pattern in _TITLES)), None)
+    return html.unescape(found.group(1)) if found else ""
+
+
+def _quote(document: object, objects: Sequence[Mapping[str, Any]]) -> str:
+    """The texts of an error, the outermost first, each once: gateways put the one that helps inside of their own."""
+    told = "" if not isinstance(document, str) else document
+    for entry in reversed(objects):
+        for name in _TEXT_FIELDS:
+            said = _unwrapped(entry.get(name))
+            if said and name == "msg" and isinstance(place := entry.get("loc"), list):  # FastAPI: where it is wrong
+                said = f"{'.'.join(str(part)[:64] for part in place[:16])}: {said}"
+            if said and said not in told and len(told) < _ENOUGH:
+                told = f"{told.rstrip(' .:')}: {said}" if told else said
+    return told
+
+
+def _unwrapped(said: object) -> str:
+    """A text; of one that is an error body itself, what that one says."""
+    if not isinstance(said, str) or said.lstrip()[:1] not in ("{", "["):
+        return said.strip() if isinstance(said, str) else ""
+    try:
+        inner = list(_objects(json.loads(said)))
+    except (ValueError, RecursionError):
+        return said.strip()
+    texts = (entry[name] for entry in inner for name in _TEXT_FIELDS if isinstance(entry.get(name), str))
+    return next((text.strip() for text in texts if text.strip()), said.strip())
 
 
 def _first(values: Iterator[_T | None]) -> _T | None:

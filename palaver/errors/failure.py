@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final, NotRequired
 
 from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source, UserAction
 from palaver.limits import most
-from palaver.secrets import hide
+from palaver.secrets import hide, hide_parts
 
 MAX_MESSAGE: Final = most("error_message")
 """Characters a failure's message may have: enough for two sentences, too few for a prompt."""
+
+_MAX_QUOTE: Final = most("provider_message")
+"""Bytes of what a provider said."""
 
 _SCRUB_WINDOW: Final = 4 * MAX_MESSAGE  # only so much is searched: messages of tools may be megabytes
 _LONGEST_SECRET: Final = 1024  # one that the window would cut is found in whole
@@ -38,17 +41,44 @@ _SECRETS: Final = (
     (re.compile(r"\b(?:AKIA|ASIA|AIza|ya29\.|eyJ)[\w./+=-]{12,}"), "[redacted]"),
     (re.compile(r"(?<![A-Za-z0-9_+=])[A-Za-z0-9_+=]{40,}"), "[redacted]"),
 )
+_QUOTED_KEYS: Final = (
+    (re.compile(r"[\w.-]{0,64}(?:\*{3,}|•{2,})[\w*•.-]{0,64}|[\w-]{2,64}(?:\.{3}|…)[\w-]{2,64}"), "[redacted]"),
+    (
+        re.compile(
+            r"(?i)((?:key|token|credential|secret)(?:\s(?:provided|given|passed|received|used|was|is))?\s?[:=]\s?)"
+            r"[^\s,;]{4,}"
+        ),
+        r"\1[redacted]",
+    ),
+    (re.compile(r"(?i)(\bkey\b[^.]{0,40}\bend(?:s|ing) (?:in|with) )\S+"), r"\1[redacted]"),
+)
+"""How providers repeat a part of a key that they refuse: ``sk-…abcd``, ``te***ng``, ``key provided: abcd``."""
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 def safe_text(text: str, limit: int = MAX_MESSAGE) -> str:
     """One line of at most ``limit`` characters, without control characters, secrets of this process or what looks like
     a key."""
-    window = hide(text[: _SCRUB_WINDOW + _LONGEST_SECRET])[:_SCRUB_WINDOW]
+    most_looked_at = max(_SCRUB_WINDOW, 2 * limit)
+    window = hide(text[: most_looked_at + _LONGEST_SECRET])[:most_looked_at]
     line = " ".join("".join(char if char.isprintable() else " " for char in window).split())
     for pattern, instead in _SECRETS:
         line = pattern.sub(instead, line)
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def safe_quote(text: str | None) -> str | None:
+    """What a provider said, for readers of the run alone: as ``safe_text``, and without parts of keys.
+
+    At most 2 KiB, cut between two characters; None if nothing is left.
+    """
+    line = safe_text(text or "", _MAX_QUOTE)
+    for pattern, instead in _QUOTED_KEYS:
+        line = pattern.sub(instead, line)
+    line = hide_parts(line)
+    if len(line.encode()) > _MAX_QUOTE:
+        line = line.encode()[: _MAX_QUOTE - len("…".encode())].decode(errors="ignore").rstrip() + "…"
+    return line or None
 
 
 def safe_code(text: object) -> str | None:
@@ -65,6 +95,8 @@ class ProviderObject(TypedDict):
     model: str | None
     http_status: int | None
     request_id: str | None
+    message: NotRequired[str | None]
+    """Runs of a version that did not keep it have none."""
 
 
 ErrorClassName = Annotated[str, WithJsonSchema({"type": "string", "enum": [*ErrorClass]})]
@@ -97,8 +129,13 @@ class ProviderDetails:
     http_status: int | None = None
     request_id: str | None = None
     """What the provider calls the request. One that has a secret in it, or looks like one, is left out."""
+    message: str | None = field(default=None, repr=False)
+    """What the provider said of the error, made safe by ``safe_quote``.
+
+    It may quote the prompt: it is for those who may read the run, and stands in no log, metric or message of Celery."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "message", safe_quote(self.message))
         if self.request_id is not None and safe_text(self.request_id) != self.request_id:
             object.__setattr__(self, "request_id", None)
 
@@ -109,6 +146,7 @@ class ProviderDetails:
             "model": self.model,
             "http_status": self.http_status,
             "request_id": self.request_id,
+            "message": self.message,
         }
 
 
@@ -117,7 +155,8 @@ class Failure:
     """What went wrong, classified: safe to store, to show and to log.
 
     The message is made safe on construction: one line, ``MAX_MESSAGE`` characters, no secret of this process and
-    nothing that looks like a key. Whoever builds a failure still owes that it holds no prompt and no provider's body.
+    nothing that looks like a key. Whoever builds a failure still owes that it holds no prompt and no provider's body:
+    what a provider said has its own place, ``provider.message``, which is never logged.
     """
 
     error_class: ErrorClass

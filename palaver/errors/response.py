@@ -1,9 +1,9 @@
 """Judges an error answer of a provider: by its codes first, then its wording, then its status.
 
 Sources: the error pages of OpenAI, Anthropic, Google, Azure, Groq, Mistral and OpenRouter, the messages of
-vLLM, llama.cpp, LM Studio, Ollama and LiteLLM. The provider's own words decide but are never repeated: they
-quote prompts and keys. A failure shows our sentence, the code, the parameter at fault and the request's
-number.
+vLLM, llama.cpp, LM Studio, Ollama and LiteLLM. The provider's own words decide, and as they quote prompts and
+keys they are kept apart: a failure's message has our sentence, the code, the parameter at fault and the request's
+number; ``provider.message`` has the words.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def classify_response(
         source=source,
         user_action="settings" if error_class is _C.INVALID_REQUEST and 300 <= status < 400 else None,
         retry_after=said.retry_after if wait is None else wait,
-        provider=ProviderDetails(provider, model, status, request or request_id(headers) or said.request_id)
+        provider=ProviderDetails(provider, model, status, request or request_id(headers) or said.request_id, said.quote)
         if provider
         else None,
     )

@@ -225,6 +225,7 @@ class TestFault:
 def check_error(error: Mapping[str, Any], row: Error, seen: Outcome, attempt: int) -> None:
     """The whole error object is as the row says."""
     message, last = error["message"], attempt == len(seen.tries())
+    provider_said = (error["provider"] or {}).get("message")
     assert error == {
         "class": row.cls,
         "code": f"{seen.provider}{row.code}" if row.code.startswith(".") else row.code,
@@ -239,10 +240,12 @@ def check_error(error: Mapping[str, Any], row: Error, seen: Outcome, attempt: in
             "model": seen.read["model"].partition("/")[2],
             "http_status": row.http,
             "request_id": f"req-{seen.calls[attempt - 1].n}" if row.request == "" else row.request,
+            "message": provider_said,
         },
         "user_action": row.user_action,
     }
     assert message.isprintable()
+    assert provider_said is None or (provider_said.isprintable() and len(provider_said.encode()) <= 2048)
     if last and row.note:
         assert re.search(rf"\S[.)] {re.escape(row.note)}$", message), message
     else:

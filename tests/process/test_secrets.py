@@ -14,7 +14,7 @@ from palaver.stack.plan import COMMANDS
 from tests.process import telling_tools
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
-from tests.process.hostile.answers import Play, call, calling, calls, document, head
+from tests.process.hostile.answers import Play, call, calling, calls, document, event, head
 from tests.process.hostile.echoes import ECHOES
 from tests.process.hostile.server import HostileServer
 from tests.process.sinks import (
@@ -34,9 +34,12 @@ pytestmark = pytest.mark.process
 
 INPUT = "canary-j1-of-an-input"
 SAID = "canary-k2-of-a-model"
-CONTENT = (INPUT, SAID, telling_tools.RESULT, telling_tools.RAISED, telling_tools.ARGUMENT)
-BODY = "canary-l3 of a provider's body"
-"""What a provider says of an error: nobody is told."""
+BODY = "canary-l3 of a body"
+TITLE = "canary-l4 of a title"
+EVENT = "canary-l5 of an error event"
+CONTENT = (BODY, TITLE, EVENT, INPUT, SAID, telling_tools.RESULT, telling_tools.RAISED, telling_tools.ARGUMENT)
+PAGE = "canary-l6 of a page"
+"""What a proxy says in place of an answer: nobody is told."""
 FLOWER = ("ann", SECRETS["password of Flower"])
 TOOLS = ("answers", "answers_inline", "raises", "raises_inline", "prints", "crashes")
 INVARIANTS = ("I1", "I2", "I4", "I5", "I6", "I7", "I9", "I12")
@@ -46,7 +49,8 @@ PLAYS: dict[str, Play] = {
     "says": document({"choices": [{"message": {"content": f"{SAID} {telling_tools.TOLD}"}, "finish_reason": "stop"}]}),
     "asks": calling(calls(call(0, "raises", orjson.dumps({"text": telling_tools.ARGUMENT}).decode()))),
     "refuses": document({"error": {"message": BODY, "code": "a_code", "param": "messages"}}, 400),
-    "breaks": lambda asked: (head(500, "text/html"), f"<p>{BODY}".encode()),
+    "breaks": lambda asked: (head(500, "text/html"), f"<title>{TITLE}</title><p>{PAGE}".encode()),
+    "breaks-off": lambda asked: (head(), event({"content": "so"}), event({}, error={"message": EVENT})),
 }
 
 
@@ -154,8 +158,15 @@ def test_content_is_in_the_store_and_the_api_and_nowhere_else(canary: str, sinks
     assert not {name: text for name, text in elsewhere.items() if "ledger" not in name}
 
 
-def test_what_a_provider_says_of_an_error_is_nowhere(sinks: Sinks) -> None:
-    assert not [name for name, text in sinks.items() if BODY.encode() in text]
+def test_a_page_of_a_provider_is_nowhere(sinks: Sinks) -> None:
+    assert not [name for name, text in sinks.items() if PAGE.encode() in text]
+
+
+def test_no_part_of_a_key_that_a_provider_quotes_is_anywhere(sinks: Sinks) -> None:
+    key = SECRETS["key of a provider"]
+    assert not [
+        name for name, text in sinks.items() for part in (key[:10], key[-10:], key[8:20]) if part.encode() in text
+    ]
 
 
 def test_what_a_tool_prints_is_in_the_log_without_the_secrets_in_it(sinks: Sinks) -> None:

@@ -1,4 +1,4 @@
-"""What a provider's error answer means, and that nothing of its text is shown."""
+"""What a provider's error answer means; what it says in its own words is test_provider_message.py."""
 
 from __future__ import annotations
 
@@ -168,8 +168,9 @@ def test_the_failure_says_where_to_look_and_shows_nothing_else() -> None:
     where = "(HTTP 400, code http_400, parameter messages[3].content)"
     assert failure.message == f"The provider refused the request as invalid. {where}"
     error = failure.to_error(step="3", attempt=2)
-    assert "CANARY" not in json.dumps(error)
-    assert error["provider"] == {"name": "fake", "model": "m", "http_status": 400, "request_id": "req_1"}
+    provider = {"name": "fake", "model": "m", "http_status": 400, "request_id": "req_1"}
+    assert error["provider"] == provider | {"message": "CANARY [redacted]"}
+    assert "CANARY" not in json.dumps({**error, "provider": None}) + repr(failure)
     assert (error["class"], error["step"], error["attempt"]) == ("invalid_request", "3", 2)
 
 

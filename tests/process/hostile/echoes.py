@@ -15,6 +15,11 @@ def _in_an_error(key: str) -> bytes:
     return head(401, "application/json", f"X-Request-Id: {key}") + orjson.dumps({"error": said})
 
 
+def _in_part(key: str) -> bytes:
+    said = f"Incorrect key {key[:10]}...{key[-10:]}, with {key[8:20]} within"
+    return head(401, "application/json") + orjson.dumps({"error": {"message": said}})
+
+
 def _in_pieces(key: str) -> tuple[bytes, ...]:
     text = (event({"content": char}) for char in f"Your key is {key}, or so.")
     return (head(), *text, event({}, "stop"), DONE)
@@ -36,6 +41,7 @@ def _in_any_form(key: str) -> bytes:
 
 ECHOES = (
     kind("key-in-an-error", echoing(_in_an_error), "authentication/http_401"),
+    kind("key-in-an-error-in-part", echoing(_in_part), "authentication/http_401"),
     kind("key-in-an-error-event", echoing(lambda key: head() + event({}, error={"code": key, "message": key})),
          "provider_error/http_200"),
     kind("key-in-text", echoing(_in_any_form), COMPLETED),
