@@ -5,36 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import orjson
-
 from palaver.errors import (
     EmptyCompletion,
     MalformedResponse,
     ProviderError,
     ProviderHTTPError,
-    ResponseTooLarge,
     TruncatedStream,
 )
-from palaver.limits import beyond, most
-from palaver.models import ToolCall, Usage
+from palaver.limits import most
+from palaver.models import Usage
 from palaver.secrets import hide
 
+from ..bounds import check_stored, parsed, tokens, too_large
+from ..calls import Calls, text_of
+from ..lines import Lines
 from ..port import ModelReply
 from ..verbatim import elements, members
-from .calls import Calls, text_of
 from .opaque import EXTRA, OpaqueFields
 
-_LINE: Final = most("answer_line")
 _TEXT: Final = most("answer_text")
 _CHOICES: Final = most("answer_choices")
-_SMALL: Final = 64 * 1024
-"""Bytes of JSON that are too few to hold the loop, whatever they are."""
-_MOST_TOKENS: Final = 1_000_000_000
-"""Of one call."""
-_ESCAPED: Final = 6
-"""Bytes that a character may take as JSON."""
-_DIGITS: Final = 32
-"""Of a count that is told as text."""
 _FINISHES: Final = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), "content_filter"),
@@ -52,10 +42,7 @@ class Completion:
     """
 
     def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
-        self._rest: list[bytes] = []
-        """The beginning of a line, in the pieces in which it came."""
-        self._waiting = 0
-        """Bytes of it."""
+        self._lines = Lines()
         self._content: list[str] = []
         self._thoughts: list[str] = []
         """Of the bytes that are being read."""
@@ -87,19 +74,8 @@ class Completion:
             TooManyToolCalls, ToolCallTooLarge: so are its calls.
             ProviderHTTPError: the provider reported an error in the stream.
         """
-        if self._rest:
-            first, newline, data = data.partition(b"\n")
-            self._wait_for_more(first)
-            if not newline:
-                return "", ""
-            lines = [b"".join(self._rest), *data.split(b"\n")]
-            self._rest, self._waiting = [], 0
-        else:
-            lines = data.split(b"\n")
-        if last := lines.pop():
-            self._wait_for_more(last)
         texts = []
-        for line in lines:
+        for line in self._lines.split(data):
             if self.done:
                 break
             if line.startswith(b"data:"):
@@ -111,13 +87,6 @@ class Completion:
             return "".join(texts), ""
         thoughts, self._thoughts = "".join(self._thoughts), []
         return "".join(texts), thoughts
-
-    def _wait_for_more(self, part: bytes) -> None:
-        """Keep the beginning of a line. Raises ResponseTooLarge if the line is longer than may be."""
-        self._rest.append(part)
-        self._waiting += len(part)
-        if self._waiting > _LINE:
-            raise _too_large("answer_line", "a line of the stream has", "bytes")
 
     def _other(self, line: bytes) -> None:
         """A line that is no data: of an event stream, or of something else."""
@@ -139,7 +108,7 @@ class Completion:
         if self._error_follows:
             raise ProviderHTTPError(200, payload)
         try:
-            chunk = _parsed(payload)
+            chunk = parsed(payload)
             self._anything = True
             if chunk.get("error"):
                 raise ProviderHTTPError(200, payload)
@@ -163,7 +132,7 @@ class Completion:
             if thoughts:
                 self._thoughts.append(thoughts)
         if parts := delta.get("tool_calls"):
-            indexes = self._calls.add(parts, whole=whole)
+            indexes = self._add_calls(parts, whole=whole)
             if any(part.get(EXTRA) is not None for part in parts):
                 texts = elements(members(_text_of_choice(payload, place, whole=whole))["tool_calls"])
                 for index, part, raw in zip(indexes, parts, texts, strict=True):
@@ -172,9 +141,20 @@ class Completion:
         if text := text_of(delta.get("content") or delta.get("refusal")):
             self._length += len(text)
             if self._length > _TEXT:
-                raise _too_large("answer_text", "the text of the answer has", "characters")
+                raise too_large("answer_text", "the text of the answer has", "characters")
             self._content.append(text)
         return text
+
+    def _add_calls(self, parts: Sequence[Any], *, whole: bool) -> list[int]:
+        """Parts of calls; each is a call of its own if they are ``whole``. Answers the index of each."""
+        self._calls.admit(len(parts))
+        indexes = []
+        for part in parts:
+            function = part.get("function") or {}
+            index = None if whole else part.get("index")
+            name, arguments = function.get("name"), function.get("arguments")
+            indexes.append(self._calls.add(index, identity=part.get("id"), name=name, arguments=arguments))
+        return indexes
 
     def read(self, body: bytes) -> str:
         """Take in a whole answer that was not streamed; answers its text.
@@ -185,7 +165,7 @@ class Completion:
             ProviderHTTPError: it is an error.
         """
         try:
-            document = _parsed(body)
+            document = parsed(body)
             self._anything = self.done = True
             if document.get("error"):
                 raise ProviderHTTPError(200, body)
@@ -200,16 +180,16 @@ class Completion:
             raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
 
     def _count(self, usage: dict[str, Any]) -> None:
-        tokens = _tokens(usage.get("prompt_tokens"))
-        written = _tokens(usage.get("completion_tokens"))
+        asked = tokens(usage.get("prompt_tokens"))
+        written = tokens(usage.get("completion_tokens"))
         details, parts = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
         self._counted = True
         self.usage = Usage(
             model_calls=1,
-            input_tokens=tokens,
-            cached_tokens=min(tokens, _tokens(details.get("cached_tokens"))),
+            input_tokens=asked,
+            cached_tokens=min(asked, tokens(details.get("cached_tokens"))),
             output_tokens=written,
-            reasoning_tokens=min(written, _tokens(parts.get("reasoning_tokens"))),
+            reasoning_tokens=min(written, tokens(parts.get("reasoning_tokens"))),
         )
 
     def opaque_so_far(self) -> str:
@@ -226,7 +206,7 @@ class Completion:
             ResponseTooLarge: it would be too large as JSON.
             ProviderError: the model broke off and says so.
         """
-        if self._waiting:
+        if self._lines.waiting:
             self.feed(b"\n")
         if not self._finish and not (self.done and (self._content or self._calls)):
             if self._foreign and not self._anything:
@@ -243,23 +223,10 @@ class Completion:
             raise EmptyCompletion
         if finish == "tool_calls" and not calls:
             raise MalformedResponse("the answer announces tool calls and has none")
-        if (self._length + self._calls.length) * _ESCAPED > most("answer_stored"):
-            _check_stored(content, calls)
+        check_stored(self._length + self._calls.length, content, calls)
         self.uncounted = not self._counted
         opaque = self._opaque.whole({index: call.id for index, call in by_index.items()})
         return ModelReply(content, calls, finish or "stop", self.usage, opaque)
-
-
-def _parsed(payload: bytes) -> Any:
-    """The JSON. Objects and arrays are counted before they are made: a hundred thousand take some 15 ms.
-
-    Raises:
-        ResponseTooLarge: they are more.
-        ValueError: it is no JSON.
-    """
-    if len(payload) > _SMALL and payload.count(b"{") + payload.count(b"[") > most("answer_values"):
-        raise _too_large("answer_values", "a piece of the answer has", "objects and arrays")
-    return orjson.loads(payload)
 
 
 def _text_of_choice(payload: bytes, place: int, *, whole: bool) -> str:
@@ -268,33 +235,11 @@ def _text_of_choice(payload: bytes, place: int, *, whole: bool) -> str:
     return members(choice)["message" if whole else "delta"]
 
 
-def _check_stored(content: str, calls: Sequence[ToolCall]) -> None:
-    """Raises ResponseTooLarge if the store would have to take more than may be in one piece."""
-    if sum(len(orjson.dumps(text)) for text in (content, *(call.arguments for call in calls))) > most("answer_stored"):
-        raise _too_large("answer_stored", "as JSON, the answer has", "bytes")
-
-
 def _few(choices: Sequence[Any]) -> Sequence[Any]:
     """Raises ResponseTooLarge if they are more than anybody asks for."""
     if len(choices) > _CHOICES:
-        raise _too_large("answer_choices", "the answer has", "choices")
+        raise too_large("answer_choices", "the answer has", "choices")
     return choices
-
-
-def _tokens(number: Any) -> int:
-    """A count as the provider reports it; a nonsensical one must not spoil the sum of the run.
-
-    Raises:
-        TypeError, ValueError: it is no number.
-    """
-    if isinstance(number, str) and len(number) > _DIGITS:
-        raise ValueError("a count of too many digits")
-    return int(min(max(float(number or 0), 0.0), _MOST_TOKENS))
-
-
-def _too_large(limit: str, what: str, unit: str) -> ResponseTooLarge:
-    beyond(limit)
-    return ResponseTooLarge(f"{what} more than {most(limit)} {unit}")
 
 
 def _something_else() -> MalformedResponse:

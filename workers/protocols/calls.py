@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -38,38 +37,34 @@ class Calls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def add(self, parts: Sequence[Any], *, whole: bool = False) -> list[int]:
-        """More parts of calls; one without an index is a call of its own, and so is each if they are ``whole``. Answers
-        the index of the call that each belongs to.
+    def admit(self, number: int) -> None:
+        """Raises TooManyToolCalls if so many parts that came together are more than may be."""
+        if number > self._limit:
+            raise self._too_many()
+
+    def add(self, index: Any, *, identity: Any = None, name: Any = None, arguments: Any = None) -> int:
+        """More of the call at ``index``; None is a call of its own. Answers its index.
 
         Raises:
             TooManyToolCalls: there are more than may be.
             ToolCallTooLarge: the name or the arguments are longer than may be.
-            TypeError, AttributeError: something is not of its kind.
+            TypeError: something is not of its kind.
         """
-        if len(parts) > self._limit:
-            raise self._too_many()
-        indexes = []
-        for part in parts:
-            index = None if whole else part.get("index")
-            if index is None:
-                index = len(self._calls)
-            elif type(index) is not int:
-                raise TypeError("an index that is no whole number")
-            indexes.append(index)
-            call = self._calls.get(index)
-            if call is None:
-                if len(self._calls) >= self._limit:
-                    raise self._too_many()
-                call = self._calls[index] = _Gathered()
-            if not call.id and safe_call_id(identity := text_of(part.get("id"))):
-                call.id = identity
-            function = part.get("function") or {}
-            if name := text_of(function.get("name")):
-                self._name(call, name)
-            if arguments := text_of(function.get("arguments")):
-                self._argue(call, arguments)
-        return indexes
+        if index is not None and type(index) is not int:
+            raise TypeError("an index that is no whole number")
+        place: int = len(self._calls) if index is None else index
+        call = self._calls.get(place)
+        if call is None:
+            if len(self._calls) >= self._limit:
+                raise self._too_many()
+            call = self._calls[place] = _Gathered()
+        if not call.id and safe_call_id(given := text_of(identity)):
+            call.id = given
+        if name := text_of(name):
+            self._name(call, name)
+        if arguments := text_of(arguments):
+            self._argue(call, arguments)
+        return place
 
     def _name(self, call: _Gathered, text: str) -> None:
         call.named += len(text)

@@ -1,0 +1,59 @@
+"""What an answer may have, whatever the protocol: judged before it costs anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from palaver.errors import ResponseTooLarge
+from palaver.limits import beyond, most
+from palaver.models import ToolCall
+
+_SMALL: Final = 64 * 1024
+"""Bytes of JSON that are too few to hold the loop, whatever they are."""
+_MOST_TOKENS: Final = 1_000_000_000
+"""Of one call."""
+_ESCAPED: Final = 6
+"""Bytes that a character may take as JSON."""
+_DIGITS: Final = 32
+"""Of a count that is told as text."""
+
+
+def parsed(payload: bytes) -> Any:
+    """The JSON. Objects and arrays are counted before they are made: a hundred thousand take some 15 ms.
+
+    Raises:
+        ResponseTooLarge: they are more.
+        ValueError: it is no JSON.
+    """
+    if len(payload) > _SMALL and payload.count(b"{") + payload.count(b"[") > most("answer_values"):
+        raise too_large("answer_values", "a piece of the answer has", "objects and arrays")
+    return orjson.loads(payload)
+
+
+def tokens(number: Any) -> int:
+    """A count as the provider reports it; a nonsensical one must not spoil the sum of the run.
+
+    Raises:
+        TypeError, ValueError: it is no number.
+    """
+    if isinstance(number, str) and len(number) > _DIGITS:
+        raise ValueError("a count of too many digits")
+    return int(min(max(float(number or 0), 0.0), _MOST_TOKENS))
+
+
+def check_stored(length: int, content: str, calls: Sequence[ToolCall]) -> None:
+    """Raises ResponseTooLarge if the store would have to take more than may be in one piece; ``length`` is how many
+    characters it is at most."""
+    if length * _ESCAPED <= most("answer_stored"):
+        return
+    if sum(len(orjson.dumps(text)) for text in (content, *(call.arguments for call in calls))) > most("answer_stored"):
+        raise too_large("answer_stored", "as JSON, the answer has", "bytes")
+
+
+def too_large(limit: str, what: str, unit: str) -> ResponseTooLarge:
+    """Something is beyond ``limit``."""
+    beyond(limit)
+    return ResponseTooLarge(f"{what} more than {most(limit)} {unit}")
