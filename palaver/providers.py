@@ -31,7 +31,7 @@ from palaver.limits import most
 from palaver.models import Usage
 from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
-from palaver.toml_file import read_model
+from palaver.toml_file import read_model, read_toml
 
 ProtocolName = Literal["chat_completions"]
 """How a provider is spoken to: OpenAI's chat completions."""
@@ -154,3 +154,15 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
     for provider in providers.values():
         know((provider.api_key, password_of(provider.base_url)))
     return providers
+
+
+def key_variables(path: Path | None) -> frozenset[str]:
+    """The variables that entries of the file name as those of their keys, those of entries that do not fit as well.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    tables = read_toml(path, "PALAVER_PROVIDERS").get("providers") if path else None
+    entries = tables.values() if isinstance(tables, dict) else ()
+    names = (each.get("api_key_env") for each in entries if isinstance(each, dict))
+    return frozenset(name for name in names if isinstance(name, str))

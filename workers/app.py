@@ -137,7 +137,7 @@ def _prepare(sender: Any) -> None:
     if _kind.isolated:
         sender.pool_cls = ToolPool
         child.expect()
-        _hidden = environment.key_variables(settings())
+        _hidden = environment.hidden_keys(settings())
         _say_what_nobody_reads(_hidden)
         environment.forget_keys(_hidden)
         check_tools(settings(), _hidden)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from palaver.errors import ConfigurationError
-from palaver.providers import load_providers
+from palaver.providers import key_variables, load_providers
 from palaver.secret_files import SUFFIX
+from palaver.secrets import know
 from palaver.settings import Settings, settings
 
 log = logging.getLogger("palaver.workers.environment")
@@ -33,14 +34,18 @@ def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:
     return name not in hidden and not name.startswith(_OURS) and any(fnmatchcase(name, each) for each in patterns)
 
 
-def key_variables(here: Settings) -> frozenset[str]:
-    """The variables that hold keys of providers, or name files with them; none if there is no table of providers."""
+def hidden_keys(here: Settings) -> frozenset[str]:
+    """The variables that hold keys of providers, or name files with them; what tools say is compared with the keys.
+
+    Raises:
+        ConfigurationError: the table of providers cannot be read, so nobody knows which variables these are.
+    """
+    names = key_variables(here.providers)
+    know(map(os.environ.get, names))
     try:
-        providers = load_providers(here.providers)
+        load_providers(here.providers)
     except ConfigurationError as error:
-        log.warning("keys of providers are not hidden from tools, their table cannot be read: %s", error)
-        return frozenset()
-    names = [each.api_key_env for each in providers.values() if each.api_key_env]
+        log.warning("not all keys of providers can be kept out of what tools say: %s", error)
     return frozenset(name + suffix for name in names for suffix in ("", SUFFIX))
 
 

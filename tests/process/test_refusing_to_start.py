@@ -99,7 +99,7 @@ WORKERS = ("worker", "tools")
     [
         *((line, "table", {"PALAVER_REDIS_URL": ""}, "PALAVER_REDIS_URL is not set") for line in ROLES),
         *((line, "table", {"PALAVER_LEASE_SECONDS": "x"}, "PALAVER_LEASE_SECONDS: ") for line in ROLES),
-        *((line, "broken", {}, "broken.toml is not TOML") for line in ("api", "worker")),
+        *((line, "broken", {}, "broken.toml is not TOML") for line in ("api", *WORKERS)),
         ("worker", "keyed", {}, "the variables with their keys are not set: KEYED_KEY (of keyed)"),
         ("worker", "", {}, "PALAVER_PROVIDERS: a model worker without a provider can do nothing"),
         *((line, "table", {"PALAVER_TOOLS": f"tools_{name}"}, why) for line in WORKERS for name, why in TOOLS),

@@ -13,7 +13,7 @@ from palaver.secret_files import secret_of
 from palaver.secrets import hide
 from palaver.settings import Settings, settings
 from palaver.starting import unread
-from workers.environment import key_variables
+from workers.environment import hidden_keys
 
 URL = "redis://:a-password-in-a-file@redis:6379/0"
 
@@ -102,7 +102,7 @@ def test_a_providers_key_stands_in_a_file_and_its_name_is_hidden_from_tools(
     monkeypatch.setenv("X_KEY_FILE", str(key))
     assert load_providers(table)["x"].api_key == "sk-0123456789abcdef0123"
     assert "sk-0123" not in hide("it said sk-0123456789abcdef0123")
-    assert key_variables(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE"}
+    assert hidden_keys(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE"}
 
 
 def test_a_providers_key_is_read_once_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from palaver.errors import ConfigurationError
 from palaver.process_tree import below, children_of
+from palaver.secrets import hide
 from palaver.settings import Settings, settings
 from palaver.testing import eventually
 from tests.processes import gone
@@ -41,8 +43,29 @@ def test_tools_see_what_is_asked_for_and_secrets_only_by_name(name: str, pattern
 def test_keys_are_the_variables_that_providers_name(tmp_path: Path) -> None:
     table = tmp_path / "providers.toml"
     table.write_text('[providers.x]\nbase_url = "http://x/v1"\napi_key_env = "X_KEY"\n')
-    assert environment.key_variables(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE"}
-    assert environment.key_variables(Settings(providers=tmp_path / "none.toml")) == frozenset()
+    assert environment.hidden_keys(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE"}
+    assert environment.hidden_keys(Settings()) == frozenset()
+
+
+def test_keys_are_hidden_though_the_table_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with a key that is not there, an entry that is wrong: the others' keys stay where they are."""
+    table = tmp_path / "providers.toml"
+    table.write_text(
+        '[providers.x]\nbase_url = "http://x/v1"\napi_key_env = "X_KEY"\n[providers.y]\napi_key_env = "Y_KEY"\n'
+    )
+    monkeypatch.setenv("X_KEY_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("Y_KEY", "sk-0123456789abcdef0456")
+    assert environment.hidden_keys(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE", "Y_KEY", "Y_KEY_FILE"}
+    assert "sk-0123" not in hide("it said sk-0123456789abcdef0456")
+
+
+def test_nobody_runs_tools_who_does_not_know_what_to_hide(tmp_path: Path) -> None:
+    table = tmp_path / "providers.toml"
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        environment.hidden_keys(Settings(providers=table))
+    table.write_text("[providers")
+    with pytest.raises(ConfigurationError, match="is not TOML"):
+        environment.hidden_keys(Settings(providers=table))
 
 
 def test_a_worker_that_starts_itself_anew_has_its_settings_and_no_keys() -> None:
