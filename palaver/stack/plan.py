@@ -78,6 +78,8 @@ class Plan:
             # Readiness is read from logs: they must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
         }
+        if hosts := os.environ.get("PALAVER_ALLOWED_HOSTS"):
+            own["PALAVER_ALLOWED_HOSTS"] = f"{hosts},{HOST}"
         given = {**own, **self.environment}
         # What is given here must not stand in a file as well.
         inherited = {name: value for name, value in os.environ.items() if name.removesuffix(SUFFIX) not in given}

@@ -228,9 +228,11 @@ def test_the_address_of_a_redis_may_stand_in_a_file(
 
 def test_it_listens_for_who_started_it_whatever_is_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALAVER_HOST", "0.0.0.0")
+    monkeypatch.setenv("PALAVER_ALLOWED_HOSTS", "palaver.example.com")
     (tmp_path / "logs").mkdir()
     child = Plan(tmp_path, Ports(), COMMANDS, {}).child("api", 1, "redis://127.0.0.1:6390/0")
     assert child.environment["PALAVER_HOST"] == HOST
+    assert child.environment["PALAVER_ALLOWED_HOSTS"] == f"palaver.example.com,{HOST}", "what it shows must work"
 
 
 @dataclass
