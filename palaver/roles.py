@@ -7,6 +7,7 @@ exit codes and process 1 of a container are that program's own, and what the com
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -30,8 +31,8 @@ _COLUMNS: Final = "uuid,args,state,result,exception,received,runtime,worker"
 """Of Flower's page of tasks: what each is, and what became of it."""
 _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
-_PATIENCE: Final = 10.0
-"""Seconds in which Redis may come up: who starts everything at once starts it at the same time."""
+_LOOK: Final = 0.2
+"""Seconds between two looks for Redis."""
 
 
 def command(role: str, arguments: Sequence[str] = ()) -> list[str]:
@@ -43,23 +44,29 @@ def command(role: str, arguments: Sequence[str] = ()) -> list[str]:
 
 
 def become(role: str, arguments: Sequence[str]) -> NoReturn:
-    """Replace this process by the role's program.
+    """Replace this process by the role's program, once there is a Redis; the API serves without one, too, and says so.
 
     Raises SystemExit, with a sentence on standard error, if the program could not do its work: status 2 for a flag
-    that Flower does not know, 69 if there is no Redis or a port is taken, 78 for what is not installed or not set.
+    that Flower does not know, 69 if a port is taken, 78 for what is not installed or not set.
     """
     require_server(f"palaver {role}")
-    program = command(role, arguments)
     if "--help" in arguments:
         # To tell its options a program needs to know of a server, and asks none.
         os.environ.pop("PALAVER_REDIS_URL_FILE", None)
+        os.environ.pop("PALAVER_FLOWER_PORT", None)
         os.environ["PALAVER_REDIS_URL"] = "redis://localhost"
+        program = command(role, arguments)
     else:
+        program = command(role, arguments)
         redis = _redis()
         if role == "flower":
             _check_flower(program[program.index("flower") + 1 :])
-        if redis:
-            _wait_for(redis)
+        if role != "api":
+            # Process 1 of a container is not ended by a signal that it does not handle.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            wait_for_redis(redis)
+        elif why := _unreachable(redis):
+            _say(f"no Redis {why}: until there is one, /readyz answers 503")
     os.execv(program[0], program)
 
 
@@ -143,36 +150,49 @@ def _require_open_flower() -> None:
             refuse(f"Flower: there is no login: {how}", EX_CONFIG)
 
 
-def _wait_for(redis: tuple[str, int]) -> None:
-    why = _unreachable(redis)
-    if why:
-        print(f"palaver: waiting up to {_PATIENCE:g} s for Redis {why}", file=sys.stderr, flush=True)
-    give_up_at = time.monotonic() + _PATIENCE
-    while why:
-        if time.monotonic() > give_up_at:
-            refuse(f"no Redis {why}: start it, or set PALAVER_REDIS_URL to where it is", EX_UNAVAILABLE)
-        time.sleep(0.2)
-        why = _unreachable(redis)
+def wait_for_redis(url: str) -> None:
+    """Wait until somebody listens there, and say so. That has no end: to be started anew, later and later, finds Redis
+    no sooner."""
+    told = None
+    while why := _unreachable(url):
+        if why != told:
+            _say(f"waiting for Redis {why}: start it, or set PALAVER_REDIS_URL to where it is")
+            told = why
+        time.sleep(_LOOK)
 
 
-def _redis() -> tuple[str, int] | None:
-    """Host and port of the store. None if it is a file, or nothing that settings take: they say so."""
+def _redis() -> str:
+    """The address of the store. Raises SystemExit, with a sentence, if it is not set, or none."""
     from palaver.settings import settings
     from palaver.starting import refusing
 
     with refusing():
-        url = urlsplit(os.environ.get("PALAVER_REDIS_URL") or settings().store_url)
+        url = os.environ.get("PALAVER_REDIS_URL") or settings().store_url
+    _place(url)
+    return url
+
+
+def _place(url: str) -> tuple[str, int] | None:
+    """Its host and port. None if it is a file, or nothing that settings take: they say so."""
     try:
-        return (url.hostname or "localhost", url.port or 6379) if url.scheme in ("redis", "rediss") else None
+        parts = urlsplit(url)
+        return (parts.hostname or "localhost", parts.port or 6379) if parts.scheme in ("redis", "rediss") else None
     except ValueError:
         # What is no number there may be a password.
         refuse("PALAVER_REDIS_URL: the port is no number; it is like redis://127.0.0.1:6379/0", EX_CONFIG)
 
 
-def _unreachable(place: tuple[str, int]) -> str | None:
-    """Where nobody answers, and why; None if somebody does."""
+def _unreachable(url: str) -> str | None:
+    """Where nobody answers, and why; None if somebody does, or nobody can tell."""
+    place = _place(url)
+    if place is None:
+        return None
     try:
         socket.create_connection(place, timeout=5).close()
     except OSError as error:
         return f"at {place[0]}:{place[1]} ({error.strerror or error})"
     return None
+
+
+def _say(sentence: str) -> None:
+    print(f"palaver: {sentence}", file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from palaver.errors import ConfigurationError
-from palaver.roles import require_server
+from palaver.roles import require_server, wait_for_redis
 
 if TYPE_CHECKING:
     from palaver.stack import Stack
@@ -46,10 +46,13 @@ def up() -> None:
     with refusing():
         to_try = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
         keyed = secret_of("PALAVER_API_KEYS") is not None
+        redis = secret_of("PALAVER_REDIS_URL")
         stack = Stack.from_environment(os.environ, _say)
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _interrupt)
     try:
+        if redis:
+            wait_for_redis(redis)
         with stack:
             _say(welcome(stack, *to_try, keyed=keyed))
             supervisor = Supervisor(stack.processes, _say, time.monotonic())

@@ -9,15 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import httpx
 import pytest
 
 from palaver.process_tree import below
 from palaver.roles import ROLES
 from palaver.stack.child import Child
-from palaver.stack.readiness import answers_ok
+from palaver.stack.readiness import accepts, answers_ok
+from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port
 from palaver.testing.redis_server import RedisServer
 from tests.pages import ROOT
@@ -33,6 +36,7 @@ PROGRAM: Final = {
     "flower": "-m celery -A workers.app flower ",
 }
 """What `ps` shows of each."""
+BODY: Final = {"agent": {"model": "open/small"}, "input": "hello"}
 
 
 def refused(role: str, *options: str, interpreter: tuple[str, ...] = (), **environment: str) -> tuple[int, str]:
@@ -68,16 +72,6 @@ def test_without_a_redis_that_is_named_it_says_what_to_set(role: str) -> None:
     assert status == 78
     assert said.startswith("palaver: PALAVER_REDIS_URL is not set.")
     assert said.count("\n") == 1
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_without_a_redis_that_answers_it_waits_and_says_so_and_ends(role: str) -> None:
-    port = free_port()
-    away = f"redis://:pass@{HOST}:{port}/0"
-    status, said = refused(role, PALAVER_REDIS_URL=away, PALAVER_FLOWER_PORT=str(free_port()))
-    waiting, ended = said.splitlines()
-    assert (status, waiting.partition(" for ")[0]) == (69, "palaver: waiting up to 10 s")
-    assert ended.startswith(f"palaver: no Redis at {HOST}:{port} (Connection refused): start it, or")
 
 
 def test_a_password_in_the_place_of_a_port_is_not_said() -> None:
@@ -130,38 +124,50 @@ def test_a_port_that_is_none(role: str, option: str, variable: str, said: str, r
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_help_asks_no_redis_also_where_its_address_stands_in_a_file(role: str) -> None:
-    assert refused(role, "--help", PALAVER_REDIS_URL_FILE="/run/secrets/nowhere")[0] == 0
+def test_help_asks_for_nothing_that_is_set(role: str) -> None:
+    wrong = {"PALAVER_REDIS_URL_FILE": "/run/secrets/nowhere", "PALAVER_FLOWER_PORT": "http"}
+    assert refused(role, "--help", interpreter=(), **wrong) == (0, "")
+
+
+@contextmanager
+def begun(role: str, redis_url: str, folder: Path, *options: str) -> Iterator[Child]:
+    """The command, from here to the end of the block; an API has its address as `PALAVER_URL`."""
+    ports = {"PALAVER_API_PORT": str(free_port()), "PALAVER_FLOWER_PORT": str(free_port())}
+    table = folder / "providers.toml"
+    table.write_text('[providers.open]\nbase_url = "http://127.0.0.1:1/v1"\n')
+    asked = {"api": "PALAVER_API_PORT", "flower": "PALAVER_FLOWER_PORT"}
+    url = f"http://{HOST}:{ports[asked[role]]}" if role in asked else ""
+
+    def ready(child: Child) -> bool:
+        return answers_ok(f"{url}/{'readyz' if role == 'api' else 'healthcheck'}") if url else " ready." in child.output
+
+    child = Child(
+        role,
+        [sys.executable, "-m", "palaver.cli", role, *options],
+        environment={
+            **os.environ,
+            "PALAVER_REDIS_URL": redis_url,
+            "PALAVER_PROVIDERS": str(table),
+            "PALAVER_FLOWER_OPEN": "true",
+            "PALAVER_URL": url,
+            "PYTHONUNBUFFERED": "1",
+            **ports,
+        },
+        log_path=folder / "log",
+        ready=ready,
+    )
+    child.start()
+    try:
+        yield child
+    finally:
+        child.kill(signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("role", ROLES)
 def test_the_process_is_the_program_and_ends_by_a_signal(role: str, redis_url: str, tmp_path: Path) -> None:
-    ports = {"PALAVER_API_PORT": str(free_port()), "PALAVER_FLOWER_PORT": str(free_port())}
-    table = tmp_path / "providers.toml"
-    table.write_text('[providers.open]\nbase_url = "http://127.0.0.1:1/v1"\n')
-    url = {"api": f"http://{HOST}:{ports['PALAVER_API_PORT']}/readyz"}
-    ports["PALAVER_FLOWER_OPEN"] = "true"
-    url["flower"] = f"http://{HOST}:{ports['PALAVER_FLOWER_PORT']}/healthcheck"
-
-    def ready(child: Child) -> bool:
-        return " ready." in child.output if role in WORKERS else answers_ok(url[role])
-
-    child = Child(
-        role,
-        [sys.executable, "-m", "palaver.cli", role, *(("-l", "WARNING", "-l", "INFO") if role in WORKERS else ())],
-        environment={
-            **os.environ,
-            "PALAVER_REDIS_URL": redis_url,
-            "PALAVER_PROVIDERS": str(table),
-            "PYTHONUNBUFFERED": "1",
-            **ports,
-        },
-        log_path=tmp_path / "log",
-        ready=ready,
-    )
-    child.start()
-    try:
+    options = ("-l", "WARNING", "-l", "INFO") if role in WORKERS else ()
+    with begun(role, redis_url, tmp_path, *options) as child:
         child.wait_until_ready(time.monotonic() + 60)
         line = Path(f"/proc/{child.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         assert PROGRAM[role] in line
@@ -170,5 +176,38 @@ def test_the_process_is_the_program_and_ends_by_a_signal(role: str, redis_url: s
         child.reap(time.monotonic() + 60)
         assert child.exit_code == (-signal.SIGTERM if role == "api" else 0)
         assert all(gone(pid) for pid in started)
-    finally:
-        child.kill(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "api"])
+def test_without_a_redis_it_says_so_and_waits_for_it(role: str, tmp_path: Path) -> None:
+    port = free_port()
+    away = f"palaver: waiting for Redis at {HOST}:{port} (Connection refused): start it, or set PALAVER_REDIS_URL"
+    with begun(role, f"redis://{HOST}:{port}/0", tmp_path) as child:
+        eventually(lambda: away in child.output)
+        with RedisServer(port=port):
+            child.wait_until_ready(time.monotonic() + 60)
+        assert child.output.count("waiting for Redis") == 1
+
+
+def test_who_waits_for_a_redis_ends_when_told_to(tmp_path: Path) -> None:
+    with begun("worker", f"redis://{HOST}:{free_port()}/0", tmp_path) as child:
+        eventually(lambda: "waiting for Redis" in child.output)
+        child.kill(signal.SIGTERM)
+        child.reap(time.monotonic() + 60)
+        assert child.exit_code == 0
+
+
+def test_without_a_redis_the_api_says_that_it_is_not_ready_until_there_is_one(tmp_path: Path) -> None:
+    """Replicas that start while Redis is away for a moment must not be started again and again, later and later."""
+    port = free_port()
+    with begun("api", f"redis://{HOST}:{port}/0", tmp_path) as child:
+        with httpx.Client(base_url=child.environment["PALAVER_URL"], trust_env=False, timeout=30) as client:
+            eventually(lambda: accepts(client.base_url.port or 0), within=30)
+            assert client.get("/healthz").status_code == 200
+            unready, refused = client.get("/readyz"), client.post("/v1/runs", json=BODY)
+            assert (unready.status_code, unready.json()["detail"]) == (503, "The store does not answer.")
+            assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+            with RedisServer(port=port):
+                child.wait_until_ready(time.monotonic() + 60)
+                assert client.post("/v1/runs", json=BODY).status_code == 202
+        assert f"no Redis at {HOST}:{port} (Connection refused): until there is one, /readyz" in child.output
