@@ -156,6 +156,7 @@ _ALL: Final = (
         ("answer_heads", "heads of an answer, with informational ones (1xx)", 16, "heads", "`protocol_error`"),
         ("answer_end", "what follows the end of a stream", 64 * KIB, "bytes", "cut: the connection is closed"),
         ("error_message", "message of an error, also of a tool's", 500, "characters", "cut"),
+        ("provider_models", "models that a provider's table lists", 200, "models", "the process does not start"),
         ("provider_message", "what a run's error repeats of what a provider said", 2 * KIB, "bytes", "cut"),
         ("error_body", "an error's body", 64 * KIB, "bytes", "cut: the rest is not read"),
         ("tool_calls", "tool calls in an answer", 128, "calls", "`too_many_tool_calls`", "max_tool_calls"),

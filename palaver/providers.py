@@ -1,5 +1,7 @@
 """Model providers: who can be asked, where, with which key. Read from the TOML file ``PALAVER_PROVIDERS``.
 
+    [providers.openai]                  # known by name (``palaver.presets``): nothing else is needed
+
     [providers.fake]
     base_url = "http://127.0.0.1:9101/v1"
     protocol = "chat_completions"       # how it is spoken to; the default
@@ -25,10 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator
+from pydantic_core import PydanticCustomError
 
 from palaver.limits import most
 from palaver.models import Usage
+from palaver.names import did_you_mean
+from palaver.presets import PRESETS
 from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 from palaver.toml_file import read_model, read_toml
@@ -91,6 +96,8 @@ class Provider(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    preset: str | None = None
+    """The name of a provider that this one is like; left out: its own name, unless it says where it is."""
     base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$")]
     protocol: ProtocolName = "chat_completions"
     api_key_env: Annotated[str, StringConstraints(pattern=r"^[^\s=\x00-\x1f]{1,128}$")] | None = None
@@ -108,6 +115,10 @@ class Provider(BaseModel):
     tokens_per_minute: int | None = Field(default=None, ge=1, le=10_000_000_000)
     """Of prompts and answers; estimated when a call begins and corrected by what the provider reports."""
 
+    models: tuple[Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,200}$")], ...] = Field(
+        default=(), max_length=most("provider_models")
+    )
+    """The provider's own names of models that people are shown; runs may name others as well."""
     prices: dict[str, Price] = {}
     """By the provider's own name of the model; ``*`` stands for all others."""
     _api_key: str | None = PrivateAttr(default=None)
@@ -140,6 +151,34 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     providers: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")], Provider]
+
+    @field_validator("providers", mode="before")
+    @classmethod
+    def _fill_in(cls, tables: Any) -> Any:
+        """What is known of providers by their names."""
+        if not isinstance(tables, dict):
+            return tables
+        return {name: _whole(name, table) if isinstance(table, dict) else table for name, table in tables.items()}
+
+
+def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
+    """A provider's table, with what it leaves out and a preset has. The key of a preset goes nowhere but to its own
+    place: a table that says another place takes nothing."""
+    asked, placed = table.get("preset"), "base_url" in table
+    preset = PRESETS.get(str(asked or name))
+    if preset is None and (asked or not placed):
+        said = f"preset {asked!r:.80} is none that there is" if asked else "no base_url, and not known by this name"
+        raise _refusal(name, said + (did_you_mean(str(asked or name), PRESETS) or f"; there are: {', '.join(PRESETS)}"))
+    if preset is None or (placed and preset.base_url):
+        return table
+    if not placed and preset.base_url is None:
+        raise _refusal(name, f"needs a base_url, like {preset.example}")
+    known = {"base_url": preset.base_url, "api_key_env": preset.api_key_env}
+    return {name: value for name, value in known.items() if value is not None} | table
+
+
+def _refusal(name: str, said: str) -> PydanticCustomError:
+    return PydanticCustomError("preset", "{name}: {said}", {"name": name, "said": said})
 
 
 def load_providers(path: Path | None) -> Mapping[str, Provider]:

@@ -77,15 +77,16 @@ def welcome(stack: Stack, model: str, how: str, *, keyed: bool) -> str:
 def model_to_try(file: str | None) -> tuple[str, str]:
     """A model that the providers of a file have, or else `fake`, and what is to be said of it.
 
-    A file names models only where it has their prices. Raises ConfigurationError if it cannot be used, or is empty.
+    A file names models where it lists them or has their prices. Raises ConfigurationError if it cannot be used, or is
+    empty.
     """
     from palaver.providers import load_providers
 
     if not file:
         return "fake/tool-20", ""
     for name, provider in load_providers(Path(file)).items():
-        priced = [model for model in provider.prices if model != "*"]
-        return (f"{name}/{priced[0]}", "") if priced else (f"{name}/MODEL", f", with a model of {name} for MODEL")
+        named = [*provider.models, *(model for model in provider.prices if model != "*")]
+        return (f"{name}/{named[0]}", "") if named else (f"{name}/MODEL", f", with a model of {name} for MODEL")
     raise ConfigurationError(f"PALAVER_PROVIDERS: {file} has no [providers.NAME]")
 
 

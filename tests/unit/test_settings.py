@@ -77,7 +77,7 @@ def test_lists_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[providers.x]\n", "providers.x.base_url"),
+        ("[providers.x]\n", "providers: x: no base_url"),
         ('[providers.x]\nbase_url = "ftp://x"\n', "base_url"),
         ('[providers.x]\nbase_url = "http://x/v1"\nmax_in_flight = 0\n', "providers.x.max_in_flight"),
         ('[providers.x]\nbase_url = "http://x/v1"\ntokens_per_minute = "all"\n', "providers.x.tokens_per_minute"),

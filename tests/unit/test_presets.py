@@ -1,0 +1,86 @@
+"""Providers that are known by name need no address, and their keys go nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from palaver.errors import ConfigurationError
+from palaver.presets import PRESETS, page
+from palaver.providers import Provider, load_providers
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "providers.md"
+
+
+@pytest.fixture
+def load(tmp_path: Path):  # type: ignore[no-untyped-def]
+    def load(text: str) -> dict[str, Provider]:
+        path = tmp_path / "providers.toml"
+        path.write_text(text)
+        return dict(load_providers(path))
+
+    return load
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_name_is_enough(name: str, load, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    preset = PRESETS[name]
+    more = f'base_url = "{preset.example}"' if preset.base_url is None else ""
+    if preset.api_key_env:
+        monkeypatch.setenv(preset.api_key_env, "a-key-of-sixteen-letters")
+    provider = load(f'[providers."{name}"]\n{more}')[name]
+    assert provider.base_url == (preset.base_url or preset.example)
+    assert provider.api_key_env == preset.api_key_env
+    assert provider.has_key
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_asks_for_no_key_is_on_this_machine(name: str) -> None:
+    preset = PRESETS[name]
+    place = urlsplit(preset.base_url or preset.example)
+    assert (place.hostname == "127.0.0.1") == (preset.api_key_env is None)
+    assert (place.scheme == "https") == (preset.api_key_env is not None)
+    assert not place.path.endswith("/")
+
+
+def test_what_a_table_says_goes_before_what_is_known(load) -> None:  # type: ignore[no-untyped-def]
+    found = load('[providers.openai]\napi_key_env = "MINE"\nmax_in_flight = 3')["openai"]
+    assert (found.base_url, found.api_key_env, found.max_in_flight) == ("https://api.openai.com/v1", "MINE", 3)
+
+
+def test_two_keys_of_one_provider_are_two_tables(load) -> None:  # type: ignore[no-untyped-def]
+    found = load('[providers.ours]\npreset = "openai"\napi_key_env = "OURS"\n[providers.openai]')
+    assert {each.base_url for each in found.values()} == {"https://api.openai.com/v1"}
+    assert [each.api_key_env for each in found.values()] == ["OURS", "OPENAI_API_KEY"]
+
+
+@pytest.mark.parametrize("more", ["", '\npreset = "openai"'])
+def test_the_usual_key_goes_to_no_other_place(more: str, load) -> None:  # type: ignore[no-untyped-def]
+    found = load(f'[providers.openai]\nbase_url = "https://gateway.example/v1"{more}')["openai"]
+    assert (found.base_url, found.api_key_env) == ("https://gateway.example/v1", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[providers.opnai]", "opnai: no base_url, and not known by this name; did you mean 'openai'?"),
+        ("[providers.llama.cpp]", "llama: no base_url, and not known by this name; did you mean "),
+        ("[providers.zzz]", "zzz: no base_url, and not known by this name; there are: openai, "),
+        ('[providers.x]\npreset = "grok"', "x: preset 'grok' is none that there is; did you mean 'groq'?"),
+        ("[providers.azure]", "azure: needs a base_url, like https://RESOURCE.openai.azure.com/openai/v1"),
+        ("[providers.openai]\nmax_in_flight = 0", "openai.max_in_flight: "),
+        ("[providers]\nopenai = 3", "providers.openai: "),
+        ("providers = 3", "providers: "),
+    ],
+)
+def test_what_is_not_known_is_refused_in_one_sentence(text: str, said: str, load) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ConfigurationError) as refused:
+        load(text)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_page_has_the_table() -> None:
+    assert page() in PAGE.read_text(), "python -m palaver.presets prints what docs/how-to/providers.md must have"
