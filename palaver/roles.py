@@ -27,8 +27,8 @@ ROLES: Final[Mapping[str, str]] = {
 """What each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
-_COLUMNS: Final = "uuid,args,state,result,exception,received,runtime,worker"
-"""Of Flower's page of tasks: what each is, and what became of it."""
+_COLUMNS: Final = "uuid,args,state,received,runtime,worker,result,exception"
+"""Of Flower's page of tasks: what each is, and what became of it. What is long comes last: it leaves the screen."""
 _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
 _LOOK: Final = 0.2

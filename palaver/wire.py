@@ -45,7 +45,8 @@ def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
         "id": delivery.task_id,
         "root_id": None,
         "parent_id": None,
-        "argsrepr": f"{title}{' · ' if title else ''}{delivery.run_id} step {delivery.step}",
+        # Flower cuts it short, and has the ids beside it.
+        "argsrepr": title or f"{delivery.run_id} step {delivery.step}",
         "kwargsrepr": f"palaver show {delivery.run_id}",
         _TITLE: title,
         "origin": origin,

@@ -141,4 +141,5 @@ def _for_flower(verdict: Verdict, settled: Settled) -> str:
 def _told(failure: Failure) -> StepFailed:
     # What a tool says of its error may be content.
     said = FACTS[failure.error_class].sentence if failure.source == "tool" else failure.message
-    return StepFailed(f"{failure.error_class}: {failure.code}: {said}")
+    code = "" if failure.code in said else f"{failure.code}: "
+    return StepFailed(f"{failure.error_class}: {code}{said}")
