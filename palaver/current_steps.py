@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from palaver.errors import ErrorClassName
 from palaver.lifecycle import StepState
+from palaver.step_kinds import StepKindName
 
 MOST_SHOWN: Final = 16
 """Steps that a run shows; a turn may have more than a hundred."""
@@ -39,8 +40,7 @@ class CurrentStep(BaseModel):
 
     step: str
     """``3`` for a model step, ``3/call_id`` for a tool step."""
-    kind: str
-    """``model`` or ``tool``."""
+    kind: StepKindName
     name: str
     """The model, or the tool."""
     state: StepState

@@ -6,7 +6,9 @@ What the workers do for each kind is in ``workers/step_handlers.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import WithJsonSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,5 +37,9 @@ KIND_OF: Final = {kind.queue: kind for kind in KINDS}
 """Each kind by its queue."""
 QUEUES: Final = tuple(KIND_OF)
 """The queues of all kinds."""
+StepKindName = Annotated[str, WithJsonSchema({"type": "string", "enum": [kind.name for kind in KINDS]})]
+"""The name of a kind; one that a newer server has is taken, too."""
+QueueName = Annotated[str, WithJsonSchema({"type": "string", "enum": [*QUEUES]})]
+"""The name of a queue."""
 RECOVERED: Final = ".recovered"
 """Behind a queue's name: what is delivered again, and consumed first."""

@@ -16,10 +16,9 @@ from ..queries import Query
 from .dialect import NATIVE
 
 if TYPE_CHECKING:
-    QueueName = str
+    AnyQueue = str
 else:
-    QueueName = Literal[QUEUES]
-"""Any of them."""
+    AnyQueue = Literal[QUEUES]
 
 
 class QueuesQuery(Query):
@@ -28,7 +27,7 @@ class QueuesQuery(Query):
     format: Literal["full", "keda"] = Field(
         default="full", description="`keda`: one number for KEDA's metrics-api scaler, of `queue` or of all."
     )
-    queue: QueueName | None = Field(default=None, description="Only this queue.")
+    queue: AnyQueue | None = Field(default=None, description="Only this queue.")
 
 
 class QueueList(BaseModel):

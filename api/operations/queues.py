@@ -6,6 +6,8 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
+from palaver.step_kinds import QueueName
+
 from .backend import Backend, within_deadline
 
 
@@ -23,7 +25,7 @@ class QueueWorker(BaseModel):
 class QueueState(BaseModel):
     """A queue."""
 
-    name: str
+    name: QueueName
     ready: int
     """Steps that are delivered and that nobody works on yet."""
     oldest_ready_seconds: float

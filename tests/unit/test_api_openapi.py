@@ -20,6 +20,7 @@ from palaver.actions import RunInput
 from palaver.events import EVENTS, EventKind
 from palaver.lifecycle import RunStatus
 from palaver.models import Retry, Submission
+from palaver.step_kinds import KINDS, QUEUES
 from tests.unit.api_world import SETTINGS, assert_problem, world
 
 DOCUMENT = create_app(dialects=(NATIVE,)).openapi()
@@ -174,6 +175,14 @@ def test_the_statuses_of_a_filter_are_those_that_there_are() -> None:
     parameters = {each["name"]: each["schema"] for each in DOCUMENT["paths"]["/v1/runs"]["get"]["parameters"]}
     assert set(parameters["status"]["items"]["enum"]) == set(RunStatus)
     assert parameters["status"]["minItems"] == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "names"),
+    [("CurrentStep", "kind", [kind.name for kind in KINDS]), ("QueueState", "name", [*QUEUES])],
+)
+def test_names_that_there_are_only_so_many_of_are_in_the_document(model: str, field: str, names: list[str]) -> None:
+    assert DOCUMENT["components"]["schemas"][model]["properties"][field]["enum"] == names
 
 
 def test_an_answer_for_an_autoscaler_is_in_the_document() -> None:
