@@ -101,7 +101,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "internal": (500, "Internal error"),
         "not_durable": (503, "Done, but not safely yet"),
         "not_ready": (503, "Not ready"),
-        "unavailable": (503, "The store does not answer"),
+        "unavailable": (503, "Cannot be done now"),
         "store_nearly_full": (503, "The store is nearly full"),
         "no_workers": (503, "No worker has told of its tools yet"),
         "too_many_watchers": (503, "Too many clients are watching"),
@@ -152,8 +152,10 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem(error.code, _sentence(error), headers={"Retry-After": str(ROOM_AFTER)})
         case TimePassed():
             return Problem("invalid_time", faults=[Fault(f"/{error.name}", "invalid_time", "is in the past")])
-        case NewerVersion() | StoreUnavailable():
-            return _unavailable()
+        case NewerVersion():
+            return _unavailable("A newer version of Palaver works on this conversation: ask an API of that version.")
+        case StoreUnavailable():
+            return _unavailable("The store does not answer.")
         case NotDurable():
             _log.warning("written, but not as safely as PALAVER_DURABILITY asks (request %s)", request_id)
             again = "Send the same request again, with the same Idempotency-Key if it had one: it is done once."
@@ -164,13 +166,13 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("method_not_allowed", headers=error.headers)
     if classify(error).error_class is ErrorClass.STORAGE:
         _log.warning("the store does not answer: %s: %s (request %s)", type(error).__name__, error, request_id)
-        return _unavailable()
+        return _unavailable("The store does not answer.")
     _log.error("unforeseen error (request %s)", request_id, exc_info=error)
     return Problem("internal", "The log has the details under this request id.")
 
 
-def _unavailable() -> Problem:
-    return Problem("unavailable", "Try again soon.", headers={"Retry-After": str(RETRY_AFTER)})
+def _unavailable(why: str) -> Problem:
+    return Problem("unavailable", why, headers={"Retry-After": str(RETRY_AFTER)})
 
 
 def _sentence(error: Exception) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from bench import cancels, cooldown, lists, recovery, steps, streams
+from bench import cancels, cooldown, lists, recovery, sizing, steps, streams
 from bench.asked import BenchError
 from bench.report import Table, heading
 
@@ -39,6 +39,7 @@ PARTS: Final[dict[str, Part]] = {
         cancelled=2_000 if quick else 12_000,
         retried=500 if quick else 2_000,
     ),
+    "sizing": lambda quick: sizing.measure(scale=1 if quick else 4, in_flight=200 if quick else 1000),
     "recovery": lambda quick: recovery.measure(
         kills=1 if quick else 5,
         runs=40,

@@ -70,7 +70,7 @@ async def _tools(cancels: int) -> Table:
         url, _ = await rig.start_api(PALAVER_TOOLS="bench.tools")
         environment = {"PALAVER_TOOLS": "bench.tools", "BENCH_TOOL_PIDS": str(told)}
         await rig.workers_ready(rig.start_worker(50, environment))
-        rig.start_celery("workers.app", "-Q", "tools", "-c", str(_CHILDREN), environment=environment)
+        rig.start_tools(environment)
         for tool in ("heeding", "stubborn"):
             ended, gone = [], []
             for _ in range(0, cancels, _CHILDREN):

@@ -16,7 +16,7 @@ from typing import Final, Self
 from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
 from palaver.deliveries import Publisher
-from palaver.models import AgentSpec, Submission
+from palaver.models import AgentSpec, Run, Submission
 from palaver.settings import Settings
 from palaver.stack.child import Child
 from palaver.stack.readiness import accepts, answers_ok
@@ -26,6 +26,7 @@ from palaver.testing.redis_server import RedisServer
 
 _START_WITHIN: Final = 30.0
 _STOP_WITHIN: Final = 5.0
+_END_WITHIN: Final = 120.0
 
 
 class Rig:
@@ -111,9 +112,13 @@ class Rig:
         """Files of this rig; gone when it ends."""
         return self._folder
 
-    def start_worker(self, capacity: int, environment: Mapping[str, str] | None = None) -> Child:
-        """Start a model worker of Palaver's; does not wait for it."""
-        return self.start_celery("workers.app", "-Q", "model", "-c", str(capacity), environment=environment)
+    def start_worker(self, capacity: int, environment: Mapping[str, str] | None = None, *more: str) -> Child:
+        """Start a model worker of Palaver's, with ``more`` options; does not wait for it."""
+        return self.start_celery("workers.app", "-Q", "model", "-c", str(capacity), *more, environment=environment)
+
+    def start_tools(self, environment: Mapping[str, str] | None = None, *more: str) -> Child:
+        """Start a tools worker of Palaver's with four children, and ``more`` options; does not wait for it."""
+        return self.start_celery("workers.app", "-Q", "tools", "-c", "4", *more, environment=environment)
 
     async def start_api(self, **environment: str) -> tuple[str, Child]:
         """Start the API and wait until it answers; its URL, and the process."""
@@ -154,6 +159,17 @@ class Rig:
         if not self._publisher.publish(submitted.deliveries):
             raise BenchError("the broker did not take a delivery")
         return submitted.run_id
+
+    async def ended(self, run_ids: Sequence[str]) -> list[Run]:
+        """The runs, once the last one has ended. Raises BenchError."""
+        give_up_at = time.monotonic() + _END_WITHIN
+        found = [await self.store.runs.get(run_id) for run_id in run_ids]
+        while unfinished := sum(not run.status.terminal for run in found):
+            if time.monotonic() > give_up_at:
+                raise BenchError(f"{unfinished} of {len(found)} runs have not ended")
+            await asyncio.sleep(0.1)
+            found = [run if run.status.terminal else await self.store.runs.get(run.id) for run in found]
+        return found
 
     def _stop(self) -> None:
         give_up_at = time.monotonic() + _STOP_WITHIN

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from bench.asked import BenchError, Call
+from bench.asked import Call
 from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
@@ -37,7 +36,7 @@ async def measure(streams: int) -> list[Table]:
             return sum(call.ended_at is not None for call in calls) == streams
 
         calls = await rig.asked.until(ended, within=_WITHIN, what=f"{streams} streams", every=0.1)
-        found = await _finished(rig, runs)
+        found = await rig.ended(runs)
         after, redis_after = Usage.of(worker.pid), Usage.of(rig.redis.pid)
     took = [(call.ended_at or 0.0) - call.at for call in calls]
     wall = max(call.ended_at or 0.0 for call in calls) - min(call.at for call in calls)
@@ -58,18 +57,6 @@ async def measure(streams: int) -> list[Table]:
         ("Redis CPU", f"{redis_after.cpu - redis_before.cpu:.2f} s"),
     ]
     return [table]
-
-
-async def _finished(rig: Rig, run_ids: Sequence[str]) -> list[Run]:
-    """The runs, once the last one has ended or a few seconds are over."""
-    found: list[Run] = []
-    for _ in range(50):
-        found = [await rig.store.runs.get(run_id) for run_id in run_ids]
-        if all(run.status.terminal for run in found):
-            return found
-        await asyncio.sleep(0.1)
-    unfinished = sum(not run.status.terminal for run in found)
-    raise BenchError(f"{unfinished} of {len(found)} runs have not ended")
 
 
 def _whole(run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""Python tools that a cancel has to end. Each tells the process that it runs in."""
+"""Python tools: one that costs nothing, and some that a cancel has to end, which tell the process that they run in."""
 
 from __future__ import annotations
 
@@ -32,3 +32,9 @@ def stubborn(text: str = "") -> str:
         except BaseException:
             continue
     return text
+
+
+@tool
+def add(expression: str) -> str:
+    """Takes no time, in a child process."""
+    return expression

@@ -29,7 +29,12 @@ def files(*patterns: str) -> list[Path]:
 
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Language and content of each block of code, in order."""
-    return _BLOCK.findall(page.read_text())
+    return blocks_of(page.read_text())
+
+
+def blocks_of(text: str) -> list[tuple[str, str]]:
+    """The same, of a part of a page."""
+    return _BLOCK.findall(text)
 
 
 def commands(block: str) -> Iterator[tuple[str, str]]:

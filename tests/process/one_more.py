@@ -21,7 +21,8 @@ def of_app(role: str, app: str) -> list[str]:
 
 def another(cluster: Cluster, line: str, name: str, *, app: str | None = None, **environment: str) -> Child:
     """A process of a role, not started yet. A worker may have another Celery `app`."""
-    like = cluster.children(line)[0]
+    # What the cluster has none of has the environment of any other.
+    like = (cluster.children(line) or cluster.children("api"))[0]
     environment = {**like.environment, **environment}
 
     def ready(child: Child) -> bool:
