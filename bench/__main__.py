@@ -1,7 +1,7 @@
 """`python -m bench [--quick] [--only PART] [--out FILE]`: measure this machine, print Markdown tables.
 
 Everything runs on loopback in processes of its own, which end with the bench: a Redis, a model server, workers,
-an API. Takes about four minutes, with --quick one. On a busy machine look at CPU and ratios, not at seconds.
+an API. Takes about six minutes, with --quick one. On a busy machine look at CPU and ratios, not at seconds.
 """
 
 from __future__ import annotations

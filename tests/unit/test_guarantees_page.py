@@ -12,7 +12,9 @@ from tests.pages import ROOT
 _TEST = re.compile(r"`(tests/[\w/.*]+)(?:::(\w+))?`")
 
 
-@pytest.mark.parametrize("page", ["docs/why/guarantees.md", "ARCHITECTURE.md", "SECURITY.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/why/guarantees.md", "ARCHITECTURE.md", "SECURITY.md", "docs/how-to/security.md"]
+)
 def test_what_the_page_names_exists(page: str) -> None:
     named = _TEST.findall((ROOT / page).read_text())
     assert len(named) >= 10
