@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from palaver.content import FilePart, ImagePart, Part
-from palaver.model_options import ModelOptions
+from palaver.model_options import ModelOptions, ReasoningEffort
 from palaver.providers import ProtocolName
 
 Role = Literal["user", "assistant", "tool"]
@@ -26,6 +26,8 @@ class Carried:
     """Fields of ``ModelOptions``."""
     formats: frozenset[str]
     """Types of ``response_format``."""
+    efforts: frozenset[str]
+    """Values of ``reasoning_effort``."""
     parts: Mapping[Role, frozenset[str]]
     """Kinds of content besides text, by the role of the message."""
     addresses: frozenset[str]
@@ -47,10 +49,12 @@ class Carried:
 NAMED: Final[Mapping[str, str]] = MappingProxyType({"image": "an image", "file": "a file", "reasoning": "reasoning"})
 """Kinds of content in words."""
 _EVERY_OPTION: Final = frozenset(ModelOptions.model_fields)
+_EVERY_EFFORT: Final[frozenset[str]] = frozenset(get_args(ReasoningEffort))
 _IMAGES_AND_FILES: Final = frozenset({"image", "file"})
 _CHAT_COMPLETIONS: Final = Carried(
     options=_EVERY_OPTION,
     formats=frozenset({"text", "json_object", "json_schema"}),
+    efforts=_EVERY_EFFORT,
     parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": frozenset()}),
     addresses=frozenset({"image"}),
     written=frozenset({
@@ -59,6 +63,19 @@ _CHAT_COMPLETIONS: Final = Carried(
         "n", "functions", "function_call", "modalities", "audio",
     }),
 )  # fmt: skip
+_ANTHROPIC: Final = Carried(
+    options=_EVERY_OPTION - {"seed"},
+    formats=frozenset({"text", "json_schema"}),
+    efforts=_EVERY_EFFORT - {"none", "minimal"},
+    parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": frozenset()}),
+    addresses=_IMAGES_AND_FILES,
+    written=frozenset({
+        "model", "messages", "stream", "system", "tools", "tool_choice", "temperature", "top_p", "stop_sequences",
+        "max_tokens", "output_config",
+    }),
+)  # fmt: skip
 
-CARRIED: Final[Mapping[ProtocolName, Carried]] = MappingProxyType({"chat_completions": _CHAT_COMPLETIONS})
+CARRIED: Final[Mapping[ProtocolName, Carried]] = MappingProxyType(
+    {"chat_completions": _CHAT_COMPLETIONS, "anthropic": _ANTHROPIC}
+)
 """Every protocol, by its name in the providers file."""

@@ -144,6 +144,7 @@ _ALL: Final = (
         ("answer_document", "an answer that is not streamed", 2 * MIB, "bytes", "`response_too_large`"),
         ("answer_line", "a line of a stream", MIB, "bytes", "`response_too_large`"),
         ("answer_values", "objects and arrays in a line or document", 100_000, "values", "`response_too_large`"),
+        ("answer_blocks", "blocks of an answer", 1_000, "blocks", "`response_too_large`"),
         ("answer_choices", "choices in a line or document", 16, "choices", "`response_too_large`"),
         ("answer_text", "text of an answer, with what it is a refusal for", MIB, "characters", "`response_too_large`"),
         (

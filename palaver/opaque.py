@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 _TEXTS: Final = ("reasoning_content", "reasoning")
 """Fields of chat completions that are readable reasoning; one says what the other does."""
-_BLOCKS: Final = (("reasoning_details", "text"), ("reasoning_details", "summary"))
-"""Fields that are lists of blocks, and what of a block is."""
+_BLOCKS: Final = (("reasoning_details", "text"), ("reasoning_details", "summary"), ("blocks", "thinking"))
+"""Fields that are lists of blocks, among other things, and what of a block is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Opaque:
         for name in _TEXTS:
             if found.get(name):
                 return str(found[name])
-        thoughts = [block.get(name) or "" for blocks, name in _BLOCKS for block in found.get(blocks, ())]
-        return "".join(map(str, thoughts))
+        blocks = ((block, name) for field, name in _BLOCKS for block in found.get(field, ()))
+        return "".join(str(block.get(name) or "") for block, name in blocks if isinstance(block, dict))
 
     def shown(self) -> dict[str, Any]:
         """The JSON values, as the API shows them to clients that ask; whole numbers of any length stay whole."""

@@ -4,7 +4,7 @@ A table ``[providers.NAME]`` of such a name needs no ``base_url``. Nothing is as
 ``python -m palaver.presets`` prints the table of docs/how-to/providers.md; a test compares them.
 
 Addresses and variables are those of the providers' own documentation, as of November 2026: platform.openai.com,
-ai.google.dev (OpenAI compatibility), api-docs.deepseek.com, docs.mistral.ai, platform.kimi.ai, openrouter.ai/docs,
+platform.claude.com (the limit of answers: its table of models), ai.google.dev (OpenAI compatibility), api-docs.deepseek.com, docs.mistral.ai, platform.kimi.ai, openrouter.ai/docs,
 console.groq.com/docs, docs.together.ai, docs.fireworks.ai, docs.x.ai, docs.ollama.com, docs.vllm.ai, llama.cpp's server
 README, lmstudio.ai/docs, docs.litellm.ai. Azure's v1 API (learn.microsoft.com, "api version lifecycle") takes the key
 as OpenAI's client sends it and no ``api-version``, but each resource has a host of its own.
@@ -27,12 +27,23 @@ class Preset:
     api_key_env: str | None = None
     """None for servers that ask for no key unless they are told to."""
     example: str = ""
+    protocol: str = "chat_completions"
+    max_output_tokens: int | None = None
+    """Where a request has to have a limit: what all models of the provider can do."""
     aliases: tuple[str, ...] = ()
     """Other names that it goes by."""
 
 
 _ROWS: Final[Mapping[str, Preset]] = {
     "openai": Preset("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": Preset(
+        "Anthropic (Claude)",
+        "https://api.anthropic.com/v1",
+        "ANTHROPIC_API_KEY",
+        protocol="anthropic",
+        max_output_tokens=32_000,
+        aliases=("claude",),
+    ),
     "gemini": Preset(
         "Google Gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",

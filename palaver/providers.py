@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from palaver.limits import most
@@ -38,8 +38,10 @@ from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 from palaver.toml_file import read_model, read_toml
 
-ProtocolName = Literal["chat_completions"]
-"""How a provider is spoken to: OpenAI's chat completions."""
+ProtocolName = Literal["chat_completions", "anthropic"]
+"""How a provider is spoken to: OpenAI's chat completions, or Anthropic's Messages."""
+Thinking = Literal["adaptive", "summarized", "off"]
+"""Whether a model thinks before it answers: as much as it finds right, the same and says so in words, or not."""
 _DEAREST: Final = 1_000_000
 """US dollars per million tokens: beyond it somebody has mistaken the unit."""
 
@@ -79,12 +81,16 @@ class Price(BaseModel):
     """Of the answer, reasoning included."""
     cached_input: float | None = Field(default=None, ge=0, le=_DEAREST)
     """Of input tokens that came from the provider's cache; None: as ``input``."""
+    cache_write: float | None = Field(default=None, ge=0, le=_DEAREST)
+    """Of input tokens that went into it; None: as ``input``."""
 
     def cost(self, usage: Usage) -> float:
         """US dollars for what ``usage`` counts."""
         cached = self.input if self.cached_input is None else self.cached_input
-        fresh = usage.input_tokens - usage.cached_tokens
-        return (fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / 1_000_000
+        cache_write = self.input if self.cache_write is None else self.cache_write
+        fresh = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
+        asked = fresh * self.input + usage.cached_tokens * cached + usage.cache_write_tokens * cache_write
+        return (asked + usage.output_tokens * self.output) / 1_000_000
 
 
 class Provider(BaseModel):
@@ -102,8 +108,12 @@ class Provider(BaseModel):
     protocol: ProtocolName = "chat_completions"
     api_key_env: Annotated[str, StringConstraints(pattern=r"^[^\s=\x00-\x1f]{1,128}$")] | None = None
     timeouts: Timeouts = Timeouts()
-    cache_control: bool = False
-    """Whether it takes prompt-cache breakpoints: ``cache_control`` on blocks of content."""
+    cache: Literal["auto", "off"] | None = None
+    """Whether prompts get cache breakpoints: ``cache_control`` on blocks of content. None: if the protocol has them."""
+    thinking: Thinking | None = None
+    """With ``protocol = "anthropic"``; None leaves it to the model."""
+    max_output_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
+    """Of an answer to an agent that does not say it itself."""
     max_response_bytes: int = Field(default=most("answer"), ge=1024)
     """An answer, streamed or not, is refused beyond this."""
     max_tool_calls: int = Field(default=most("tool_calls"), ge=1, le=most("tool_calls"))
@@ -126,6 +136,19 @@ class Provider(BaseModel):
     def model_post_init(self, context: Any, /) -> None:
         """Read the key: not for each call, which would wait for a disk, and not after `know` has been told of it."""
         self._api_key = secret_of(self.api_key_env) if self.api_key_env else None
+
+    @model_validator(mode="after")
+    def _fits_its_protocol(self) -> Self:
+        if self.protocol == "anthropic" and self.max_output_tokens is None:
+            raise ValueError('max_output_tokens is needed with protocol = "anthropic": how long an answer may be')
+        if self.protocol != "anthropic" and self.thinking is not None:
+            raise ValueError('thinking goes with protocol = "anthropic"; here, use reasoning_effort of an agent')
+        return self
+
+    @property
+    def caches(self) -> bool:
+        """Whether prompts get cache breakpoints."""
+        return self.protocol == "anthropic" if self.cache is None else self.cache == "auto"
 
     def price(self, model_name: str) -> Price | None:
         """What the model costs; None if nobody said."""
@@ -173,7 +196,12 @@ def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
         return table
     if not placed and preset.base_url is None:
         raise _refusal(name, f"needs a base_url, like {preset.example}")
-    known = {"base_url": preset.base_url, "api_key_env": preset.api_key_env}
+    known = {
+        "base_url": preset.base_url,
+        "api_key_env": preset.api_key_env,
+        "protocol": preset.protocol,
+        "max_output_tokens": preset.max_output_tokens,
+    }
     return {name: value for name, value in known.items() if value is not None} | table
 
 

@@ -193,7 +193,7 @@ class CachedConversation:
         assert self._asking is not None  # only an open turn is closed
         calls = self._asking.tool_calls
         results = [self._answers[call.id] for call in calls]
-        for text in self.protocol.turn(self._asking, results, self._asked_opaque):
+        for text in self.protocol.turn(self._asking, results, self._asked_opaque, place=self._asked_at):
             self._append(text, self._asked_at)
         turn = Turn.of(calls, self._answers)
         if not self._turns or self._turns[-1].digest != turn.digest:

@@ -31,7 +31,7 @@ from palaver.models import AgentSpec
 from palaver.providers import Price, Provider
 
 from .active_step import CallProgress
-from .protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, ModelProtocol, ModelReply
+from .protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, CallSettings, ModelProtocol, ModelReply
 from .response_heads import Answer
 
 _BREATH = 16 * 1024
@@ -76,9 +76,13 @@ class ModelPort:
         provider = self._providers.get(agent.provider)
         return CHAT_COMPLETIONS if provider is None else PROTOCOLS[provider.protocol]
 
-    def takes_cache_control(self, name: str) -> bool:
-        """Whether prompts to the provider of this name get cache breakpoints."""
-        return name in self._providers and self._providers[name].cache_control
+    def settings(self, agent: AgentSpec, *, plain: bool) -> CallSettings:
+        """What the provider's entry says about a call; one that is ``plain`` is no part of a conversation."""
+        provider = self._providers.get(agent.provider)
+        if provider is None:
+            return CallSettings()
+        thinking = None if plain and provider.thinking != "off" else provider.thinking
+        return CallSettings(provider.caches and not plain, thinking, provider.max_output_tokens)
 
     def max_tool_calls(self, agent: AgentSpec) -> int:
         """How many tool calls an answer to the agent may have."""

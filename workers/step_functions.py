@@ -14,6 +14,7 @@ from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Ve
 
 from .condensing import ask_within_window
 from .failures import log_raised
+from .protocols import PAUSE
 from .sources.containment import failure_of
 from .tool_calls import make_call
 from .work import Work
@@ -31,6 +32,8 @@ async def call_model(work: Work) -> Verdict:
         return permit.postponed
     failpoint("model.answered")
     tokens, opaque = reply.usage.input_tokens, work.opaque(reply.opaque)
+    if reply.finish_reason == PAUSE and not reply.tool_calls:
+        return Continue(Message(role="assistant", content=reply.content), prompt_tokens=tokens, opaque=opaque)
     if reply.finish_reason in _STOPS or not reply.tool_calls:
         message = Message(role="assistant", content=reply.content)
         stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)

@@ -164,8 +164,8 @@ class Work:
         self.permit.begin_call()
         failpoint("model.asking")
         self._readers.append((reader, runtime.model.price(agent)))
-        breakpoints = not purpose and runtime.model.takes_cache_control(agent.provider)
-        body = self.protocol.body(agent, messages, self._offers(agent), breakpoints=breakpoints)
+        settings = runtime.model.settings(agent, plain=bool(purpose))
+        body = self.protocol.body(agent, messages, self._offers(agent), settings)
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
         return await runtime.model.complete(
             agent,

@@ -36,6 +36,8 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterat
                 yield _unsupported(f"/agent/{name}", f"{lacks} option")
         if agent.response_format is not None and agent.response_format.type not in carried.formats:
             yield _unsupported("/agent/response_format/type", f"{lacks} format")
+        if agent.reasoning_effort is not None and agent.reasoning_effort not in carried.efforts:
+            yield _unsupported("/agent/reasoning_effort", f"{lacks} effort")
         yield from _extra_body_faults(agent, carried)
 
 

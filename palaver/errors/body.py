@@ -15,7 +15,7 @@ from palaver.errors.headers import REQUEST_ID
 
 _T = TypeVar("_T")
 
-_CODE_FIELDS: Final = ("code", "reason", "type", "__type", "status")
+_CODE_FIELDS: Final = ("error_code", "code", "reason", "type", "__type", "status")
 _TEXT_FIELDS: Final = ("message", "detail", "error", "error_description", "msg", "raw", "title")
 _NESTED_FIELDS: Final = (*("error", "innererror", "inner_error", "detail", "details", "errors", "metadata", "message"),)
 _MAX_DEPTH: Final = 5

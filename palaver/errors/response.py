@@ -57,9 +57,11 @@ _DECISIVE_CODES: Final[Mapping[str, ErrorClass]] = {
     ),
     **_codes(
         _C.QUOTA_EXHAUSTED,
-        "billing_error billing_hard_limit_reached billing_not_active budget_exceeded exceededbudget"
-        " exceeded_current_quota_error insufficient_balance insufficient_credits insufficient_quota"
-        " payment_required",
+        "billing_error billing_hard_limit_reached billing_not_active budget_exceeded contract_spend_limit_reached"
+        " credit_balance_exhausted enforced_spend_limit_reached exceededbudget exceeded_current_quota_error"
+        " insufficient_balance insufficient_credits insufficient_quota linked_organization_billing_unavailable"
+        " linked_organization_spend_limit_reached organization_spend_limit_exceeded"
+        " organization_usage_limit_exceeded payment_required project_spend_limit_exceeded",
     ),
 }
 """These say more than any status they come with."""
@@ -123,6 +125,7 @@ _QUOTA: Final = _wording(
     r"insufficient (?:account )?(?:balance|credit|fund|quota)",
     r"out of credit",
     r"spend(?:ing)? limit",
+    r"reached your specified (?:workspace )?(?:api )?usage limits",  # Anthropic's 400
     r"(?<!/)\bbilling\b",  # not the link to a page, which a limit of a minute shows as well
 )
 _KEY: Final = _wording(r"api key not valid", r"(?:incorrect|invalid) (?:x-)?api[ -]key")

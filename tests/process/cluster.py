@@ -51,7 +51,7 @@ timeouts = {{ first_token = 0.3, idle = 0.3, total = 2.0 }}
 
 [providers.caching]
 base_url = "{url}/v1"
-cache_control = true
+cache = "auto"
 
 [providers.busy]
 base_url = "http://127.0.0.1:{busy_port}/v1"

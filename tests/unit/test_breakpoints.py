@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from palaver.models import AgentSpec
 from palaver.testing.model_server.history import read
-from workers.protocols import CHAT_COMPLETIONS
+from workers.protocols import CHAT_COMPLETIONS, CallSettings
 from workers.protocols.chat_completions.breakpoints import marked
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.")
@@ -64,7 +64,7 @@ def test_a_message_without_text_has_none() -> None:
 
 
 def test_they_are_on_blocks_and_nowhere_else() -> None:
-    body = json.loads(CHAT_COMPLETIONS.body(AGENT, [message("user", "hello")], [], breakpoints=True))
+    body = json.loads(CHAT_COMPLETIONS.body(AGENT, [message("user", "hello")], [], CallSettings(cache=True)))
     block = {"type": "text", "cache_control": {"type": "ephemeral"}}
     assert body["messages"] == [
         {"role": "system", "content": [{**block, "text": "Be brief."}]},
@@ -73,7 +73,7 @@ def test_they_are_on_blocks_and_nowhere_else() -> None:
 
 
 def test_without_the_option_nothing_changes() -> None:
-    body = json.loads(CHAT_COMPLETIONS.body(AGENT, [message("user", "hello")], [], breakpoints=False))
+    body = json.loads(CHAT_COMPLETIONS.body(AGENT, [message("user", "hello")], [], CallSettings()))
     assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
 
 
@@ -95,8 +95,8 @@ def test_a_provider_takes_them(turns: list[list[bytes]], instructions: bool) -> 
     messages = [text for turn in turns for text in turn]
     agent = AGENT if instructions else AgentSpec(model="fake/echo")
     before = messages.copy()
-    with_them = read(CHAT_COMPLETIONS.body(agent, messages, [], breakpoints=True))
-    without = read(CHAT_COMPLETIONS.body(agent, messages, [], breakpoints=False))
+    with_them = read(CHAT_COMPLETIONS.body(agent, messages, [], CallSettings(cache=True)))
+    without = read(CHAT_COMPLETIONS.body(agent, messages, [], CallSettings()))
     assert messages == before
     assert with_them.digest == without.digest
     asked_with = any(json.loads(text)["content"] and json.loads(text)["role"] != "assistant" for text in messages)

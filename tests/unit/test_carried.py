@@ -15,7 +15,7 @@ from palaver.limits import most
 from palaver.model_options import ModelOptions
 from palaver.models import AgentSpec, Message
 from palaver.providers import ProtocolName, Provider
-from workers.protocols import PROTOCOLS, Offer
+from workers.protocols import PROTOCOLS, CallSettings, Offer
 
 DATA = "data:application/pdf;base64,JVBERi0="
 FULL: dict[str, Any] = {
@@ -57,7 +57,7 @@ def test_a_request_has_every_option_that_is_carried_and_no_field_that_is_not_tol
 
     def sent(options: Mapping[str, Any]) -> dict[str, Any]:
         spec = agent(stream=True, instructions="Be brief.", **options)
-        body: dict[str, Any] = json.loads(PROTOCOLS[name].body(spec, [], OFFERS, breakpoints=False))
+        body: dict[str, Any] = json.loads(PROTOCOLS[name].body(spec, [], OFFERS, CallSettings()))
         return body
 
     plain, full = sent({}), sent({option: FULL[option] for option in told.options})
@@ -67,20 +67,21 @@ def test_a_request_has_every_option_that_is_carried_and_no_field_that_is_not_tol
 
 
 def test_a_chat_completion_is_asked_for_in_its_own_words() -> None:
-    body = json.loads(PROTOCOLS["chat_completions"].body(agent(**FULL), [], OFFERS, breakpoints=False))
+    body = json.loads(PROTOCOLS["chat_completions"].body(agent(**FULL), [], OFFERS, CallSettings()))
     schema = {"name": "sum", "schema": {"type": "object"}, "strict": True}
     assert {name: body[name] for name in (*FULL, "max_tokens", "user") if name in body} == {
         "temperature": 0.5, "top_p": 0.9, "max_tokens": 100, "seed": 7, "stop": ["END"], "reasoning_effort": "low",
         "parallel_tool_calls": False, "tool_choice": {"type": "function", "function": {"name": "add"}},
         "response_format": {"type": "json_schema", "json_schema": schema}, "user": "u1",
     }  # fmt: skip
-    without = json.loads(PROTOCOLS["chat_completions"].body(agent(**FULL), [], [], breakpoints=False))
+    without = json.loads(PROTOCOLS["chat_completions"].body(agent(**FULL), [], [], CallSettings()))
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & {*without}, "refused without tools"
 
 
 def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     poor = Carried(
-        options=frozenset(), formats=frozenset(), parts=dict.fromkeys(get_args(carried.Role), frozenset()),
+        options=frozenset(), formats=frozenset(), efforts=frozenset(),
+        parts=dict.fromkeys(get_args(carried.Role), frozenset()),
         addresses=frozenset(), written=frozenset(),
     )  # fmt: skip
     monkeypatch.setattr("api.operations.carried_rules.CARRIED", {"chat_completions": poor})

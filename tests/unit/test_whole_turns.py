@@ -16,7 +16,7 @@ from palaver.models import AgentSpec, Message, ToolCall
 from palaver.testing.model_server.history import read
 from palaver.verdicts import Condensed
 from workers.conversations import CachedConversation
-from workers.protocols import CHAT_COMPLETIONS
+from workers.protocols import CHAT_COMPLETIONS, CallSettings
 
 CALL_IDS = st.lists(st.sampled_from(["a", "b", "c", "call_1_1_1"]), min_size=1, max_size=4, unique=True)
 TEXTS = st.sampled_from(["", "x", "a longer text " * 20, 'quotes " and \\ \x00 \U0001f916'])
@@ -103,7 +103,7 @@ AGENT = AgentSpec(model="fake/echo", instructions="Be brief.")
 
 
 def request(agent: AgentSpec, messages: Sequence[bytes], *, breakpoints: bool = False) -> bytes:
-    return CHAT_COMPLETIONS.body(agent, messages, [], breakpoints=breakpoints)
+    return CHAT_COMPLETIONS.body(agent, messages, [], CallSettings(cache=breakpoints))
 
 
 @given(logs(), st.booleans())

@@ -12,10 +12,24 @@ from typing import Final
 from palaver.providers import ProtocolName
 
 from .chat_completions import ChatCompletions
-from .port import AnswerReader, ModelProtocol, ModelReply, Offer
+from .messages import Messages
+from .port import PAUSE, AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
 
-__all__ = ["CHAT_COMPLETIONS", "PROTOCOLS", "AnswerReader", "ModelProtocol", "ModelReply", "Offer"]
+__all__ = [
+    "CHAT_COMPLETIONS",
+    "MESSAGES",
+    "PAUSE",
+    "PROTOCOLS",
+    "AnswerReader",
+    "CallSettings",
+    "ModelProtocol",
+    "ModelReply",
+    "Offer",
+]
 
 CHAT_COMPLETIONS: Final = ChatCompletions()
-PROTOCOLS: Final[Mapping[ProtocolName, ModelProtocol]] = MappingProxyType({"chat_completions": CHAT_COMPLETIONS})
+MESSAGES: Final = Messages()
+PROTOCOLS: Final[Mapping[ProtocolName, ModelProtocol]] = MappingProxyType(
+    {"chat_completions": CHAT_COMPLETIONS, "anthropic": MESSAGES}
+)
 """Every protocol, by its name in the providers file."""

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from palaver.models import AgentSpec, Message, ToolCall, Usage
+from palaver.providers import Thinking
+
+PAUSE: Final = "pause"
+"""The finish reason of an answer that its provider goes on with if it gets back what came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class ModelReply:
     content: str
     tool_calls: tuple[ToolCall, ...]
     finish_reason: str
-    """``length`` and ``content_filter`` whatever the protocol calls them; any other is an ordinary end."""
+    """``length``, ``content_filter`` and ``PAUSE`` whatever the protocol calls them; any other is an ordinary end."""
     usage: Usage
     opaque: str = ""
     """What the provider wants back unchanged: JSON of an object that the protocol alone understands; empty for
@@ -34,6 +38,17 @@ class Offer:
     description: str
     parameters: Mapping[str, Any]
     """A JSON schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """What the provider's entry says about a call."""
+
+    cache: bool = False
+    """Whether to set prompt-cache breakpoints."""
+    thinking: Thinking | None = None
+    max_output_tokens: int | None = None
+    """Of an agent that says nothing about it."""
 
 
 class AnswerReader(Protocol):
@@ -82,14 +97,17 @@ class ModelProtocol(Protocol):
     def message(self, message: Message, opaque: str = "") -> bytes:
         """A message without calls, as JSON of the protocol; ``opaque`` is what its provider wants back with it."""
 
-    def turn(self, asking: Message, results: Sequence[Message], opaque: str = "") -> Sequence[bytes]:
-        """A message with calls and its results, which are in call order; ``opaque`` as with ``message``."""
+    def turn(self, asking: Message, results: Sequence[Message], opaque: str = "", *, place: int = 0) -> Sequence[bytes]:
+        """A message with calls and its results, which are in call order; ``opaque`` as with ``message``. No other turn
+        of the conversation has its ``place``: providers repeat the ids of calls."""
 
     def parsed(self, text: bytes) -> Sequence[Message]:
         """What ``message`` or ``turn`` wrote, as far as it is told in words: to summarise it."""
 
-    def body(self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], *, breakpoints: bool) -> bytes:
-        """A request, put together from messages that are JSON already; with prompt-cache breakpoints or not."""
+    def body(
+        self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], settings: CallSettings
+    ) -> bytes:
+        """A request, put together from messages that are JSON already."""
 
     def reader(self, *, max_calls: int) -> AnswerReader:
         """A reader for one answer, which may have so many tool calls."""

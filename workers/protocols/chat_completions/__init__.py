@@ -13,7 +13,7 @@ from palaver.content import FilePart, ImagePart, Part, text_of
 from palaver.model_options import JsonSchemaFormat, NamedTool, ResponseFormat, ToolChoice
 from palaver.models import AgentSpec, Message, ToolCall
 
-from ..port import Offer
+from ..port import CallSettings, Offer
 from .answer import Completion
 from .breakpoints import marked, system_message
 from .opaque import restored
@@ -45,7 +45,7 @@ class ChatCompletions:
             said |= restored(opaque)[0]
         return orjson.dumps(said)
 
-    def turn(self, asking: Message, results: Sequence[Message], opaque: str = "") -> Sequence[bytes]:
+    def turn(self, asking: Message, results: Sequence[Message], opaque: str = "", *, place: int = 0) -> Sequence[bytes]:
         """One message each: the calls, and every result."""
         calls = [_call(call) for call in asking.tool_calls]
         asks: dict[str, Any] = {"role": asking.role, "content": _content(asking) or None, "tool_calls": calls}
@@ -65,13 +65,15 @@ class ChatCompletions:
         )
         return [Message(role=said["role"], content=_text(said["content"]), tool_calls=calls)]
 
-    def body(self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], *, breakpoints: bool) -> bytes:
+    def body(
+        self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], settings: CallSettings
+    ) -> bytes:
         """The request's JSON."""
-        options = _options(agent, offers)
-        if breakpoints:
+        options = _options(agent, offers, settings)
+        if settings.cache:
             messages = marked(messages)
         if agent.instructions:
-            messages = [orjson.dumps(system_message(agent.instructions, cached=breakpoints)), *messages]
+            messages = [orjson.dumps(system_message(agent.instructions, cached=settings.cache)), *messages]
         return orjson.dumps(options)[:-1] + b',"messages":[' + b",".join(messages) + b"]}"
 
     def reader(self, *, max_calls: int) -> Completion:
@@ -103,14 +105,14 @@ def _text(content: str | list[dict[str, Any]] | None) -> str:
     return content or ""
 
 
-def _options(agent: AgentSpec, offers: Sequence[Offer]) -> dict[str, Any]:
+def _options(agent: AgentSpec, offers: Sequence[Offer], settings: CallSettings) -> dict[str, Any]:
     """The request but for its messages."""
     options: dict[str, Any] = {"model": agent.model_name, "stream": agent.stream}
     if agent.stream:
         options["stream_options"] = {"include_usage": True}
     options |= {name: value for name in _SAME if (value := getattr(agent, name)) is not None}
-    if agent.max_output_tokens is not None:
-        options["max_tokens"] = agent.max_output_tokens
+    if most_tokens := agent.max_output_tokens or settings.max_output_tokens:
+        options["max_tokens"] = most_tokens
     if offers:
         options["tools"] = [_offered(offer) for offer in offers]
         if agent.parallel_tool_calls is not None:

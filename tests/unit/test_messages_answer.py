@@ -1,0 +1,267 @@
+"""Anthropic's Messages are read from bytes: any split gives the same reply, and what is cut off runs no tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palaver.errors import (
+    EmptyCompletion,
+    MalformedResponse,
+    ProviderError,
+    ProviderHTTPError,
+    ResponseTooLarge,
+    TooManyToolCalls,
+    TruncatedStream,
+    classify,
+)
+from palaver.limits import most
+from palaver.models import Message, ToolCall, Usage
+from palaver.opaque import Opaque
+from workers.protocols import MESSAGES, PAUSE, AnswerReader, ModelReply
+
+
+def event(kind: str, **more: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **more}, ensure_ascii=False)}\n\n".encode()
+
+
+def start(**usage: Any) -> bytes:
+    return event("message_start", message={"id": "msg_1", "content": [], "usage": usage})
+
+
+def block(index: int, first: dict[str, Any], *deltas: dict[str, Any], ends: bool = True) -> bytes:
+    pieces = [event("content_block_start", index=index, content_block=first)]
+    pieces += [event("content_block_delta", index=index, delta=delta) for delta in deltas]
+    return b"".join(pieces) + (event("content_block_stop", index=index) if ends else b"")
+
+
+def ending(reason: str, **usage: Any) -> bytes:
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    return event("message_delta", delta=delta, usage=usage) + event("message_stop")
+
+
+def text(index: int, *pieces: str) -> bytes:
+    return block(index, {"type": "text", "text": ""}, *({"type": "text_delta", "text": each} for each in pieces))
+
+
+def call(index: int, call_id: str, *pieces: str, ends: bool = True) -> bytes:
+    deltas = ({"type": "input_json_delta", "partial_json": each} for each in pieces)
+    return block(index, {"type": "tool_use", "id": call_id, "name": "add", "input": {}}, *deltas, ends=ends)
+
+
+THINKING = block(
+    0,
+    {"type": "thinking", "thinking": "", "signature": ""},
+    {"type": "thinking_delta", "thinking": "Zwölf "},
+    {"type": "thinking_delta", "thinking": "🦊?"},
+    {"type": "signature_delta", "signature": "EqQB"},
+    {"type": "signature_delta", "signature": "C=="},
+)
+REDACTED = block(1, {"type": "redacted_thinking", "data": "ZW5j"})
+TURN = (
+    start(input_tokens=10, cache_read_input_tokens=100, cache_creation_input_tokens=7, output_tokens=1)
+    + THINKING
+    + event("ping")
+    + REDACTED
+    + text(2, "I will ", "add.")
+    + call(3, "toolu_a", '{"x": ', "1}")
+    + call(4, "toolu_b")
+    + ending("tool_use", output_tokens=30, output_tokens_details={"thinking_tokens": 12})
+)
+MUCH = {"type": "thinking_delta", "thinking": "x" * 200_000}
+THOUGHT = {"type": "thinking", "thinking": "Zwölf 🦊?", "signature": "EqQBC=="}
+HIDDEN = {"type": "redacted_thinking", "data": "ZW5j"}
+
+
+def reader() -> AnswerReader:
+    return MESSAGES.reader(max_calls=10)
+
+
+def streamed(*pieces: bytes) -> tuple[ModelReply, str, str]:
+    answer = reader()
+    shown = [answer.feed(piece) for piece in pieces]
+    said, thoughts = ("".join(each) for each in zip(*shown, strict=True))
+    return answer.reply(), said, thoughts
+
+
+def whole(document: dict[str, Any]) -> ModelReply:
+    answer = reader()
+    answer.read(json.dumps({"stop_reason": "end_turn", "usage": {"input_tokens": 1}, **document}).encode())
+    return answer.reply()
+
+
+def split(stream: bytes, cuts: list[int]) -> Iterator[bytes]:
+    places = [0, *sorted(cut % len(stream) for cut in cuts), len(stream)]
+    return (stream[a:b] for a, b in pairwise(places))
+
+
+@given(st.lists(st.integers(min_value=0, max_value=3000)))
+def test_any_split_gives_the_same_reply(cuts: list[int]) -> None:
+    reply, said, thoughts = streamed(*split(b": hello\n\n" + TURN, cuts))
+    assert reply.content == said == "I will add."
+    assert thoughts == "Zwölf 🦊?"
+    assert reply.tool_calls == (
+        ToolCall(id="toolu_a", name="add", arguments='{"x": 1}'),
+        ToolCall(id="toolu_b", name="add", arguments="{}"),
+    )
+    assert reply.usage == Usage(
+        input_tokens=117, cached_tokens=100, cache_write_tokens=7, output_tokens=30, reasoning_tokens=12, model_calls=1
+    )
+    assert json.loads(reply.opaque) == {"blocks": [THOUGHT, HIDDEN, 11, "toolu_a", "toolu_b"]}
+
+
+def test_a_cut_at_every_byte_keeps_what_is_whole_and_runs_nothing() -> None:
+    """A call that has no end never runs, and a thought without its signature is not kept."""
+    last = TURN.index(b'"stop_reason": "tool_use"')
+    thinking_ends, redacted_ends = TURN.index(b"event: ping"), TURN.index(REDACTED) + len(REDACTED)
+    for end in range(last):
+        answer = reader()
+        said, _ = answer.feed(TURN[:end])
+        with pytest.raises((TruncatedStream, MalformedResponse)):
+            answer.reply()
+        kept = answer.opaque_so_far()
+        blocks = [each for each in json.loads(kept or '{"blocks": []}')["blocks"] if isinstance(each, dict)]
+        if end >= redacted_ends:
+            assert blocks == [THOUGHT, HIDDEN]
+        elif end < thinking_ends:
+            # A line is whole before the line feed behind it.
+            assert blocks in ([], [THOUGHT] if end > thinking_ends - 3 else [])
+        if said:
+            (sent,) = _sent(Message(role="assistant", content=said, partial=True), kept)
+            assert [each["type"] for each in sent] == ["thinking", "redacted_thinking", "text"]
+            assert sent[2]["text"] == said
+
+
+def _sent(message: Message, opaque: str, *results: Message) -> list[list[dict[str, Any]]]:
+    made = MESSAGES.turn(message, results, opaque) if message.tool_calls else [MESSAGES.message(message, opaque)]
+    return [json.loads(each)["content"] for each in made]
+
+
+def test_what_is_sent_back_is_what_came_in_its_order() -> None:
+    interleaved = (
+        start(input_tokens=1)
+        + THINKING
+        + text(1, "First.")
+        + call(2, "toolu_a", '{"x": 1.50}')
+        + block(3, {"type": "thinking", "thinking": "So", "signature": "AA"}, {"type": "text_delta", "text": ""})
+        + call(4, "toolu_b", "{}")
+        + ending("tool_use", output_tokens=2)
+    )
+    reply = streamed(interleaved)[0]
+    asking = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
+    results = [Message(role="tool", call_id=each.id, name="add", content="2") for each in reply.tool_calls]
+    asked, answered = _sent(asking, reply.opaque, *results)
+    assert [each["type"] for each in asked] == ["thinking", "text", "tool_use", "thinking", "tool_use"]
+    assert asked[0] == THOUGHT
+    assert asked[3] == {"type": "thinking", "thinking": "So", "signature": "AA"}
+    assert [each["tool_use_id"] for each in answered] == ["toolu_a", "toolu_b"]
+    assert Opaque("anthropic/x/y", reply.opaque).reasoning() == "Zwölf 🦊?So"
+
+
+def test_a_whole_answer_is_kept_as_it_is_written() -> None:
+    raw = '{"type": "thinking", "z": 1.50, "thinking": "\\u00fc", "signature": "A/B", "a": 100000000000000000001}'
+    said = '{"type": "text", "text": "yes"}'
+    asks = '{"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"n": 100000000000000000001, "b": 1.50}}'
+    body = f'{{"content": [{raw}, {said}, {asks}], "stop_reason": "tool_use", "usage": {{"input_tokens": 3}}}}'
+    answer = reader()
+    assert answer.read(body.encode()) == "yes"
+    reply = answer.reply()
+    assert raw in reply.opaque
+    assert reply.tool_calls[0].arguments == '{"n": 100000000000000000001, "b": 1.50}'
+    asking = Message(role="assistant", content="yes", tool_calls=reply.tool_calls)
+    sent = MESSAGES.turn(asking, [Message(role="tool", call_id="toolu_1", content="1")], reply.opaque)[0].decode()
+    assert raw in sent
+    assert '"input":{"n": 100000000000000000001, "b": 1.50}' in sent
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("end_turn", "end_turn"),
+        ("stop_sequence", "stop_sequence"),
+        ("max_tokens", "length"),
+        ("refusal", "content_filter"),
+        ("pause_turn", PAUSE),
+        ("something_new", "something_new"),
+    ],
+)
+def test_stop_reasons(reason: str, finish: str) -> None:
+    assert streamed(start() + text(0, "ok") + ending(reason))[0].finish_reason == finish
+    document = {"content": [{"type": "text", "text": "ok"}], "stop_reason": reason}
+    assert whole(document).finish_reason == finish
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "refusal"])
+def test_of_an_answer_that_hit_a_limit_no_call_is_made(reason: str) -> None:
+    reply = streamed(start() + THINKING + call(1, "toolu_a", '{"x": ', ends=False) + ending(reason))[0]
+    assert reply.tool_calls == ()
+    assert json.loads(reply.opaque) == {"blocks": [THOUGHT]}
+
+
+def test_a_call_without_an_end_is_no_answer() -> None:
+    with pytest.raises(MalformedResponse):
+        streamed(start() + call(0, "toolu_a", "{}", ends=False) + ending("tool_use"))
+
+
+def test_an_answer_that_the_window_cut_off_is_too_long_a_conversation() -> None:
+    with pytest.raises(ProviderHTTPError) as raised:
+        streamed(start() + text(0, "so far") + ending("model_context_window_exceeded"))
+    assert classify(raised.value, source="model").error_class == "context_window"
+
+
+@pytest.mark.parametrize(
+    ("kind", "error_class"),
+    [("overloaded_error", "rate_limited"), ("api_error", "provider_error"), ("timeout_error", "timeout")],
+)
+def test_an_error_in_the_stream_is_judged_by_its_type(kind: str, error_class: str) -> None:
+    with pytest.raises(ProviderHTTPError) as raised:
+        streamed(start() + text(0, "so") + event("error", error={"type": kind, "message": "Overloaded"}))
+    assert classify(raised.value, source="model", provider="x").error_class == error_class
+
+
+@pytest.mark.parametrize(
+    ("stream", "error"),
+    [
+        (b"", TruncatedStream),
+        (start() + text(0, "so far"), TruncatedStream),
+        (start() + ending("end_turn"), EmptyCompletion),
+        (start() + THINKING + ending("end_turn"), EmptyCompletion),
+        (start() + text(0, "hm") + ending("tool_use"), MalformedResponse),
+        (b"<html>Sign in</html>\n", MalformedResponse),
+        (b"hello\n", MalformedResponse),
+        (b"data: {\n\n", MalformedResponse),
+        (b"data: []\n\n", MalformedResponse),
+        (b'data: {"no": "type"}\n\n', MalformedResponse),
+        (event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"}), MalformedResponse),
+        (text(0, "a") + text(0, "b"), MalformedResponse),
+        (block(0, {"type": "text", "text": 7}), MalformedResponse),
+        (block(None, {"type": "text", "text": ""}), MalformedResponse),  # type: ignore[arg-type]
+        (b"".join(call(i, f"toolu_{i}") for i in range(11)), TooManyToolCalls),
+        (b"".join(text(i, "") for i in range(most("answer_blocks") + 1)), ResponseTooLarge),
+        (text(0, "x" * 700_000, "x" * 700_000), ResponseTooLarge),
+        (
+            block(0, {"type": "thinking"}, *[{"type": "thinking_delta", "thinking": "x" * 200_000}] * 2),
+            ResponseTooLarge,
+        ),
+        (b"data: " + b"x" * (most("answer_line") + 1), ResponseTooLarge),
+    ],
+)
+def test_what_is_no_answer_is_said_to_be_none(stream: bytes, error: type[ProviderError]) -> None:
+    with pytest.raises(error):
+        streamed(stream)
+
+
+def test_nobody_counted() -> None:
+    answer = reader()
+    answer.feed(event("message_start", message={}) + text(0, "ok") + event("message_delta", delta={"stop_reason": "x"}))
+    answer.reply()
+    assert answer.uncounted
+    assert streamed(start(input_tokens=-3) + text(0, "ok") + ending("x", output_tokens=1e300))[0].usage == Usage(
+        output_tokens=1_000_000_000, model_calls=1
+    )

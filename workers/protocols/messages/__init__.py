@@ -1,0 +1,137 @@
+"""Anthropic's Messages, as Claude and the endpoints that imitate it speak them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from palaver.model_options import JsonSchemaFormat, NamedTool
+from palaver.models import AgentSpec, Message, ToolCall
+
+from ..port import CallSettings, Offer
+from . import blocks
+from .answer import Answer
+from .breakpoints import EPHEMERAL, marked
+from .turns import alternating
+
+_VERSION: Final = "2023-06-01"
+"""Of the API; the only one since."""
+_CHOICES: Final = {"required": "any"}
+"""What a choice of tools is called here, where it is called something else."""
+
+
+class Messages:
+    """The protocol."""
+
+    name = "anthropic"
+    path = "/messages"
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """The key, and the version of the API."""
+        return {"anthropic-version": _VERSION} | ({"x-api-key": api_key} if api_key else {})
+
+    def message(self, message: Message, opaque: str = "") -> bytes:
+        """A message of the user or the assistant."""
+        if opaque:
+            return blocks.written(message.role, blocks.restored(opaque, message.text, {}))
+        return blocks.written(message.role, blocks.content(message))
+
+    def turn(self, asking: Message, results: Sequence[Message], opaque: str = "", *, place: int = 0) -> Sequence[bytes]:
+        """Two messages: the calls, and all results."""
+        calls = {call.id: blocks.call(call, place) for call in asking.tool_calls}
+        said = blocks.restored(opaque, asking.text, calls) if opaque else [*blocks.text(asking.text), *calls.values()]
+        answers = [blocks.result(result, place) for result in results]
+        return [blocks.written("assistant", said), blocks.written("user", answers)]
+
+    def parsed(self, text: bytes) -> Sequence[Message]:
+        """What the message says: its text, its calls, or each result."""
+        said: dict[str, Any] = orjson.loads(text)
+        found, words, calls = [], [], []
+        for block in said["content"]:
+            match block["type"]:
+                case "tool_result":
+                    found.append(Message(role="tool", content=blocks.words(block.get("content", ""))))
+                case "tool_use":
+                    arguments = orjson.dumps(block["input"]).decode()
+                    calls.append(ToolCall(id=block["id"], name=block["name"], arguments=arguments))
+                case "text":
+                    words.append(block["text"])
+                case "image" | "document":
+                    words.append(blocks.words([block]))
+        if words or calls:
+            found.append(Message(role=said["role"], content="\n".join(words), tool_calls=tuple(calls)))
+        return found
+
+    def body(
+        self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], settings: CallSettings
+    ) -> bytes:
+        """The request's JSON."""
+        turns = alternating(messages)
+        if settings.cache:
+            marked(turns)
+        options = _options(agent, offers, settings)
+        return orjson.dumps(options)[:-1] + b',"messages":[' + b",".join(turn.written() for turn in turns) + b"]}"
+
+    def reader(self, *, max_calls: int) -> Answer:
+        """A reader for one answer."""
+        return Answer(max_calls=max_calls)
+
+
+def _options(agent: AgentSpec, offers: Sequence[Offer], settings: CallSettings) -> dict[str, Any]:
+    """The request but for its messages. A breakpoint behind the system message has the tools before it."""
+    cached = {"cache_control": EPHEMERAL} if settings.cache else {}
+    options: dict[str, Any] = {
+        "model": agent.model_name,
+        "max_tokens": agent.max_output_tokens or settings.max_output_tokens,
+        "stream": agent.stream,
+    }
+    if told := agent.instructions.strip():
+        options["system"] = [{"type": "text", "text": told, **cached}] if cached else told
+    if offers:
+        options["tools"] = [_offered(offer) for offer in offers]
+        if not told:
+            options["tools"][-1] |= cached
+        options |= _choice(agent)
+    options |= {name: value for name in ("temperature", "top_p") if (value := getattr(agent, name)) is not None}
+    if agent.stop is not None:
+        options["stop_sequences"] = agent.stop
+    if settings.thinking is not None:
+        options["thinking"] = _THINKING[settings.thinking]
+    if output := _output(agent):
+        options["output_config"] = output
+    return options | (agent.extra_body or {})
+
+
+_THINKING: Final[Mapping[str, Mapping[str, str]]] = {
+    "adaptive": {"type": "adaptive"},
+    "summarized": {"type": "adaptive", "display": "summarized"},
+    "off": {"type": "disabled"},
+}
+
+
+def _choice(agent: AgentSpec) -> dict[str, Any]:
+    choice: dict[str, Any] = {}
+    if isinstance(agent.tool_choice, NamedTool):
+        choice = {"type": "tool", "name": agent.tool_choice.name}
+    elif agent.tool_choice is not None:
+        choice = {"type": _CHOICES.get(agent.tool_choice, agent.tool_choice)}
+    if agent.parallel_tool_calls is not None and choice.get("type") != "none":
+        choice = {"type": "auto"} | choice | {"disable_parallel_tool_use": not agent.parallel_tool_calls}
+    return {"tool_choice": choice} if choice else {}
+
+
+def _output(agent: AgentSpec) -> dict[str, Any]:
+    output: dict[str, Any] = {}
+    if agent.reasoning_effort is not None:
+        output["effort"] = agent.reasoning_effort
+    if isinstance(agent.response_format, JsonSchemaFormat):
+        output["format"] = {"type": "json_schema", "schema": agent.response_format.json_schema}
+    return output
+
+
+def _offered(offer: Offer) -> dict[str, Any]:
+    tool = {"name": offer.name, "input_schema": {"type": "object", **offer.parameters}}
+    # An empty description is refused.
+    return tool | ({"description": offer.description} if offer.description else {})

@@ -1,0 +1,241 @@
+"""Reads an answer in Anthropic's Messages, streamed or not, without doing any I/O: bytes in, deltas and a reply out."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError, TruncatedStream
+from palaver.limits import most
+from palaver.models import Usage
+from palaver.secrets import hide
+
+from ..bounds import check_stored, parsed, tokens, too_large
+from ..calls import Calls, text_of
+from ..lines import Lines
+from ..port import PAUSE, ModelReply
+from ..verbatim import elements, members
+from .kept import Block, Blocks
+
+_TEXT: Final = most("answer_text")
+_OUT_OF_WINDOW: Final = "model_context_window_exceeded"
+_FINISHES: Final = {"max_tokens": "length", "refusal": "content_filter", "pause_turn": PAUSE}
+"""What the port calls the same ends; any other is an ordinary one."""
+_INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""Parts of the input, each counted apart."""
+
+
+class Answer:
+    """Puts an answer together. ``feed`` it the bytes of a stream as they come; ask for the ``reply`` at the end.
+
+    Any split of the bytes gives the same reply.
+    """
+
+    def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
+        self._lines = Lines()
+        self._blocks = Blocks()
+        self._calls = Calls(max_calls)
+        self._content: list[str] = []
+        self._length = 0
+        """Characters of the text."""
+        self._thoughts: list[str] = []
+        """Of the bytes that are being read."""
+        self._counts: dict[str, int] = {}
+        self._finish = ""
+        self.done = False
+        """The provider has said that this was all."""
+        self._anything = False
+        """An event was read."""
+        self._foreign = False
+        """There was something that is no event stream."""
+        self.usage = Usage(model_calls=1)
+        self.uncounted = False
+        """The answer is whole, and the provider did not say what it took."""
+
+    def feed(self, data: bytes) -> tuple[str, str]:
+        """Take in bytes of the stream; answers the text and the reasoning that they bring.
+
+        The work is linear in what comes, however it is cut, and what is beyond a limit is not kept.
+
+        Raises:
+            MalformedResponse: it is no event stream of this protocol.
+            ResponseTooLarge: the text, a line, or what is to be kept is longer than may be.
+            TooManyToolCalls, ToolCallTooLarge: so are its calls.
+            ProviderHTTPError: the provider reported an error in the stream.
+        """
+        texts = []
+        for line in self._lines.split(data):
+            if self.done:
+                break
+            if line.startswith(b"data:"):
+                if text := self._event(line[5:].strip()):
+                    texts.append(text)
+            elif line[:1] in (b"<", b"{"):
+                raise _something_else()
+            elif line.strip() and not line.startswith((b"event:", b":", b"id:", b"retry:")):
+                self._foreign = True
+        if not self._thoughts:
+            return "".join(texts), ""
+        thoughts, self._thoughts = "".join(self._thoughts), []
+        return "".join(texts), thoughts
+
+    def _event(self, payload: bytes) -> str:
+        """Take in an event; answers its text. The name of an event stands in it, too."""
+        if not payload or payload == b"[DONE]":  # of proxies
+            return ""
+        try:
+            event = parsed(payload)
+            self._anything = True
+            if event.get("error"):
+                raise ProviderHTTPError(200, payload)
+            match event["type"]:
+                case "content_block_delta":
+                    return self._delta(event["delta"], event["index"])
+                case "content_block_start":
+                    return self._begin(event["index"], event["content_block"], payload)
+                case "content_block_stop":
+                    self._blocks.found[event["index"]].ended = True
+                case "message_start":
+                    self._count(event["message"].get("usage"))
+                case "message_delta":
+                    self._finish = text_of(event["delta"].get("stop_reason")) or self._finish
+                    self._count(event.get("usage"))
+                case "message_stop":
+                    self.done = True
+            return ""
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise MalformedResponse(f"an event of the stream cannot be read: {type(error).__name__}") from error
+
+    def _begin(self, index: Any, first: dict[str, Any], payload: bytes) -> str:
+        """A block begins, mostly an empty one; answers its text."""
+        kind = text_of(first["type"])
+        if kind == "tool_use":
+            # What is given here at once is all of it: pieces follow on an empty one.
+            given = orjson.dumps(first["input"]).decode() if first.get("input") else None
+            self._blocks.begin(index, kind, "")
+            self._calls.add(index, identity=first.get("id"), name=first.get("name"), arguments=given)
+            return ""
+        raw = "" if kind == "text" else members(payload.decode())["content_block"]
+        block = self._blocks.begin(index, kind, raw)
+        if kind == "thinking" and (thoughts := text_of(first.get("thinking"))):
+            self._thoughts.append(thoughts)
+        return self._say(block, text_of(first.get("text"))) if kind == "text" else ""
+
+    def _delta(self, delta: dict[str, Any], index: Any) -> str:
+        """Take in more of a block; answers its text."""
+        block = self._blocks.found[index]
+        match delta["type"]:
+            case "text_delta":
+                return self._say(block, text_of(delta["text"]))
+            case "input_json_delta" if block.kind == "tool_use":
+                self._calls.add(index, arguments=delta["partial_json"])
+            case "input_json_delta":
+                self._blocks.add(block, "input", text_of(delta["partial_json"]))
+            case "thinking_delta":
+                self._thoughts.append(thoughts := text_of(delta["thinking"]))
+                self._blocks.add(block, "thinking", thoughts)
+            case "signature_delta":
+                self._blocks.add(block, "signature", text_of(delta["signature"]))
+        return ""
+
+    def _say(self, block: Block, text: str) -> str:
+        block.length += len(text)
+        self._length += len(text)
+        if self._length > _TEXT:
+            raise too_large("answer_text", "the text of the answer has", "characters")
+        self._content.append(text)
+        return text
+
+    def read(self, body: bytes) -> str:
+        """Take in a whole answer that was not streamed; answers its text.
+
+        Raises:
+            MalformedResponse: it is no message.
+            ResponseTooLarge, TooManyToolCalls, ToolCallTooLarge: something of it is longer than may be.
+            ProviderHTTPError: it is an error.
+        """
+        try:
+            document = parsed(body)
+            self._anything = self.done = True
+            if document.get("error"):
+                raise ProviderHTTPError(200, body)
+            self._count(document.get("usage"))
+            self._finish = text_of(document["stop_reason"]) or "end_turn"
+            texts = []
+            raws = elements(members(body.decode())["content"])
+            for index, (block, raw) in enumerate(zip(document["content"], raws, strict=True)):
+                texts.append(self._take(index, block, raw))
+            return "".join(texts)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
+
+    def _take(self, index: int, found: dict[str, Any], raw: str) -> str:
+        """A whole block; answers its text."""
+        kind = text_of(found["type"])
+        block = self._blocks.begin(index, kind, raw)
+        block.ended = True
+        if kind == "tool_use":
+            arguments = members(raw).get("input")
+            self._calls.add(index, identity=found.get("id"), name=found.get("name"), arguments=arguments)
+        return self._say(block, text_of(found["text"])) if kind == "text" else ""
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        """Take in counts, of which later ones take the place of earlier ones."""
+        for name, number in (usage or {}).items():
+            if name in _INPUTS or name == "output_tokens":
+                if number is not None:
+                    self._counts[name] = tokens(number)
+            elif name == "output_tokens_details" and number:
+                self._counts[name] = tokens(number.get("thinking_tokens"))
+        fresh, cached, cache_write = (self._counts.get(name, 0) for name in _INPUTS)
+        output = self._counts.get("output_tokens", 0)
+        self.usage = Usage(
+            model_calls=1,
+            input_tokens=fresh + cached + cache_write,
+            cached_tokens=cached,
+            cache_write_tokens=cache_write,
+            output_tokens=output,
+            reasoning_tokens=min(output, self._counts.get("output_tokens_details", 0)),
+        )
+
+    def opaque_so_far(self) -> str:
+        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        return self._blocks.so_far()
+
+    def reply(self) -> ModelReply:
+        """The whole answer, without secrets of this process.
+
+        Raises:
+            TruncatedStream: the stream ended before the model did.
+            EmptyCompletion: it has neither text nor calls.
+            MalformedResponse: it is no answer, or contradicts itself.
+            ResponseTooLarge: it would be too large as JSON.
+            ProviderHTTPError: the conversation does not fit into the model's window any more.
+        """
+        if self._lines.waiting:
+            self.feed(b"\n")
+        if not self._finish:
+            if self._foreign and not self._anything:
+                raise _something_else()
+            raise TruncatedStream("the stream ended without a stop reason")
+        if self._finish == _OUT_OF_WINDOW:
+            raise ProviderHTTPError(200, orjson.dumps({"type": "error", "error": {"type": _OUT_OF_WINDOW}}))
+        finish = _FINISHES.get(self._finish, self._finish)
+        content = hide("".join(self._content))
+        # A limit may have cut the last call off; none of such an answer is made.
+        calls = {} if finish in ("length", "content_filter") else self._calls.whole()
+        if not all(self._blocks.found[index].ended for index in calls):
+            raise MalformedResponse("a tool call of the answer has no end")
+        if not content and not calls and finish not in ("length", "content_filter"):
+            raise EmptyCompletion
+        if finish == "tool_use" and not calls:
+            raise MalformedResponse("the answer announces tool calls and has none")
+        check_stored(self._length + self._calls.length, content, tuple(calls.values()))
+        self.uncounted = not self._counts
+        opaque = self._blocks.whole({index: call.id for index, call in calls.items()})
+        return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque)
+
+
+def _something_else() -> MalformedResponse:
+    return MalformedResponse("the provider answered something else than an event stream")

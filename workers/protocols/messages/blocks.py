@@ -1,0 +1,141 @@
+"""Blocks of content: what a message is made of. They are kept as JSON, so that a conversation is put together by
+joining bytes."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+import orjson
+
+from palaver.arguments import readable
+from palaver.content import FilePart, ImagePart, Part, text_of
+from palaver.models import Message, ToolCall
+
+from ..verbatim import elements, members
+
+OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant")}
+CLOSING: Final = b"]}"
+BLOCKS: Final = "blocks"
+"""What is sent back unchanged goes by this name, in its order: a block as it came, the id of a call, or how many
+characters of the text are there."""
+_NOTHING: Final = "(empty)"
+"""In place of a text without a visible character, which is refused."""
+_MADE_HERE: Final = "toolu_"
+"""The beginning of an id that Anthropic made."""
+_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST: Final = 64
+"""Characters of a name, and of the part of an id that was another one's. 128 are allowed in a name; models of other
+providers, which may go on with the conversation, take fewer."""
+_DATA: Final = re.compile(r"data:([^;,]*)[^,]*?(;base64)?,")
+
+
+def written(role: str, blocks: Iterable[bytes]) -> bytes:
+    """A message of these blocks, of which there is at least one."""
+    return OPENINGS[role] + (b",".join(blocks) or _text(_NOTHING)) + CLOSING
+
+
+def content(message: Message) -> list[bytes]:
+    """The blocks of what a message says."""
+    if isinstance(message.content, str):
+        return text(message.content)
+    return [block for part in message.content for block in _part(part)]
+
+
+def text(said: str) -> list[bytes]:
+    """The block of a text; none if there is nothing to see."""
+    return [_text(said)] if said.strip() else []
+
+
+def call(asked: ToolCall, place: int) -> bytes:
+    """A call as the model wrote it, but for what is refused: no arguments in place of those that are no JSON object,
+    and a name that can be one."""
+    name = _NOT_IN_IDS.sub("_", asked.name)[:_LONGEST] or "unknown"
+    head = {"type": "tool_use", "id": _id(asked.id, place), "name": name}
+    return orjson.dumps(head | {"input": _arguments(asked.arguments)})
+
+
+def result(answer: Message, place: int) -> bytes:
+    """What a tool answered. That it failed is said last, where breakpoints look for it."""
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(answer.call_id or "", place)}
+    if isinstance(answer.content, str):
+        # A failure has to say something.
+        block["content"] = answer.content or (_NOTHING if answer.is_error else "")
+    else:
+        block["content"] = [orjson.Fragment(each) for each in content(answer)]
+    if answer.is_error:
+        block["is_error"] = True
+    return orjson.dumps(block)
+
+
+def restored(fields: str, said: str, calls: Mapping[str, bytes]) -> list[bytes]:
+    """What ``layout`` wrote, with the text and the calls in their places among what is sent back unchanged."""
+    found: list[bytes] = []
+    left, open_calls = said, dict(calls)
+    for each in elements(members(fields)[BLOCKS]):
+        if each.startswith("{"):
+            found.append(each.encode())
+        elif each.startswith('"'):
+            if block := open_calls.pop(orjson.loads(each), None):
+                found.append(block)
+        else:
+            found += text(left[: int(each)])
+            left = left[int(each) :]
+    # Calls are last: results have to follow.
+    return [*found, *text(left), *open_calls.values()]
+
+
+def words(said: Any) -> str:
+    """What of a result's content, or of blocks, is told in words."""
+    if isinstance(said, str):
+        return said
+    return "\n".join(block["text"] if block["type"] == "text" else f"[{block['type']}]" for block in said)
+
+
+def _arguments(given: str) -> Any:
+    """The JSON as it came, as far as it is JSON: ``NaN`` and its like are read from a model, and sent to none."""
+    found = readable(given)
+    try:
+        orjson.loads(given)
+    except ValueError:
+        return found or {}
+    return {} if found is None else orjson.Fragment(given.strip())
+
+
+def _id(given: str, place: int) -> str:
+    """An id that no other call of the conversation has: most providers make them for one answer, and here they are
+    refused if they come twice. Those that are of Anthropic stay as they are."""
+    if given.startswith(_MADE_HERE):
+        return given
+    return f"{_NOT_IN_IDS.sub('_', given)[:_LONGEST]}_{place}"
+
+
+def _text(said: str) -> bytes:
+    return b'{"type":"text","text":%b}' % orjson.dumps(said)
+
+
+def _part(part: Part) -> Sequence[bytes]:
+    match part:
+        case ImagePart(url=url):
+            return [orjson.dumps({"type": "image", "source": _source(url)})]
+        case FilePart(url=url, name=name):
+            block = {"type": "document", "source": _source(url)}
+            return [orjson.dumps(block | ({"title": name} if name else {}))]
+        case _:
+            return text(text_of((part,)))
+
+
+def _source(url: str) -> dict[str, str]:
+    """Where the data are: the provider fetches an address. A document of text is text here."""
+    if (inline := _DATA.match(url)) is None:
+        return {"type": "url", "url": url}
+    kind, data = inline[1] or "text/plain", url[inline.end() :]
+    if kind == "text/plain":
+        with suppress(ValueError):
+            raw = b64decode(data) if inline[2] else unquote_to_bytes(data)
+            return {"type": "text", "media_type": kind, "data": raw.decode("utf-8", "replace")}
+    return {"type": "base64", "media_type": kind, "data": data}

@@ -1,0 +1,126 @@
+"""The blocks of an answer, as far as they came, and what of them is sent back unchanged: reasoning, signatures, and
+what is of no kind that is known here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from palaver.limits import most
+from palaver.secrets import hide
+
+from ..bounds import too_large
+from ..verbatim import members
+from .blocks import BLOCKS
+
+log = logging.getLogger("palaver.workers.protocols.messages.kept")
+
+_MOST: Final = most("answer_opaque")
+_PLAIN: Final = frozenset(("text", "tool_use"))
+"""Kinds that a message of any protocol has."""
+
+
+class Block:
+    """One block."""
+
+    __slots__ = ("ended", "first", "kind", "length", "pieces")
+
+    def __init__(self, kind: str, first: str) -> None:
+        self.kind = kind
+        self.first = first
+        """Its JSON, as it began."""
+        self.length = 0
+        """Characters of a text."""
+        self.pieces: dict[str, list[str]] = {}
+        self.ended = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is to be sent back as it is."""
+        return self.kind not in _PLAIN
+
+    def json(self) -> str:
+        """The block as it is now. What came at once is as it came."""
+        if not self.pieces:
+            return self.first
+        found = members(self.first)
+        for name, pieces in self.pieces.items():
+            begun = orjson.loads(found.get(name, '""'))
+            text = "".join(pieces)
+            # The input of a provider's own tool comes as JSON, everything else as text.
+            found[name] = text if name == "input" else orjson.dumps((begun or "") + text).decode()
+        return "{" + ",".join(f"{orjson.dumps(name).decode()}:{value}" for name, value in found.items()) + "}"
+
+
+class Blocks:
+    """All blocks of an answer, by their indices."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Block] = {}
+        self._size = 0
+
+    def begin(self, index: Any, kind: str, first: str) -> Block:
+        """A block that begins.
+
+        Raises:
+            ValueError: there is one at ``index`` already.
+            ResponseTooLarge: they are too many, or larger than may be kept.
+        """
+        if type(index) is not int or index in self.found:
+            raise ValueError("a block begins at no place of its own")
+        if len(self.found) == most("answer_blocks"):
+            raise too_large("answer_blocks", "the answer has", "blocks")
+        block = self.found[index] = Block(kind, "" if kind in _PLAIN else first)
+        self.grow(len(block.first))
+        return block
+
+    def add(self, block: Block, name: str, text: str) -> None:
+        """More of a kept block. Raises ResponseTooLarge if all are larger than may be."""
+        self.grow(len(text))
+        block.pieces.setdefault(name, []).append(text)
+
+    def grow(self, size: int) -> None:
+        """Raises ResponseTooLarge if, with this, what is to be kept is larger than may be."""
+        self._size += size
+        if self._size > _MOST:
+            raise too_large("answer_opaque", "what the answer has to be sent back unchanged is", "bytes")
+
+    def so_far(self) -> str:
+        """What is sent back of an answer that was cut off: what has ended, and is signed where it thinks."""
+        return self._layout({}, cut=True)
+
+    def whole(self, call_ids: Mapping[int, str]) -> str:
+        """What is sent back of an answer with these calls: JSON for ``blocks.restored``, without secrets of this
+        process. What may be signed is left out rather than changed. Empty if there is nothing but text and calls."""
+        return self._layout(call_ids, cut=False)
+
+    def _layout(self, call_ids: Mapping[int, str], *, cut: bool) -> str:
+        layout: list[Any] = []
+        something = False
+        for index, block in self.found.items():
+            if block.kind == "text":
+                layout.append(block.length)
+            elif block.kind == "tool_use":
+                layout += [call_ids[index]] if index in call_ids else []
+            elif not cut or (block.ended and _signed(block)):
+                text = block.json()
+                if hide(text) == text:
+                    layout.append(orjson.Fragment(text))
+                    something = True
+                else:
+                    log.warning("what a provider wants back unchanged has a secret of this process and is not kept")
+        if not something:
+            return ""
+        text = orjson.dumps({BLOCKS: layout}).decode()
+        if len(text.encode()) > _MOST:
+            if cut:
+                return ""
+            raise too_large("answer_opaque", "what the answer has to be sent back unchanged is", "bytes")
+        return text
+
+
+def _signed(block: Block) -> bool:
+    return block.kind != "thinking" or bool(orjson.loads(block.json()).get("signature"))
