@@ -4,10 +4,11 @@ A table ``[providers.NAME]`` of such a name needs no ``base_url``. Nothing is as
 ``python -m palaver.presets`` prints the table of docs/how-to/providers.md; a test compares them.
 
 Addresses and variables are those of the providers' own documentation, as of November 2026: platform.openai.com,
-platform.claude.com (the limit of answers: its table of models), ai.google.dev (OpenAI compatibility), api-docs.deepseek.com, docs.mistral.ai, platform.kimi.ai, openrouter.ai/docs,
-console.groq.com/docs, docs.together.ai, docs.fireworks.ai, docs.x.ai, docs.ollama.com, docs.vllm.ai, llama.cpp's server
-README, lmstudio.ai/docs, docs.litellm.ai. Azure's v1 API (learn.microsoft.com, "api version lifecycle") takes the key
-as OpenAI's client sends it and no ``api-version``, but each resource has a host of its own.
+platform.claude.com, ai.google.dev (OpenAI compatibility), api-docs.deepseek.com, docs.mistral.ai, platform.kimi.ai,
+openrouter.ai/docs, console.groq.com/docs, docs.together.ai, docs.fireworks.ai, docs.x.ai, docs.ollama.com,
+docs.vllm.ai, llama.cpp's server README, lmstudio.ai/docs, docs.litellm.ai. Azure's v1 API (learn.microsoft.com, "api
+version lifecycle") takes the key as OpenAI's client sends it and no ``api-version``, but each resource has a host of
+its own.
 """
 
 from __future__ import annotations

@@ -32,6 +32,16 @@ def anthropic(kind: str, message: str = "…") -> object:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_2"}
 
 
+SPENT = {
+    "type": "error",
+    "error": {
+        "type": "rate_limit_error",
+        "message": "This request would exceed your limit.",
+        "details": {"error_code": "enforced_spend_limit_reached"},
+    },
+}
+
+
 @pytest.mark.parametrize(
     ("status", "error_class"),
     [
@@ -81,7 +91,6 @@ def test_a_status_alone(status: int, error_class: str) -> None:
         (400, openai(message="The input token count (9) exceeds the maximum"), "context_window", None),
         (400, openai(message="too many tokens"), "context_window", None),
         (400, b"length of prompt_tokens must be less than max_seq_len", "context_window", "http_400"),
-        (413, anthropic("request_too_large"), "context_window", "fake.request_too_large"),
         (413, openai(message="the prompt is too long"), "context_window", None),
         (413, openai(message="Request too large for model `x`, reduce your message size"), "context_window", None),
         (422, openai(message="`inputs` must have less than 1024 tokens. Given: 5000"), "context_window", None),
@@ -115,6 +124,17 @@ def test_a_status_alone(status: int, error_class: str) -> None:
             "fake.short",
         ),
         (529, anthropic("overloaded_error"), "rate_limited", "fake.overloaded_error"),
+        (413, anthropic("request_too_large"), "context_window", "fake.request_too_large"),
+        (400, anthropic("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"), "context_window", None),
+        (504, anthropic("timeout_error"), "provider_error", "fake.timeout_error"),
+        (429, anthropic("rate_limit_error"), "rate_limited", "fake.rate_limit_error"),
+        (429, SPENT, "quota_exhausted", "fake.enforced_spend_limit_reached"),
+        (
+            400,
+            anthropic("invalid_request_error", "You have reached your specified workspace API usage limits."),
+            "quota_exhausted",
+            None,
+        ),
         (500, anthropic("api_error"), "provider_error", "fake.api_error"),
         (200, anthropic("overloaded_error"), "rate_limited", "fake.overloaded_error"),
         (200, {"error": {"code": 429, "message": "…"}}, "rate_limited", "http_200"),

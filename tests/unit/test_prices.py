@@ -80,6 +80,40 @@ def test_what_the_provider_had_in_its_cache_has_a_price_of_its_own() -> None:
     assert Price(input=2, cached_input=0, output=8).cost(USAGE) == pytest.approx((600 * 2 + 100 * 8) / 1e6)
 
 
+def test_what_went_into_the_cache_has_a_price_of_its_own() -> None:
+    usage = USAGE.model_copy(update={"cache_write_tokens": 300})
+    price = Price(input=2, cached_input=0.5, cache_write=2.5, output=8)
+    assert price.cost(usage) == pytest.approx((300 * 2 + 400 * 0.5 + 300 * 2.5 + 100 * 8) / 1e6)
+    same = Price(input=2, cached_input=0.5, output=8)
+    assert same.cost(usage) == same.cost(USAGE)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('protocol = "anthropic"', "max_output_tokens is needed with protocol"),
+        ('thinking = "off"', "thinking goes with protocol"),
+        ('thinking = "a lot"', "providers.x.thinking: "),
+        ('protocol = "openai"', "providers.x.protocol: "),
+    ],
+)
+def test_settings_that_do_not_fit_a_protocol_are_refused(tmp_path: Path, wrong: str, said: str) -> None:
+    path = tmp_path / "providers.toml"
+    path.write_text(f'[providers.x]\nbase_url = "http://x/v1"\n{wrong}\n')
+    with pytest.raises(ConfigurationError, match=said):
+        load_providers(path)
+
+
+def test_claude_is_known_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "providers.toml"
+    path.write_text('[providers.anthropic]\n[providers.claude]\ncache = "off"\n[providers.openai]\n')
+    found = load_providers(path)
+    assert [(each.protocol, each.caches) for each in found.values()] == [
+        ("anthropic", True), ("anthropic", False), ("chat_completions", False),
+    ]  # fmt: skip
+    assert found["anthropic"].max_output_tokens
+
+
 def test_what_costs_nothing_is_not_unknown() -> None:
     provider = Provider(base_url="http://x/v1", prices={"local": Price(input=0, output=0)})
     found = provider.price("local")
