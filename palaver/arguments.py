@@ -30,7 +30,7 @@ def read(text: str) -> dict[str, Any]:
         InvalidToolCall: it is no JSON object, or one of too many levels or values; says so to the model.
     """
     found = _object(text)
-    limit = _exceeded(found, text)
+    limit = exceeded(found, text)
     if limit is not None:
         beyond(limit)
         what = "levels" if limit == "arguments_depth" else "values"
@@ -44,13 +44,13 @@ def readable(text: str) -> dict[str, Any] | None:
         found = _object(text)
     except InvalidToolCall:
         return None
-    return None if _exceeded(found, text) else found
+    return None if exceeded(found, text) else found
 
 
-def in_words(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
-    """What does not fit, each with its place in the arguments, as far as a model can make use of it."""
+def in_words(faults: Sequence[tuple[Sequence[int | str], str]], *, whole: str = "arguments") -> str:
+    """What does not fit, each with its place in the ``whole``, as far as a model can make use of it."""
     told = [
-        f"{'.'.join(str(each)[:_TOLD_NAME] for each in place[:_TOLD_LEVELS]) or 'arguments'}: {fault[:_TOLD_FAULT]}"
+        f"{'.'.join(str(each)[:_TOLD_NAME] for each in place[:_TOLD_LEVELS]) or whole}: {fault[:_TOLD_FAULT]}"
         for place, fault in faults[:_TOLD_FAULTS]
     ]
     more = len(faults) - len(told)
@@ -78,8 +78,8 @@ def _values(found: dict[str, Any]) -> Iterator[Any]:
         left.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
 
 
-def _exceeded(found: dict[str, Any], text: str) -> str | None:
-    """The limit that ``found``, which is ``text``, goes beyond."""
+def exceeded(found: dict[str, Any] | list[Any], text: str) -> str | None:
+    """The limit that ``found``, which is ``text``, goes beyond: ``arguments_depth`` or ``arguments_values``."""
     # There are no more levels than brackets, and no more values than commas and brackets: most need no further look.
     brackets = text.count("{") + text.count("[")
     if brackets <= most("arguments_depth") and brackets + text.count(",") <= most("arguments_values"):

@@ -90,6 +90,8 @@ class LogMessage:
     run_id: str = ""
     nudge: bool = False
     """A user message of the engine's own."""
+    misfit: bool = False
+    """Such a message that says what is wrong with the answer before it."""
     through: int = 0
     """Set on a summary: the summary replaces all entries up to this position."""
     prompt_tokens: int = 0

@@ -218,6 +218,8 @@ class Run(BaseModel):
     """The attempt of that step."""
     output: str | None = None
     """The text of the last assistant message, once the run has ended."""
+    structured_output: Any = None
+    """That as JSON, if the run completed and its agent's ``response_format`` asks for it."""
     error: Annotated[ErrorObject, AsItCame] | None = None
     """Set on every failed run, and on no other."""
     cancel: Cancel | None = None

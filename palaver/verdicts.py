@@ -44,6 +44,15 @@ class OpenCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Misfit:
+    """The answer is not what the agent's format asks for."""
+
+    text: str
+    """What the model is told, behind its answer."""
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class Condensed:
     """From here on the model sees ``summary`` in place of what the log has up to position ``through``."""
 
@@ -73,6 +82,8 @@ class Continue:
     """Input tokens of the one call that ``message`` answers, as its provider counts."""
     opaque: Opaque | None = None
     """What the provider of ``message`` wants back with it."""
+    misfit: Misfit | None = None
+    """What is wrong with ``message``, which calls nothing: the model is told so and asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,12 @@ class GiveUp:
     """Why the run ends, if it does."""
     usage: Usage = field(default_factory=Usage)
     notes: tuple[LogNote, ...] = ()
+    message: Message | None = None
+    """The answer that the run ends with, though it is not what was asked for."""
+    opaque: Opaque | None = None
+    """What the provider of ``message`` wants back with it."""
+    misfit: Misfit | None = None
+    """What is wrong with it: the model is told so if the run is retried."""
 
 
 @dataclass(frozen=True, slots=True)

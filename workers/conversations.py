@@ -60,6 +60,8 @@ class CachedConversation:
         """When the entry there was written, ms: after a rewind of Redis another one has its position."""
         self.nudged = False
         """Whether the model was told that the newest turns repeat themselves."""
+        self.corrected = False
+        """Whether the model was told that an answer since the user's newest message is not what was asked for."""
         self.prompt_tokens = 0
         """Input tokens of the newest call; 0 when unknown, or when it was condensed since."""
         self._messages: list[bytes] = []
@@ -156,6 +158,7 @@ class CachedConversation:
         else:
             self._append(self.protocol.message(message, opaque), entry.position)
             self.nudged = self.nudged or entry.nudge
+            self.corrected = self.corrected or entry.misfit
             if message.role == "user" and not entry.nudge:
                 self._begin(entry.run_id)
                 self._user = len(self._messages) - 1
@@ -168,7 +171,7 @@ class CachedConversation:
         return entry.opaque.fields if entry.opaque.origin == self.origin else ""
 
     def _begin(self, run_id: str) -> None:
-        self._run_id, self._turns, self.nudged = run_id, [], False
+        self._run_id, self._turns, self.nudged, self.corrected = run_id, [], False, False
 
     def _answer(self, message: Message, position: int) -> None:
         """An answer to none of the open calls, or a second one, is left out."""

@@ -14,6 +14,7 @@ from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Ve
 
 from .condensing import ask_within_window
 from .failures import log_raised
+from .output_check import misfit_of
 from .protocols import PAUSE
 from .sources.containment import failure_of
 from .tool_calls import make_call
@@ -37,7 +38,12 @@ async def call_model(work: Work) -> Verdict:
     if reply.finish_reason in _STOPS or not reply.tool_calls:
         message = Message(role="assistant", content=reply.content)
         stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)
-        return Finish(message, stop, prompt_tokens=tokens, opaque=opaque)
+        misfit = misfit_of(message, work) if stop is StopReason.END_TURN else None
+        if misfit is None:
+            return Finish(message, stop, prompt_tokens=tokens, opaque=opaque)
+        if misfit.failure.recoverable:
+            return Continue(message, prompt_tokens=tokens, opaque=opaque, misfit=misfit)
+        return GiveUp(misfit.failure, StopReason.ERROR, message=message, opaque=opaque, misfit=misfit)
     outcomes, calls = await _begin(work, reply.tool_calls)
     message = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
     return Continue(message, tuple(outcomes), tuple(calls), prompt_tokens=tokens, opaque=opaque)

@@ -92,6 +92,11 @@ class Work:
         self._nudge = judged
         return None
 
+    @property
+    def corrected(self) -> bool:
+        """Whether the model was told already that an answer of this run is not what was asked for."""
+        return self._conversation.corrected
+
     def client_tool(self, call: ToolCall) -> ClientTool | None:
         """The client tool that ``call`` names; None if it names another tool.
 
@@ -240,4 +245,8 @@ class Work:
     def withdraws(self, verdict: Verdict) -> bool:
         """Whether watchers saw text that ``verdict`` does not keep, or with a gap."""
         self._deltas.close()
-        return self._deltas.written and (self._deltas.lost or isinstance(verdict, RetryAfter | GiveUp))
+        return self._deltas.written and (self._deltas.lost or not _keeps_text(verdict))
+
+
+def _keeps_text(verdict: Verdict) -> bool:
+    return not isinstance(verdict, RetryAfter) and not (isinstance(verdict, GiveUp) and verdict.message is None)

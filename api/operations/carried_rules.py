@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -14,6 +14,7 @@ from palaver.model_options import JsonSchemaFormat, ModelOptions, NamedTool
 from palaver.models import AgentSpec, Message
 from palaver.names import did_you_mean
 from palaver.providers import Provider
+from palaver.structured_output import output_schema_faults
 
 from ..strict_json import pointer
 from .tool_schemas import shape_faults, size_fault
@@ -25,8 +26,7 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterat
     """The options of an agent that contradict it, or that a model of it cannot be sent."""
     yield from _tool_choice_faults(agent)
     if isinstance(agent.response_format, JsonSchemaFormat):
-        schema = agent.response_format.json_schema
-        for path, message in (*size_fault(schema, "output_schema"), *shape_faults(schema)):
+        for path, message in _schema_faults(agent.response_format.json_schema):
             yield Fault(f"/agent/response_format/schema{path}", "invalid_schema", message)
     given = [name for name in ModelOptions.model_fields if getattr(agent, name) is not None]
     for model, protocol, carried in _protocols(agent, providers):
@@ -62,6 +62,11 @@ def _protocols(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[
         if provider is not None and provider.protocol not in seen:
             seen.add(provider.protocol)
             yield model, provider.protocol, CARRIED[provider.protocol]
+
+
+def _schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    found = [*size_fault(schema, "output_schema"), *shape_faults(schema)]
+    yield from found or output_schema_faults(schema)
 
 
 def _tool_choice_faults(agent: AgentSpec) -> Iterator[Fault]:

@@ -17,6 +17,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     ErrorClass.NOT_FOUND: "check the model's name and the base_url of provider {provider}",
     ErrorClass.QUOTA_EXHAUSTED: "add credit at provider {provider}, or choose a model of another one",
     ErrorClass.CONTEXT_WINDOW: 'send less, begin a new conversation, or leave "condense" of the agent on',
+    ErrorClass.INVALID_OUTPUT: "say in the instructions what is wanted, simplify the schema, or choose another model",
     ErrorClass.NO_WORKER: "start a worker that has it, then go on with `palaver retry {run}`",
     ErrorClass.STUCK: 'change the input, the instructions or the tools, or the limits, "stuck" of the agent',
     StopReason.BUDGET: _GO_ON + ", or give it more with --budget",

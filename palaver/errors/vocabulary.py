@@ -40,6 +40,9 @@ class ErrorClass(StrEnum):
     """The prompt does not fit, by code or wording. Fails, unless the engine can condense it and ask again."""
     CONTENT_FILTER = "content_filter"
     """The provider withheld the answer or refused the prompt by policy. Stops the run as incomplete."""
+    INVALID_OUTPUT = "invalid_output"
+    """The answer is not the JSON, or does not fit the schema, that the agent asks for. Told to the model once, then
+    fails."""
     INVALID_TOOL_CALL = "invalid_tool_call"
     """The model called an unknown tool, or with arguments that do not fit. Told to the model; no retry."""
     TOOL_ERROR = "tool_error"
@@ -99,6 +102,9 @@ FACTS: Final[Mapping[ErrorClass, ClassFacts]] = MappingProxyType(
         ),
         _C.CONTENT_FILTER: ClassFacts(
             "model", False, False, "fix_input", "The provider's content policy withheld the answer."
+        ),
+        _C.INVALID_OUTPUT: ClassFacts(
+            "model", False, False, "fix_input", "The answer does not have the format that was asked for."
         ),
         _C.INVALID_TOOL_CALL: ClassFacts("model", False, True, "none", "The tool call is not valid."),
         _C.TOOL_ERROR: ClassFacts("tool", False, True, "none", "The tool failed."),

@@ -181,7 +181,9 @@ class MessageCreated(BaseEvent):
     steer: bool = False
     """The user said it while the run was going on."""
     nudge: bool = False
-    """The engine said it: the model repeats itself."""
+    """The engine said it: the model repeats itself, or its answer is not what was asked for."""
+    error: ErrorObject | None = None
+    """With ``nudge``, what is wrong with the answer before it."""
 
 
 class MessageDiscarded(BaseEvent):

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import orjson
+from pydantic_core import from_json
 
 from palaver.actions import PendingAction
 from palaver.ids import is_id
@@ -117,6 +118,7 @@ def run(fields: Fields) -> Run:
         step=int(fields[b"seq"]),
         attempt=int(fields.get(b"attempt", 0)),
         output=_text(fields.get(b"output")),
+        structured_output=_structured(fields, spec),
         error=_json(fields.get(b"error")),
         cancel=_cancel(fields.get(b"cancel"), ended),
         usage=_usage(fields),
@@ -133,6 +135,18 @@ def run(fields: Fields) -> Run:
         metadata=orjson.loads(fields[b"metadata"]),
         tags=tuple(orjson.loads(fields[b"tags"])),
     )
+
+
+def _structured(fields: Fields, spec: AgentSpec) -> Any:
+    if spec.response_format is None or spec.response_format.type == "text":
+        return None
+    if fields[b"status"] != RunStatus.COMPLETED.value.encode():
+        return None
+    try:
+        return from_json(fields.get(b"output", b"null").strip())
+    except ValueError:
+        # It ended on a worker of an older version, which checked nothing.
+        return None
 
 
 def _usage(fields: Fields) -> Usage:

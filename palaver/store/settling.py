@@ -28,6 +28,7 @@ from palaver.verdicts import (
     GiveUp,
     HandBack,
     LogNote,
+    Misfit,
     OpenCall,
     Postpone,
     RetryAfter,
@@ -87,6 +88,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
             delay_ms, error = int(verdict.delay * 1000), _error(verdict.failure, lease)
         case GiveUp() if lease.call is None:
             kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
+            message = verdict.message
         case GiveUp():
             outcomes = (ToolOutcome.failed(lease.call, verdict.failure),)
             kind = VerdictKind.CONTINUE
@@ -98,9 +100,11 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
         data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
         if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
             data["prompt_tokens"] = verdict.prompt_tokens
-        opaque = verdict.opaque if isinstance(verdict, Continue | Finish) else None
+        opaque = None if isinstance(verdict, RetryAfter) else verdict.opaque
         stored = opaque.stored if opaque else None
         entries.append(NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored))
+    if isinstance(verdict, Continue | GiveUp) and verdict.misfit is not None:
+        entries.append(_told_misfit(verdict.misfit, lease))
     for outcome in outcomes:
         told = orjson.dumps(_finished(outcome, lease))
         entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, told))
@@ -121,7 +125,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
         delay_ms=delay_ms,
         streamed=streamed,
         used=used(verdict.usage),
-        output=message.text or None if finishes and message else None,
+        output=message.text or None if message and kind is not VerdictKind.CONTINUE else None,
         tool_calls=len(outcomes),
         entries=tuple(entries),
         calls=tuple(opened),
@@ -152,6 +156,12 @@ def _log_note(note: LogNote, lease: Lease) -> NewEntry:
         case Nudge():
             data = {"message": _compact(Message(role="user", content=note.text)), "nudge": True}
             return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
+
+
+def _told_misfit(misfit: Misfit, lease: Lease) -> NewEntry:
+    error = misfit.failure.to_error(step=lease.step, attempt=lease.try_number)
+    data = {"message": _compact(Message(role="user", content=misfit.text)), "nudge": True, "error": error}
+    return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
 
 
 def _opened(

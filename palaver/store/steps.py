@@ -251,6 +251,7 @@ def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMess
                     Message.model_construct(**_as_fields(said)),
                     run_id=run_id,
                     nudge=data.get("nudge", False),
+                    misfit="error" in data and data.get("nudge", False),
                     through=data.get("through", 0),
                     prompt_tokens=data.get("prompt_tokens", 0),
                     opaque=Opaque.from_stored(fields[b"opaque"]) if b"opaque" in fields else None,

@@ -14,14 +14,14 @@ from palaver.arguments import in_words, read
 from palaver.errors import InvalidToolCall
 from palaver.tools.declared import ToolDeclaration
 
-_IT: Final = "it"
+MASK: Final = "it"
 """What stands for a value: none that was sent is said again."""
 
 
 def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[jsonschema_rs.ValidationError]:
     """What of ``arguments`` does not fit; nothing if the schema is none: the tool's own code has the last word."""
     try:
-        validator = jsonschema_rs.validator_for(schema, mask=_IT, retriever=_nothing_from_elsewhere)
+        validator = jsonschema_rs.validator_for(schema, mask=MASK, retriever=nothing_from_elsewhere)
     except (ValueError, jsonschema_rs.ValidationError):
         return
     yield from validator.iter_errors(arguments)
@@ -29,7 +29,7 @@ def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[js
 
 def said_of(error: jsonschema_rs.ValidationError) -> str:
     """What is wrong, without the value."""
-    return error.message.removeprefix(f"{_IT} ")
+    return error.message.removeprefix(f"{MASK} ")
 
 
 def fitting(declared: ToolDeclaration, text: str) -> dict[str, Any]:
@@ -47,5 +47,6 @@ def fitting(declared: ToolDeclaration, text: str) -> dict[str, Any]:
     return arguments
 
 
-def _nothing_from_elsewhere(uri: str) -> Any:
+def nothing_from_elsewhere(uri: str) -> Any:
+    """What a reference to another document gets. Raises ValueError."""
     raise ValueError("a schema has to be whole")

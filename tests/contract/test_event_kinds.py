@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from palaver.errors import ErrorClass, Failure
 from palaver.events import EVENTS, BaseEvent, EventKind, Kept
 from palaver.leases import Delta, Lease, Progress
 from palaver.lifecycle import StopReason
 from palaver.models import Budget, Message, Usage
 from palaver.stuck import Nudge
-from palaver.verdicts import Condensed, Continue, Finish, ToolOutcome
+from palaver.verdicts import Condensed, Continue, Finish, Misfit, ToolOutcome
 from tests.checkers.events import declared
 from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
 
@@ -37,6 +38,9 @@ async def _failures(driver: StoreDriver) -> str:
     settled = await driver.store.steps.settle(lease, failed)
     lease = await driver.claim(settled.deliveries[0])
     notes = (Condensed("so far", 2), Nudge("Try something else."))
+    misfit = Misfit("That is no JSON.", Failure.of(ErrorClass.INVALID_OUTPUT))
+    settled = await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="{"), misfit=misfit))
+    lease = await driver.claim(settled.deliveries[0])
     answer = Message(role="assistant", content="no")
     await driver.store.steps.settle(
         lease, Finish(answer, StopReason.END_TURN, Usage(model_calls=1), notes, prompt_tokens=10)

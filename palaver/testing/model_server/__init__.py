@@ -21,6 +21,8 @@ parallel-N[-M]      M model calls (1) with N tool calls each, then the answer
 steps-A-B-…         a model call with A tool calls, one with B, …; tool, parallel, steps add up in order
 use-NAME            call this tool (default: the first offered); 400 if it is not offered
 use-each            rotate over the tools offered
+json[-N]            JSON that fits the schema of `response_format`; up to the N-th user message
+                    `{"misfit": true}`
 ==================  ========================================================================================
 
 ==================  ========================================================================================

@@ -15,7 +15,7 @@ from palaver.testing.model_server.providers import PROVIDERS
 STATUS = re.compile(r"[45]\d\d")
 ALWAYS = "*"
 
-ANSWERS = ("echo", "say-N", "tool-N", "parallel-N[-M]", "steps-A-B-…", "use-NAME", "use-each")
+ANSWERS = ("echo", "say-N", "tool-N", "parallel-N[-M]", "steps-A-B-…", "use-NAME", "use-each", "json[-N]")
 PACE = ("tokens-N", "ttft-MS", "rate-R", "chunk-K", "args-split[-K]", "reasoning[-N]", "window-N")
 FAULTS: dict[str, tuple[str, ...]] = {
     "429date": ("N", "S"),
@@ -73,6 +73,7 @@ class Script:
     say: int | None = None
     use: str | None = None
     use_each: bool = False
+    json: int | None = None
     ttft: float = 0.0
     rate: float | None = None
     chunk: int = 1
@@ -157,6 +158,10 @@ def _shape(name: str, args: list[str]) -> tuple[list[int], dict[str, Any]]:
             return [_whole(n, least=1)] * _whole(m), {}
         case "steps", [_, *_]:
             return [_whole(n, least=1) for n in args], {}
+        case "json", []:
+            return [], {"json": 0}
+        case "json", [n]:
+            return [], {"json": _whole(n)}
         case "use", ["each"]:
             return [], {"use_each": True}
         case "use", [_, *_]:

@@ -51,6 +51,8 @@ class Chat:
     include_usage: bool
     max_tokens: int | None
     tools: list[dict[str, Any]]
+    schema: dict[str, Any]
+    """Of the answer; empty for none."""
     must_call: bool
     """`tool_choice` leaves the model no other way."""
     history: History
@@ -120,6 +122,7 @@ def read(body: bytes) -> Chat:
         include_usage=_flag(options, "include_usage"),
         max_tokens=_max_tokens(request),
         tools=_tools(request),
+        schema=_schema(request.get("response_format")),
         must_call=request.get("tool_choice") not in (None, "auto", "none"),
         history=history,
         digest=hashlib.sha256(messages).hexdigest(),
@@ -171,6 +174,19 @@ def _tools(request: dict[str, Any]) -> list[dict[str, Any]]:
             raise InvalidRequest(f"Tool choice '{wanted}' is not in 'tools'.", "tool_choice")
         return [functions[wanted]]
     return list(functions.values())
+
+
+def _schema(wanted: object) -> dict[str, Any]:
+    """The schema that an answer has to fit."""
+    if wanted in (None, {"type": "text"}, {"type": "json_object"}):
+        return {}
+    inner = wanted.get("json_schema") if isinstance(wanted, dict) and wanted.get("type") == "json_schema" else None
+    if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
+        raise InvalidRequest("'response_format' is none.", "response_format")
+    schema = inner.get("schema", {})
+    if not isinstance(schema, dict):
+        raise InvalidRequest("A schema must be an object.", "response_format.json_schema.schema")
+    return schema
 
 
 def _history(messages: object) -> History:

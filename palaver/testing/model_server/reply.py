@@ -16,6 +16,7 @@ UNKNOWN_TOOL = "no_such_tool"
 BROKEN_ARGUMENTS = '{"expression": "1 + '
 HUGE_PIECE = 16 * 1024
 """Bytes of text in one event of `huge-BYTES`: large enough to be quick, small enough to be streamed."""
+MISFIT = '{"misfit": true}'
 FILTERED_WORDS = 3
 """Words let through before a content filter stops the answer."""
 
@@ -84,7 +85,9 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
 
 def _answer(script: Script, chat: Chat) -> list[str]:
     history = chat.history
-    if script.say is not None:
+    if script.json is not None:
+        tokens = WORD.findall(arguments.made(chat.schema, 1) if history.turn > script.json else MISFIT)
+    elif script.say is not None:
         tokens = _words(0, script.say)
     elif history.tool_results and not script.echo:
         count, last = history.tool_results, history.last_result
