@@ -25,6 +25,8 @@ ROLES: Final[Mapping[str, str]] = {
     "flower": "Show workers and tasks in a browser.",
 }
 """What each of them does."""
+PROGRAMS: Final[Mapping[str, str]] = {"providers": "List the model providers; `palaver providers check` asks them."}
+"""Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
 _COLUMNS: Final = "uuid,args,state,received,runtime,worker,result,exception"
@@ -68,6 +70,12 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
         elif why := _unreachable(redis):
             _say(f"no Redis {why}: until there is one, /readyz answers 503")
     os.execv(program[0], program)
+
+
+def become_program(name: str, arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by one of the ``PROGRAMS``. Raises SystemExit, with a sentence, if it is not installed."""
+    require_server(f"palaver {name}")
+    os.execv(sys.executable, [sys.executable, "-m", _module(f"workers.{name}"), *arguments])
 
 
 def require_server(who: str) -> None:

@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Final
 
-from palaver.roles import ROLES, become
+from palaver.roles import PROGRAMS, ROLES, become, become_program
 
 __all__ = ["main"]
 
@@ -24,6 +24,8 @@ def main() -> None:
     """
     if sys.argv[1:2] and sys.argv[1] in ROLES:
         become(sys.argv[1], sys.argv[2:])
+    if sys.argv[1:2] and sys.argv[1] in PROGRAMS:
+        become_program(sys.argv[1], sys.argv[2:])
     try:
         from palaver.cli.app import app
     except ModuleNotFoundError as error:

@@ -9,14 +9,14 @@ import typer
 from palaver.cli import deciding, exporting, looking, running, steering, stopping
 from palaver.cli.groups import ungrouped
 from palaver.cli.up import up
-from palaver.roles import ROLES
+from palaver.roles import PROGRAMS, ROLES
 from palaver.version import __version__
 
-_ROLES: Final = "\n".join(f"  {role:<8} {sentence}" for role, sentence in ROLES.items())
+_ROLES: Final = "\n".join(f"  {role:<10} {sentence}" for role, sentence in {**ROLES, **PROGRAMS}.items())
 app: Final = typer.Typer(
     name="palaver",
     help="Run agent conversations: submit, watch, decide, stop.",
-    epilog=f"\b\nServers, one process each (`palaver worker --help` has the options of a worker):\n{_ROLES}",
+    epilog=f"\b\nOn a server (`palaver worker --help` has the options of a worker):\n{_ROLES}",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
