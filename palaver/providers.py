@@ -23,6 +23,7 @@ one of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -230,6 +231,12 @@ def key_variables(path: Path | None) -> frozenset[str]:
         ConfigurationError: the file cannot be read.
     """
     tables = read_toml(path, "PALAVER_PROVIDERS").get("providers") if path else None
-    entries = tables.values() if isinstance(tables, dict) else ()
-    names = (each.get("api_key_env") for each in entries if isinstance(each, dict))
+    entries = tables.items() if isinstance(tables, dict) else ()
+    names = {_key_variable(name, table) for name, table in entries if isinstance(table, dict)}
     return frozenset(name for name in names if isinstance(name, str))
+
+
+def _key_variable(name: str, table: dict[str, Any]) -> object:
+    with suppress(PydanticCustomError):
+        table = _whole(name, table)
+    return table.get("api_key_env")

@@ -44,6 +44,9 @@ def test_keys_are_the_variables_that_providers_name(tmp_path: Path) -> None:
     table = tmp_path / "providers.toml"
     table.write_text('[providers.x]\nbase_url = "http://x/v1"\napi_key_env = "X_KEY"\n')
     assert environment.hidden_keys(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE"}
+    table.write_text('[providers.openai]\n[providers.deepseek]\ntimeouts = "none"\n[providers.unheard-of]\n')
+    known = {"OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "DEEPSEEK_API_KEY", "DEEPSEEK_API_KEY_FILE"}
+    assert environment.hidden_keys(Settings(providers=table)) == known
     assert environment.hidden_keys(Settings()) == frozenset()
 
 
