@@ -31,8 +31,8 @@ def doing_lines(run: Run) -> Iterator[str]:
 
 
 def _told(step: CurrentStep) -> str:
-    """``calling fake/hang for 12 s (attempt 3 of 5, last: timeout first_token_timeout); given up in 48 s at the
-    latest``"""
+    """``calling fake/hang for 12 s (attempt 3 of 5, last: timeout first_token_timeout); this attempt ends in 48 s at
+    the latest``"""
     name, now = one_line(step.name), datetime.now(UTC)
     since = "" if step.since is None else f" for {_after(step.since, now)}"
     match step.state:
@@ -74,7 +74,9 @@ def _came(step: CurrentStep, now: datetime) -> str:
 def _ends(step: CurrentStep, now: datetime) -> str:
     if step.gives_up_at is None:
         return ""
-    return f"given up in {_after(now, step.gives_up_at)} at the latest"
+    # What becomes of the step then, its policy says: there may be further attempts.
+    what = "this attempt ends" if step.state is StepState.LEASED else "given up"
+    return f"{what} in {_after(now, step.gives_up_at)} at the latest"
 
 
 def _after(begin: datetime, end: datetime) -> str:
