@@ -22,6 +22,7 @@ from palaver.providers import load_providers
 from palaver.roles import port_number, require_port
 from palaver.settings import settings
 from palaver.starting import refusing, unread
+from palaver.traces import Tracing
 
 from .app import create_app, require_durability
 from .connections import H11
@@ -94,6 +95,7 @@ def _app(host: str) -> FastAPI:
     process_gate()
     refuse_open_bind(found, host)
     tls_options(found.deliveries_url)
+    Tracing.of(os.environ)
     asyncio.run(require_durability(found))
     return create_app(found, providers=providers, policies=policies)
 

@@ -5,8 +5,11 @@ Everything wants a key but what ``api.auth`` names: a route that somebody adds, 
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,8 +17,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaver.limits import beyond, most
-from palaver.logs import about
+from palaver.logs import about, mention
 from palaver.settings import Settings
+from palaver.traces import Tracing
 
 from .auth import DOCUMENTS, PROBES, Keys, routed_path, unauthenticated
 from .dialects import dialect_of, respond
@@ -39,12 +43,18 @@ class Access:
     hosts: Hosts
     opened: frozenset[str]
     """Paths of routes that need no key."""
+    tracing: Tracing | None = None
+    """How the runs that are submitted get their traces; None if tracing is off."""
 
     @classmethod
     def of(cls, settings: Settings) -> Access:
-        """The access to an application with these settings."""
+        """The access to an application with these settings.
+
+        Raises:
+            ConfigurationError: traces are to be sent, and not as Palaver can.
+        """
         opened = PROBES | DOCUMENTS if settings.open_docs else PROBES
-        return cls(Keys(settings.api_keys), Hosts(settings), opened)
+        return cls(Keys(settings.api_keys), Hosts(settings), opened, Tracing.of(os.environ))
 
     def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         """Who asks for a path, as routes are compared with it.
@@ -60,6 +70,17 @@ class Access:
         if not caller.trusted and path not in self.opened:
             raise unauthenticated()
         return caller
+
+    @contextmanager
+    def trace(self, headers: dict[bytes, bytes]) -> Iterator[None]:
+        """Around a request: what it begins belongs to the trace that its headers name."""
+        if self.tracing is None:
+            yield
+            return
+        with self.tracing.asked(headers.get(b"traceparent", b"").decode("latin-1")) as parent:
+            if parent is not None:
+                mention(trace_id=parent.trace_id)
+            yield
 
 
 class Middleware:
@@ -93,7 +114,8 @@ class Middleware:
                 _check_limits(scope, headers)
                 access: Access = app_state.access
                 state["caller"] = access.caller(path, scope, headers)
-                await self._app(scope, receive, send_with_id)
+                with access.trace(headers):
+                    await self._app(scope, receive, send_with_id)
             except Exception as error:
                 answer = respond(error, HTTPConnection(scope))
                 if began:

@@ -25,6 +25,8 @@ STACK: Final = ROOT / "constraints.txt"
 DEV: Final = ROOT / "constraints-dev.txt"
 TOOLS: Final = ROOT / "constraints-tools.txt"
 CLIENTS: Final = ROOT / "constraints-clients.txt"
+_SERVING: Final = ("cli", "otel", "server", "testing")
+"""The extras of whoever serves."""
 _TOOLS: Final = ("cyclonedx-bom", "uv")
 _CLIENTS: Final = ("mypy", "openapi-python-client")
 DEPLOY: Final = ROOT / "constraints-deploy.txt"
@@ -53,7 +55,8 @@ def main() -> None:
     """Write the files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     building = [*project["build-system"]["requires"], *_BUILDING]
-    stack = _compile(building, ("--extra", "cli", "--extra", "server", "--extra", "testing", "pyproject.toml"), [STACK])
+    extras = [word for extra in _SERVING for word in ("--extra", extra)]
+    stack = _compile(building, (*extras, "pyproject.toml"), [STACK])
     everything = _compile(building, ("--all-extras", "pyproject.toml"), [STACK, DEV], below=stack)
     _write(STACK, stack.values())
     _write(DEV, [lines for name, lines in everything.items() if name not in stack])

@@ -11,6 +11,7 @@ import orjson
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.opaque import Opaque
 from palaver.step_kinds import KIND_OF, RECOVERED
+from palaver.traces import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,15 @@ class Lease:
     """Somebody changed the arguments of ``call``."""
     lacking_for: float = 0.0
     """Seconds since a worker first lacked what the step needs; 0 if none did."""
+    waited: float = 0.0
+    """Seconds from the delivery of the step to the claim."""
+    trace: Trace | None = None
+    """The trace of the run, if it has one."""
+
+    @property
+    def span_id(self) -> str | None:
+        """Of this attempt in that trace."""
+        return self.trace.span_id(self.step, self.fence) if self.trace else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,15 @@ _ALL: Final = (
         ("page_bytes", "those events together, but for the last", MIB, "bytes", "the rest comes with the next page"),
     ),
     *_group(
+        "Traces",
+        ("spans", "attempts and runs whose spans wait to be sent, a shard", 50_000, "records", "the oldest go"),
+        ("span_events", "events of a run in its trace", 128, "events", "the oldest go"),
+        ("span_event_data", "what such an event says", 4 * KIB, "bytes", "it is left out"),
+        ("span_content", "an attribute of a span that is content", 64 * KIB, "characters", "cut"),
+        ("span_batch", "records that are sent at once", 512, "records", "the rest in the next"),
+        ("span_batch_content", "content in those, but for the last", MIB, "characters", "the rest in the next"),
+    ),
+    *_group(
         "Store",
         ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
         ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),

@@ -27,12 +27,18 @@ def name_process(**facts: str) -> None:
 
 @contextmanager
 def about(**facts: str) -> Iterator[None]:
-    """Say what the lines within are about: ``run``, ``step``, ``request``. For this task, and those that it starts."""
+    """Say what the lines within are about: ``run``, ``step``, ``request``, ``trace_id``. For this task, and those that
+    it starts."""
     token = _about.set({**_about.get({}), **facts})
     try:
         yield
     finally:
         _about.reset(token)
+
+
+def mention(**facts: str) -> None:
+    """Say more of what the lines are about, until the end of the ``about`` that this is called in."""
+    _about.set({**_about.get({}), **facts})
 
 
 class WithRequest(logging.Filter):

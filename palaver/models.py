@@ -226,6 +226,8 @@ class Run(BaseModel):
     usage: Usage = Usage()
     times: RunTimes
     last_event_id: int = 0
+    trace_id: str | None = None
+    """The trace that it is in; None if tracing was off when it was submitted."""
     budget: Budget | None = None
     metadata: dict[str, str] = {}
     tags: tuple[str, ...] = ()

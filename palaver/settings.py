@@ -82,6 +82,8 @@ class Settings(BaseSettings):
     """Whether Flower starts without a login: whoever reaches it may look."""
     log_format: LogFormat = "text"
     """What log lines of servers look like: ``text`` for people, ``json`` for machines."""
+    trace_content: bool = False
+    """Whether traces have the content of messages, arguments and results; otherwise names and counts alone."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
     """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
     retention: float = Field(default=7 * 86400.0, ge=1)

@@ -31,6 +31,8 @@ class CallProgress:
     """Bytes."""
     characters: int = 0
     """Of text."""
+    first_after: float | None = None
+    """Seconds from the call to the first of the answer; None before that."""
     came_at: float = 0.0
     """When the last of it came, or the call began (monotonic, as the next)."""
     ends_at: float | None = None

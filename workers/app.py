@@ -55,6 +55,7 @@ from .runtime import Runtime
 from .sources import SOURCES, open_toolbox
 from .step import StepFailed, StepHandler, attempt
 from .step_handlers import STEP_HANDLERS
+from .tracing import require_extra
 from .transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
 log = logging.getLogger("palaver.workers.app")
@@ -147,6 +148,8 @@ def _prepare(sender: Any) -> None:
         _say_what_nobody_reads(frozenset(each.api_key_env or "" for each in _providers.values()))
     if _kind is MODEL:
         require_provider(_providers)
+    if not _kind.isolated:
+        require_extra(os.environ)
     app.capacity = sender.concurrency or 0
 
 

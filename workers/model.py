@@ -156,6 +156,7 @@ class ModelPort:
         begun = False
         response: httpx.Response | None = None
         progress.received, progress.characters, progress.came_at = 0, 0, asked_at
+        progress.first_after = None
         progress.ends_at = min(end, asked_at + timeouts.first_token)
         limit = asyncio.timeout_at(progress.ends_at)
         try:
@@ -168,7 +169,9 @@ class ModelPort:
                     most_bytes = min(most_bytes, most("answer_document"))
                 received, breath_at, whole, move_at = 0, _BREATH, bytearray(), 0.0
                 async for data in stream:
-                    now, begun = loop.time(), True
+                    now = loop.time()
+                    if not begun:
+                        begun, progress.first_after = True, now - asked_at
                     # A timer moved for each token costs more than parsing the token.
                     if now >= move_at:
                         move_at = now + timeouts.idle * _IDLE_SLACK

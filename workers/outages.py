@@ -69,7 +69,9 @@ async def claim(
         known = None
 
 
-async def settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool) -> Settled:
+async def settle(
+    runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool, told: bytes | None = None
+) -> Settled:
     """Settle, and retry through an outage of Redis: the store accepts the verdict as long as the fence is the newest. A
     lease that is handed back is not worth the wait.
 
@@ -83,7 +85,7 @@ async def settle(runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: 
     deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0
     while True:
         try:
-            return await runtime.store.steps.settle(lease, verdict, streamed=streamed)
+            return await runtime.store.steps.settle(lease, verdict, streamed=streamed, told=told)
         except StaleLease:
             raise
         except Exception as error:

@@ -18,7 +18,7 @@ from palaver.errors import FACTS, Failure, StaleLease
 from palaver.failpoints import failpoint
 from palaver.leases import Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
-from palaver.logs import about
+from palaver.logs import about, mention
 from palaver.retry import RetryPolicy
 from palaver.step_kinds import StepKind
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
@@ -62,12 +62,15 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
             lease = await claim(runtime, run_id, conversation_id, name, known)
             if isinstance(lease, Stray):
                 return f"stray: {lease.why}"
+            if lease.trace is not None:
+                mention(trace_id=lease.trace.trace_id, span_id=lease.span_id or "")
             failpoint("step.claimed")
             conversation = runtime.conversations.take_in(known, lease, runtime.model.protocol(lease.agent))
             work = Work(lease, runtime, conversation, active)
             verdict = work.accounted(await _verdict(kind, work, active))
             failpoint("step.settling")
-            settled = await settle(runtime, lease, verdict, streamed=work.withdraws(verdict))
+            streamed, told = work.withdraws(verdict), work.told(verdict)
+            settled = await settle(runtime, lease, verdict, streamed=streamed, told=told)
             if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
                 failure = verdict.failure
                 log.warning("run %s failed at step %s: %s %s", run_id, name, failure.error_class, failure.code)

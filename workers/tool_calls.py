@@ -41,8 +41,18 @@ async def make_call(work: Work, tool: ToolDeclaration, call: ToolCall, arguments
             deadline=datetime.now(UTC) + timedelta(seconds=min(tool.timeout, work.time_left)),
             idempotency_key=_key(lease, call),
             report=progress.report,
+            traceparent=_traceparent(lease, call),
         )
-        return await work.runtime.tools.call(tool.name, arguments, context)
+        with work.calling(tool, call):
+            return await work.runtime.tools.call(tool.name, arguments, context)
+
+
+def _traceparent(lease: Lease, call: ToolCall) -> str | None:
+    """The span of the call: of its step, or within that of the model's."""
+    if lease.trace is None:
+        return None
+    within = "" if lease.call is not None else call.id
+    return lease.trace.traceparent(lease.trace.span_id(lease.step, lease.fence, within))
 
 
 def _key(lease: Lease, call: ToolCall) -> str:

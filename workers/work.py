@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from palaver.actions import ClientTool
 from palaver.arguments import read
-from palaver.errors import Source, StaleLease, UnknownTool
+from palaver.errors import Source, StaleLease, ToolFailure, UnknownTool
 from palaver.failpoints import failpoint
 from palaver.leases import Lease, Renewal
 from palaver.models import AgentSpec, Message, ToolCall, Usage
@@ -24,6 +25,8 @@ from .active_step import ActiveStep
 from .conversations import CachedConversation, OlderPart
 from .protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from .runtime import Runtime, away
+from .sources.containment import failure_of
+from .tracing.told import AttemptNotes, InlineCall
 
 
 class Work:
@@ -38,6 +41,7 @@ class Work:
         self._begun = time.monotonic()
         self._readers: list[tuple[AnswerReader, Price | None]] = []
         self._condensed: list[Condensed] = []
+        self._notes = AttemptNotes()
         self._nudge: Nudge | None = None
         self._text: list[str] = []
         self._deltas = runtime.deltas.buffer(lease)
@@ -172,7 +176,7 @@ class Work:
         settings = runtime.model.settings(agent, plain=bool(purpose))
         body = self.protocol.body(agent, messages, self._offers(agent), settings)
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
-        return await runtime.model.complete(
+        reply = await runtime.model.complete(
             agent,
             body,
             show=show,
@@ -181,6 +185,10 @@ class Work:
             reader=reader,
             progress=self._active.progress,
         )
+        if not purpose:
+            self._notes.finish_reason = reply.finish_reason
+            self._notes.first_token = self._active.progress.first_after
+        return reply
 
     def _offers(self, agent: AgentSpec) -> list[Offer]:
         tools = (self.runtime.tools[name] for name in agent.tools)
@@ -188,6 +196,20 @@ class Work:
             *(Offer(tool.name, tool.description, tool.parameters) for tool in tools),
             *(Offer(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
         ]
+
+    @contextmanager
+    def calling(self, tool: ToolDeclaration, call: ToolCall) -> Iterator[None]:
+        """Around a call of a tool. One that is a step of its own is known to the trace as that."""
+        began, error = time.monotonic(), None
+        try:
+            yield
+        except ToolFailure as failure:
+            error = failure_of(failure).error_class
+            raise
+        finally:
+            if self.lease.call is None:
+                since, seconds = began - self._begun, time.monotonic() - began
+                self._notes.inline_calls.append(InlineCall(call.id, tool.name, since, seconds, error))
 
     def show(self, text: str, thoughts: str) -> None:
         """Let watchers see more of the answer, and of what the model thinks."""
@@ -241,6 +263,11 @@ class Work:
             # The next attempt condenses, and looks back, for itself.
             return replace(verdict, usage=self.usage)
         return replace(verdict, usage=self.usage, notes=notes)
+
+    def told(self, verdict: Verdict) -> bytes | None:
+        """What the trace of the run is told of the attempt; None if nobody wants to know."""
+        trace = self.lease.trace
+        return self._notes.told(verdict, self.usage) if trace and trace.sampled else None
 
     def withdraws(self, verdict: Verdict) -> bool:
         """Whether watchers saw text that ``verdict`` does not keep, or with a gap."""

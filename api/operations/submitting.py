@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from palaver.errors import Fault, Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.failpoints import failpoint
+from palaver.logs import mention
 from palaver.models import Retry, Run, Submission
 from palaver.store.runs import Submitted
 
@@ -109,6 +110,8 @@ async def explained(conflict: StateConflict, backend: Backend) -> StateConflict:
 
 async def _run_of(made: Submitted, backend: Backend) -> Run:
     try:
-        return await within_deadline(backend.store.runs.get(made.run_id))
+        run = await within_deadline(backend.store.runs.get(made.run_id))
     except UnknownRun:
         raise Refused("run_not_found", "The run of this Idempotency-Key was deleted: use a new key.") from None
+    mention(run=run.id, **({"trace_id": run.trace_id} if run.trace_id else {}))
+    return run

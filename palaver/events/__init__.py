@@ -37,12 +37,13 @@ from palaver.events.classes import (
     read_event,
 )
 from palaver.events.defaults import complete, is_complete
-from palaver.events.kinds import MESSAGES, ON_REQUEST, UNDER_WAY, EventKind, Kept
+from palaver.events.kinds import MESSAGES, ON_REQUEST, TRACED, UNDER_WAY, EventKind, Kept
 
 __all__ = [
     "EVENTS",
     "MESSAGES",
     "ON_REQUEST",
+    "TRACED",
     "UNDER_WAY",
     "ActionRequired",
     "ActionResolved",

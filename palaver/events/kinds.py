@@ -64,6 +64,25 @@ class EventKind(StrEnum):
 
 MESSAGES: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})
 """Those that bring a message into the conversation."""
+TRACED: Final = frozenset(
+    {
+        EventKind.RUN_QUEUED,
+        EventKind.RUN_STARTED,
+        EventKind.RUN_WAITING,
+        EventKind.RUN_RETRYING,
+        EventKind.RUN_PAUSING,
+        EventKind.RUN_PAUSED,
+        EventKind.RUN_RESUMED,
+        EventKind.RUN_REQUIRES_ACTION,
+        EventKind.RUN_CANCELLING,
+        EventKind.STEP_LOST,
+        EventKind.ACTION_REQUIRED,
+        EventKind.ACTION_RESOLVED,
+        EventKind.BUDGET_WARNING,
+        EventKind.CONVERSATION_CONDENSED,
+    }
+)
+"""Those that the trace of a run has as events of the run's span: why it took the time that it took."""
 UNDER_WAY: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.REASONING_DELTA, EventKind.TOOL_PROGRESS})
 """Those that show what is under way: what comes of it is told by another event."""
 ON_REQUEST: Final = frozenset({EventKind.REASONING_DELTA})

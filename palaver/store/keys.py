@@ -14,6 +14,9 @@
 {p00}:runs:<status> zset    those that have this status, by the same                           no TTL
 {p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
                             sweepers take what is over out of this one and of the lists above
+{p00}:trace:<id>   stream   for its trace: what happens to a run that is sampled   gone when it ends
+{p00}:spans        stream   for traces: attempts and runs that are over and were not sent yet  TTL: retention
+{p00}:sender       string   the worker that sends them   TTL: five seconds
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
 palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
@@ -131,6 +134,16 @@ def runs(shard: str, status: str | None = None) -> str:
 def ended(shard: str) -> str:
     """Runs that have ended, by the time at which their retention is over."""
     return f"{{p{shard}}}:ended"
+
+
+def spans(shard: str) -> str:
+    """What traces are still to be told."""
+    return f"{{p{shard}}}:spans"
+
+
+def sender(shard: str) -> str:
+    """Who tells them."""
+    return f"{{p{shard}}}:sender"
 
 
 class RunKeys(NamedTuple):

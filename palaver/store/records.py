@@ -28,6 +28,7 @@ from palaver.models import (
 )
 from palaver.store.connection import Fields
 from palaver.store.settling import NANODOLLARS
+from palaver.traces import Trace
 
 
 def millis(moment: datetime) -> int:
@@ -58,7 +59,7 @@ RUN_FIELDS: Final = (
     "retried_from", "retried_as", "agent", "model", "seq", "attempt", "output", "error", "cancel", "created_at",
     "started_at", "ended_at", "deadline", "start_by", "start_after", "events", "budget", "metadata", "tags",
     "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "model_calls",
-    "tool_calls", "cost", "unpriced", "deleting", "progress",
+    "tool_calls", "cost", "unpriced", "deleting", "progress", "trace",
 )  # fmt: skip
 """Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
 _CACHED: Final = 16 * KIB
@@ -131,6 +132,7 @@ def run(fields: Fields) -> Run:
             start_after=moment(fields.get(b"start_after")),
         ),
         last_event_id=int(fields.get(b"events", 0)),
+        trace_id=Trace.from_stored(fields[b"trace"].decode()).trace_id if b"trace" in fields else None,
         budget=_json(fields.get(b"budget")),
         metadata=orjson.loads(fields[b"metadata"]),
         tags=tuple(orjson.loads(fields[b"tags"])),

@@ -27,6 +27,7 @@ from palaver.store.listing import Listing
 from palaver.store.moving import deliveries, promised, settled
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
+from palaver.traces import new_trace
 
 
 def sha256(text: str) -> str:
@@ -136,6 +137,7 @@ class Runs(Listing):
         given = submission.input
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
         agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
+        trace = new_trace()
         return Submit(
             run=keys.of_run(run_id, target),
             runs=keys.runs(shard),
@@ -161,6 +163,7 @@ class Runs(Listing):
             most_due=ceiling,
             withdrawals=fork.withdrawals if fork else b"",
             withdrawn=fork.withdrawn or None if fork else None,
+            trace=trace.stored if trace else None,
             messages=tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
         )
 

@@ -42,8 +42,11 @@ NANODOLLARS: Final = 1_000_000_000
 """In a dollar. Costs are added up as whole numbers: nothing is lost between two calls, however many there are."""
 
 
-def settlement(lease: Lease, verdict: Verdict, streamed: bool) -> Settle | contracts.HandBack | contracts.Postpone:
-    """The script that applies ``verdict``; ``streamed`` when watchers saw text that it withdraws.
+def settlement(
+    lease: Lease, verdict: Verdict, streamed: bool, of_attempt: bytes | None = None
+) -> Settle | contracts.HandBack | contracts.Postpone:
+    """The script that applies ``verdict``; ``streamed`` when watchers saw text that it withdraws; ``of_attempt``
+    is what the trace of the run is told.
 
     Raises:
         ValueError: the verdict would leave a call of its message without an answer.
@@ -62,14 +65,16 @@ def settlement(lease: Lease, verdict: Verdict, streamed: bool) -> Settle | contr
                 used=used(usage),
             )
         case HandBack(begun=begun, usage=usage):
-            return contracts.HandBack(run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage))
+            return contracts.HandBack(
+                run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), told=of_attempt
+            )
         case Continue() | Finish() | RetryAfter() | GiveUp():
-            return _settle(lease, verdict, streamed)
+            return _settle(lease, verdict, streamed, of_attempt)
         case _:
             assert_never(verdict)
 
 
-def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
+def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | None) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
     delay_ms, fallback = 0, False
@@ -127,6 +132,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool) -> Settle:
         used=used(verdict.usage),
         output=message.text or None if message and kind is not VerdictKind.CONTINUE else None,
         tool_calls=len(outcomes),
+        told=of_attempt,
         entries=tuple(entries),
         calls=tuple(opened),
     )

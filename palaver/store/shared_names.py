@@ -10,7 +10,7 @@ from palaver.actions import ALL, ActionType
 from palaver.errors import ErrorClass
 from palaver.errors.sentences import Sentence
 from palaver.errors.vocabulary import FACTS
-from palaver.events import MESSAGES, EventKind
+from palaver.events import MESSAGES, TRACED, EventKind
 from palaver.leases import Renewal
 from palaver.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.limits import LIMITS
@@ -23,11 +23,11 @@ from palaver.store.contracts.declaration import NEWER
 from palaver.store.contracts.logs import ENTRY_FIELDS
 from palaver.store.contracts.replies import RefusalCode
 from palaver.store.contracts.runs import ItemType, Resolution, SubmitKind
-from palaver.store.contracts.steps import RunDue, VerdictKind
+from palaver.store.contracts.steps import RunDue, SpanOutcome, VerdictKind
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
-    StepState, RunDue, VerdictKind, Renewal, RefusalCode,
+    StepState, RunDue, SpanOutcome, VerdictKind, Renewal, RefusalCode,
 )  # fmt: skip
 
 
@@ -81,6 +81,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "Events": {
             "FEED_ONLY": frozenset(kind for kind in EventKind if not kind.durable),
             "MESSAGES": frozenset(MESSAGES),
+            "TRACED": frozenset(TRACED),
         },
         "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
         "Limit": {name.upper(): limit.most for name, limit in LIMITS.items()},

@@ -28,6 +28,7 @@ from palaver.store.events import Withdrawn, in_reply, number
 from palaver.store.moving import settled
 from palaver.store.scripts import Scripts
 from palaver.store.settling import settlement, used
+from palaver.traces import Trace
 from palaver.verdicts import Verdict
 
 _MESSAGES: Final = frozenset(kind.encode() for kind in (*MESSAGES, EventKind.CONVERSATION_CONDENSED))
@@ -108,6 +109,8 @@ class Steps:
             metadata=orjson.loads(leased.metadata),
             submitted_by=leased.submitted_by,
             edited=leased.edited,
+            waited=leased.waited_ms / 1000,
+            trace=Trace.from_stored(leased.trace) if leased.trace else None,
         )
 
     async def _begin(self, claim: Claim) -> Leased | Stray:
@@ -123,7 +126,7 @@ class Steps:
             if isinstance(error.reply, Leased):
                 fence = error.reply.fence
                 await self._scripts.run(
-                    HandBack(run=claim.run, step=claim.step, fence=fence, begun=False, used=used(Usage()))
+                    HandBack(run=claim.run, step=claim.step, fence=fence, begun=False, used=used(Usage()), told=None)
                 )
             raise
 
@@ -152,15 +155,18 @@ class Steps:
                     assert_never(other)
         return since, tail, withdrawn
 
-    async def settle(self, lease: Lease, verdict: Verdict, *, streamed: bool = False) -> Settled:
+    async def settle(
+        self, lease: Lease, verdict: Verdict, *, streamed: bool = False, told: bytes | None = None
+    ) -> Settled:
         """Apply ``verdict`` and end the lease; ``streamed`` says that watchers saw text that the verdict withdraws.
+        ``told`` is what the worker says of the attempt in the trace of the run, JSON.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: the verdict is larger than one script may take.
         """
-        match await self._scripts.run(settlement(lease, verdict, streamed)):
+        match await self._scripts.run(settlement(lease, verdict, streamed, told)):
             case Moved() as moved:
                 return settled(moved, lease.run_id, lease.conversation_id)
             case Stale():

@@ -25,6 +25,7 @@ from palaver.store.pool import Pool
 from palaver.store.providers import Providers
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
+from palaver.store.spans import SpanOutbox
 from palaver.store.steps import Steps
 from palaver.store.tools import Tools
 from palaver.version import __version__
@@ -59,6 +60,7 @@ class Store:
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)
         self.lacking = LackingIndex(connection, settings)
+        self.spans = SpanOutbox(connection, settings)
         self.providers = Providers(connection, scripts, settings)
 
     @classmethod

@@ -40,6 +40,9 @@ class ToolContext:
     idempotency_key: str = "run_test:1:call_test"
     """The same for every try of this call and for no other call: at most 128 letters, digits, ``_``, ``-`` and
     ``:``."""
+    traceparent: str | None = None
+    """The ``traceparent`` header of requests that the tool makes, so that they are in the trace of the run, below this
+    try of the call; None if the run has no trace."""
     report: Report = field(default=_to_nobody, repr=False)
     """What ``progress`` calls. A test gives its own to see what was reported."""
 

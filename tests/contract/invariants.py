@@ -38,6 +38,10 @@ class Shard:
     feeds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     lasting: set[str] = field(default_factory=set)
     """Keys without a TTL."""
+    traced: set[str] = field(default_factory=set)
+    """Runs whose events are kept for their trace."""
+    spans: list[dict[str, str]] = field(default_factory=list)
+    """What traces are to be told."""
 
     def unfinished(self, conversation_id: str) -> list[str]:
         """The runs of a conversation that have not ended."""
@@ -95,6 +99,11 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.lacking = set(await _scores(redis, name))
         elif kind == "runs":
             shard.listed[key_id] = await _scores(redis, name)
+        elif kind == "spans":
+            assert ttl > 0, f"{text} has no TTL"
+            shard.spans = [_text(fields) for _, fields in await redis.xrange(name)]
+        elif kind == "trace":
+            shard.traced.add(key_id)
         elif kind == "ended":
             shard.ended = await _scores(redis, name)
         else:
@@ -119,6 +128,9 @@ def _check_run(shard: Shard, run_id: str, max_losses: int) -> None:
         assert ("input" in run) == ("entered" not in run), said + "what it was to say is in the log or kept"
         assert "entered" not in run or "steer" not in run, said + "what was said into it is not in the log"
         assert not steps, said + "it still has steps"
+        assert run_id not in shard.traced, said + "its trace was not told"
+        told = [each for each in shard.spans if each["run"] == run_id and "step" not in each]
+        assert len(told) == ("trace" in run), said + f"its trace was told {len(told)} times"
         assert f"run:{run_id}" not in shard.lasting, said + "no TTL"
         assert shard.ended[run_id] > float(run["ended_at"]), said + "the list of runs keeps it for ever"
         assert f"feed:{run_id}" not in shard.lasting, said + "no TTL on its feed"

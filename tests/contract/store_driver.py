@@ -27,6 +27,7 @@ from palaver.store.events import LogEntry, StoredEvent
 from palaver.store.fleet import Interruption
 from palaver.store.runs import Submitted
 from palaver.testing import aeventually
+from palaver.traces import Tracing
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall, Postpone, RetryAfter, ToolOutcome
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.", tools=("calculator",))
@@ -88,10 +89,11 @@ class StoreDriver:
         self._nonces = itertools.count()
 
     async def submit(self, input: str | tuple[Message, ...] = "hello", **more: Any) -> Submitted:
-        """A run with the usual agent."""
+        """A run with the usual agent, in a trace of its own."""
         key = more.pop("idempotency_key", None)
         more.setdefault("agent", AGENT)
-        return await self.store.runs.submit(Submission(input=input, **more), idempotency_key=key)
+        with Tracing().asked(None):
+            return await self.store.runs.submit(Submission(input=input, **more), idempotency_key=key)
 
     async def begin(self, **more: Any) -> tuple[str, Lease]:
         """A run whose first step is leased: its id and the lease."""

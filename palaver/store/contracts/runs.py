@@ -101,6 +101,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     """Of the forked conversation before it was copied, as of `Page`."""
     withdrawn: Json | None
     """What of the copy is withdrawn."""
+    trace: str | None
+    """The trace that it belongs to, as `palaver.traces.Trace` is stored."""
     messages: tuple[Json, ...]
 
 

@@ -78,6 +78,10 @@ class Leased:
     """As of `Page`; empty if the log ends with the tail."""
     withdrawn: bytes | None
     """What of the tail was withdrawn, JSON."""
+    waited_ms: int
+    """Since the step was delivered; 0 for a lease that is asked for again."""
+    trace: str | None
+    """The run's, as `palaver.traces.Trace` is stored."""
 
 
 class Claim(Script[Leased | Stray]):
@@ -123,6 +127,16 @@ class NewCall(NamedTuple):
     """The longest that an attempt may take; None if nobody knows."""
 
 
+class SpanOutcome(StrEnum):
+    """How an attempt ended in the trace of its run, besides by a `VerdictKind`."""
+
+    HANDED_BACK = "handed_back"
+    LOST = "lost"
+    """Its worker is gone."""
+    RUN_ENDED = "run_ended"
+    """Its run ended before it did."""
+
+
 class VerdictKind(StrEnum):
     """The kind of verdict."""
 
@@ -154,6 +168,8 @@ class Settle(Script[Moved | Stale]):
     """The text that the run ends with."""
     tool_calls: int
     """Done here."""
+    told: Json | None
+    """What the worker says of the attempt in the trace of the run."""
     entries: tuple[NewEntry, ...]
     calls: tuple[NewCall, ...]
 
@@ -168,6 +184,8 @@ class HandBack(Script[Moved | Stale]):
     begun: bool
     """The work may have begun."""
     used: Used
+    told: Json | None
+    """As in `Settle`."""
 
 
 class Postpone(Script[Moved | Stale]):

@@ -19,7 +19,8 @@ local function create(kept, agent, max_steps, names)
     redis.call('HSET', RUN, 'retried_from', args.retried_from)
     if not forks and redis.call('EXISTS', earlier) == 1 then redis.call('HSET', earlier, 'retried_as', ID) end
   end
-  CREATED = NOW
+  if args.trace then redis.call('HSET', RUN, 'trace', args.trace) end
+  CREATED, TRACE = NOW, args.trace
   redis.call('ZADD', keys.runs, NOW, ID)
   redis.call('ZADD', list_of(STATUS), NOW, ID)
   emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')

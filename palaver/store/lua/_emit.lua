@@ -1,5 +1,5 @@
 -- Writes events to the feed of the run and to the log of its conversation.
--- needs: run, feed
+-- needs: run, feed, trace
 
 local is_for_feed_only = Events.FEED_ONLY
 
@@ -16,6 +16,7 @@ local function emit(kind, data, opaque)
     redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', ID, 'seq', seq, 'data', data, unpack(more))
   end
   write_feed(RUN, FEED, seq, kind, NOW, data)
+  note_in_trace(kind, data)
 end
 
 -- Write the user's steering messages to the log, at a point where no tool call is open.

@@ -49,6 +49,7 @@ local function finish(reason, failure)
     if step.state == StepState.LEASED then
       redis.call('PUBLISH', Channel.CANCEL .. step.worker, ID)
       discard_text(open[i], step)
+      record_attempt(open[i], step, SpanOutcome.RUN_ENDED)
     end
     unindex_step(open[i], step)
   end
@@ -62,5 +63,6 @@ local function finish(reason, failure)
   -- Sweepers remove the run from the list of runs then.
   redis.call('ZADD', ENDED, NOW + Setting.RETENTION * 1000, ID)
   redis.call('EXPIRE', FEED, Setting.FEED_RETENTION)
+  record_run(reason, failure)
   return activate_next_run()
 end

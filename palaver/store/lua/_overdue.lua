@@ -18,6 +18,7 @@ end
 
 -- The lease has expired: the worker is gone.
 local function lease_lost(name, step)
+  record_attempt(name, step, SpanOutcome.LOST)
   if STATUS == RunStatus.CANCELLING then
     discard_text(name, step)
     abandon_step(name, step)

@@ -14,6 +14,7 @@ local facts = redis.call('HMGET', RUN, 'agent', 'waiting', 'fence', 'model', 'to
   'submitted_by')
 
 redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
+local waited = again and 0 or NOW - step.since
 if not again then
   -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
   local fence = math.max((facts[3] or 0) + 1, NOW)
@@ -44,4 +45,5 @@ return reply.leased {
   metadata = facts[6], submitted_by = facts[7], call = step.call, edited = step.edited,
   calls_left = most and math.max(0, most - (facts[5] or 0)),
   since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
+  waited_ms = waited, trace = TRACE,
 }

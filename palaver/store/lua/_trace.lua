@@ -1,0 +1,44 @@
+-- Records for the trace of a run: one for each attempt of a step, and one for the run itself. Workers make spans of them
+-- (palaver.store.spans). Runs that are not sampled have none.
+-- needs: step
+
+local SPANS = PREFIX .. 'spans'
+local is_noted = Events.TRACED
+
+local function is_sampled() return TRACE and string.sub(TRACE, 53, 55) == '-01' end
+
+-- What happens to a run besides its attempts, gathered here until it ends.
+local function events_of_trace() return PREFIX .. 'trace:' .. ID end
+
+local function note_in_trace(kind, data)
+  if not is_sampled() or not is_noted(kind) then return end
+  local short = #data <= Limit.SPAN_EVENT_DATA and data or '{}'
+  redis.call('XADD', events_of_trace(), 'MAXLEN', Limit.SPAN_EVENTS, '*', 'at', NOW, 'kind', kind, 'data', short)
+end
+
+local function write_span(began, ...)
+  redis.call('XADD', SPANS, 'MAXLEN', '~', Limit.SPANS, '*', 'run', ID, 'conversation', string.match(CONV, 'conv_.*'),
+    'trace', TRACE, 'names', NAMES or '', 'model', MODEL or 0, 'began', began, 'ended', NOW, ...)
+  -- In case that nobody sends them.
+  redis.call('EXPIRE', SPANS, Setting.RETENTION)
+end
+
+-- An attempt is over, however: its lease ends. `told` is what its worker says of it, JSON.
+local function record_attempt(name, step, outcome, told)
+  if not is_sampled() then return end
+  write_span(step.since, 'step', name, 'fence', step.fence, 'attempt', try_of(step), 'worker', step.worker,
+    'tool', step.tool or '', 'outcome', outcome,
+    'entries', ENTRIES, 'told', told or '{}')
+end
+
+-- The run is over; `failure` is its error, JSON.
+local function record_run(reason, failure)
+  if not is_sampled() then return end
+  local events = {}
+  for i, entry in ipairs(redis.call('XRANGE', events_of_trace(), '-', '+')) do events[i] = entry[2] end
+  local used = redis.call('HMGET', RUN, 'input_tokens', 'cached_tokens', 'output_tokens', 'model_calls', 'tool_calls')
+  write_span(CREATED, 'status', STATUS, 'stop_reason', reason, 'error', failure or 'null', 'input_tokens', used[1] or 0,
+    'cached_tokens', used[2] or 0, 'output_tokens', used[3] or 0, 'model_calls', used[4] or 0,
+    'tool_calls', used[5] or 0, 'events', cjson.encode(events))
+  redis.call('UNLINK', events_of_trace())
+end

@@ -1,0 +1,148 @@
+"""What the store has for traces: a record for each attempt that is over, and one for the run, whoever ends them."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+
+from palaver.lifecycle import StopReason
+from palaver.limits import most
+from palaver.models import Message
+from palaver.store import keys
+from palaver.verdicts import Finish
+from tests.contract.store_driver import StoreDriver, approve
+from workers.tracing import names
+from workers.tracing.content import content_of
+from workers.tracing.records import Record, spans
+from workers.tracing.sender import SpanSender
+
+CANARY = "canary-k2"
+
+
+async def _records(driver: StoreDriver) -> list[Record]:
+    return [Record(fields) for _, fields in await driver.store.spans.read("00", 1000)]
+
+
+async def _outcomes(driver: StoreDriver) -> list[tuple[str, str]]:
+    """Of each record the step and the outcome, or what the run ended as."""
+    return [(each.step, each.text("outcome") or each.text("status")) for each in await _records(driver)]
+
+
+async def _spans(driver: StoreDriver) -> list[ReadableSpan]:
+    return [span for record in await _records(driver) for span in spans(record, Resource.get_empty(), {})]
+
+
+async def test_each_attempt_is_recorded_once_however_it_ends(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    (delivery,) = (await driver.retry(lease, delay=0)).deliveries
+    (moved,) = await driver.lose(await driver.claim(delivery))
+    lease = await driver.claim(moved.deliveries[0])
+    (delivery,) = (await driver.hand_back(lease)).deliveries
+    await driver.finish(await driver.claim(delivery))
+    assert await _outcomes(driver) == [
+        ("1", "retry"), ("1", "lost"), ("1", "handed_back"), ("1", "finish"), ("", "completed"),
+    ]  # fmt: skip
+    made = await _spans(driver)
+    assert len({span.context.span_id for span in made}) == 5
+    assert [span.status.description for span in made] == [None, "worker lost", None, None, None]
+
+
+async def test_a_lost_answer_records_nothing_twice(driver: StoreDriver) -> None:
+    with driver.answers_get_lost():
+        _, lease = await driver.begin()
+        await driver.finish(lease)
+    assert await _outcomes(driver) == [("1", "finish"), ("", "completed")]
+
+
+async def test_what_waits_and_was_not_tried_is_no_span(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    await driver.postpone(lease)
+    await driver.store.runs.cancel(run_id)
+    (root,) = await _spans(driver)
+    assert [event.name for event in root.events] == ["run.started", "run.waiting", "run.cancelling"]
+    assert root.events[1].attributes == {
+        "palaver.step": "1", "palaver.reason": "provider_cooldown", "palaver.code": "cooldown", "palaver.delay": 60.0,
+    }  # fmt: skip
+
+
+async def test_a_step_whose_run_ends_under_it_is_recorded(driver: StoreDriver) -> None:
+    run_id, _ = await driver.begin()
+    await driver.redis.hset(keys.run(run_id), "deadline", 1)
+    await driver.hasten(run_id, "end")
+    assert await _outcomes(driver) == [("1", "run_ended"), ("", "expired")]
+
+
+async def test_approvals_are_events_without_what_is_asked(driver: StoreDriver) -> None:
+    run_id, _ = await driver.turn("c1", approval=["c1"])
+    await driver.act(run_id, approve())
+    await driver.store.runs.cancel(run_id, reason=CANARY)
+    root = (await _spans(driver))[-1]
+    said = {event.name: dict(event.attributes or {}) for event in root.events}
+    assert said["action.required"] == {
+        "palaver.step": "1/c1", "palaver.action.type": "approval", "palaver.action.tool": "calculator",
+    }  # fmt: skip
+    assert said["action.resolved"] == {"palaver.call_id": "c1", "palaver.decision": "approve"}
+    assert CANARY not in root.to_json()
+
+
+async def test_events_of_a_run_are_bounded(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    for _ in range(most("span_events") + 10):
+        await driver.postpone(lease, 60)
+        (moved,) = await driver.hasten(run_id, "1")
+        lease = await driver.claim(moved.deliveries[0])
+    await driver.finish(lease)
+    assert len((await _spans(driver))[-1].events) == most("span_events")
+
+
+async def test_content_is_that_of_the_attempt(driver: StoreDriver) -> None:
+    _, lease = await driver.begin(input=f"{CANARY} one")
+    (delivery,) = await driver.ask(lease, "c1")
+    (delivery,) = (await driver.answer(await driver.claim(delivery), "forty-two")).deliveries
+    lease = await driver.claim(delivery)
+    await driver.store.steps.settle(lease, Finish(Message(role="assistant", content="bye"), StopReason.END_TURN))
+    first, tool, second, root = [await content_of(each, driver.store.spans) for each in await _records(driver)]
+    user = {"role": "user", "parts": [{"type": "text", "content": f"{CANARY} one"}]}
+    answer = {"role": "assistant", "parts": [{"type": "text", "content": "bye"}]}
+    assert orjson.loads(first[names.INPUT_MESSAGES]) == [user]
+    assert [part["type"] for part in orjson.loads(first[names.OUTPUT_MESSAGES])[0]["parts"]] == ["text", "tool_call"]
+    assert tool == {names.ARGUMENTS: '{"x": 1}', names.RESULT: "forty-two"}
+    result = {"type": "tool_call_response", "id": "c1", "response": "forty-two"}
+    assert orjson.loads(second[names.INPUT_MESSAGES]) == [{"role": "tool", "parts": [result]}], "what is new"
+    assert orjson.loads(second[names.OUTPUT_MESSAGES]) == [answer]
+    assert (orjson.loads(root[names.INPUT_MESSAGES]), orjson.loads(root[names.OUTPUT_MESSAGES])) == ([user], [answer])
+
+
+async def test_content_is_cut_and_what_was_deleted_is_in_no_trace(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(input="x" * 100_000)
+    await driver.finish(lease)
+    records = await _records(driver)
+    assert len((await content_of(records[0], driver.store.spans))[names.INPUT_MESSAGES]) == most("span_content")
+    await driver.store.control.delete_run(run_id)
+    assert [await content_of(each, driver.store.spans) for each in records] == [{}, {}]
+
+
+async def test_one_worker_sends_at_a_time(driver: StoreDriver) -> None:
+    outbox = driver.store.spans
+    assert await outbox.hold("00", "one")
+    assert await outbox.hold("00", "one")
+    assert not await outbox.hold("00", "other")
+    await outbox.release("00", "other")
+    assert not await outbox.hold("00", "other")
+    await outbox.release("00", "one")
+    assert await outbox.hold("00", "other")
+    await outbox.release("00", "other")
+
+
+async def test_a_record_of_a_newer_version_does_not_hold_others_up(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    _, lease = await driver.begin()
+    await driver.finish(lease)
+    records = await driver.store.spans.read("00", 10)
+    sender = SpanSender(driver.store.spans, "w1", content=False)
+    taken, made = await sender._spans([(b"0-1", {b"trace": b"later"}), *records])
+    assert (len(taken), len(made)) == (3, 2)

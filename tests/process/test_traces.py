@@ -1,0 +1,266 @@
+"""One trace a run, whole, whoever dies: what a collector gets of a Palaver whose processes are killed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from palaver.models import Run
+from palaver.testing import eventually
+from palaver.testing.ports import HOST, free_port
+from tests.chaos.seeds import scaled, seeded
+from tests.chaos.traffic import Traffic
+from tests.chaos.zygote import Zygote
+from tests.process.checks import check
+from tests.process.cluster import Cluster
+from tests.process.otlp import Receiver, Span
+from tests.process.test_random_kills import VICTIMS, one_round
+
+pytestmark = pytest.mark.process
+
+CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+CANARY = "canary-j1-of-a-conversation"
+LATE = 40.0
+"""Seconds in which the last span has come: another worker waits for five before it sends in the place of a dead one."""
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with Receiver().serving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def _traced(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Cluster]:
+    environment = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
+        "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=tests",
+        "PALAVER_LOG_FORMAT": "json",
+    }
+    with Cluster(tmp_path_factory.mktemp("traced"), environment=environment) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(_traced: Cluster, receiver: Receiver) -> Iterator[Cluster]:
+    """A Palaver whose traces go to the receiver; afterwards each run that ended is one whole trace there."""
+    _traced.heal()
+    _traced.mark()
+    yield _traced
+    _traced.heal()
+    check(_traced)
+    sampled = set(_traced.submitted) - UNSAMPLED
+    eventually(lambda: sampled <= receiver.roots(), within=LATE, why="the roots of all runs")
+    receiver.check()
+
+
+@pytest.fixture
+def zygotes(_traced: Cluster) -> Iterator[Mapping[str, Zygote]]:
+    short = {"PALAVER_LEASE_SECONDS": "1", "PALAVER_MAX_LOSSES": "100"}
+    with ExitStack() as stack:
+        warm = {line: stack.enter_context(Zygote(_traced, line, **short)) for line in ("worker", "tools")}
+        warm["api"] = stack.enter_context(Zygote(_traced, "api", PALAVER_API_PORT=str(free_port())))
+        yield warm
+
+
+UNSAMPLED: set[str] = set()
+
+
+def _submit(cluster: Cluster, model: str, flags: str, **more: Any) -> Run:
+    """Submit for a caller that is in a trace itself; the run once it has ended."""
+    header = {"traceparent": f"00-{CALLER[0]}-{CALLER[1]}-{flags}"}
+    answer = cluster.http.post("/v1/runs", json=cluster.body(model, **more), headers=header)
+    assert answer.status_code == 202, answer.text
+    run_id = answer.json()["id"]
+    if flags == "00":
+        UNSAMPLED.add(run_id)
+    cluster.submitted.append(run_id)
+    return cluster.ended(run_id)
+
+
+def _trace(receiver: Receiver, run_id: str) -> list[Span]:
+    eventually(lambda: run_id in receiver.roots(), within=LATE)
+    return receiver.of(run_id)
+
+
+def _lines(cluster: Cluster, run_id: str) -> list[dict[str, Any]]:
+    texts = (text for log in cluster.new_logs().values() for text in log.splitlines() if run_id in text)
+    return [json.loads(text) for text in texts if text.startswith("{")]
+
+
+def test_a_run_is_one_trace_below_its_caller(cluster: Cluster, receiver: Receiver) -> None:
+    run = _submit(cluster, "tool-2", "01", tools=["record"], agent={"name": "clerk"})
+    root, *others = _trace(receiver, run.id)
+    assert (root.name, root.kind) == ("invoke_agent clerk", "SPAN_KIND_INTERNAL")
+    assert (root.trace_id, root.parent_id) == CALLER
+    assert run.trace_id == CALLER[0]
+    usage = {name: root.attributes[f"gen_ai.usage.{name}"] for name in ("input_tokens", "output_tokens")}
+    assert usage == {"input_tokens": run.usage.input_tokens, "output_tokens": run.usage.output_tokens}
+    assert root.attributes["palaver.run.stop_reason"] == "end_turn"
+    assert [span.name for span in others] == [
+        "chat tool-2", "execute_tool record", "chat tool-2", "execute_tool record", "chat tool-2",
+    ]  # fmt: skip
+    chat, tool = others[0], others[1]
+    assert chat.kind == "SPAN_KIND_CLIENT"
+    assert chat.attributes["gen_ai.provider.name"] == "fake"
+    assert chat.attributes["gen_ai.request.model"] == "tool-2"
+    assert chat.attributes["gen_ai.conversation.id"] == run.conversation_id
+    assert chat.attributes["gen_ai.response.finish_reasons"] == ("tool_calls",)
+    assert chat.attributes["gen_ai.usage.input_tokens"] > 0
+    assert chat.attributes["gen_ai.response.time_to_first_chunk"] > 0
+    assert tool.kind == "SPAN_KIND_INTERNAL"
+    assert tool.attributes["gen_ai.tool.name"] == "record"
+    assert tool.attributes["palaver.worker"].startswith("tools.")
+    assert sum(span.attributes.get("gen_ai.usage.input_tokens", 0) for span in others) == run.usage.input_tokens
+    assert all(root.began <= span.began <= span.ended <= root.ended for span in others)
+
+
+def test_log_lines_name_the_trace(cluster: Cluster, receiver: Receiver) -> None:
+    run = _submit(cluster, "401", "01")
+    (attempt,) = [span for span in _trace(receiver, run.id) if not span.is_root]
+    (told,) = [line for line in _lines(cluster, run.id) if " failed at step " in line["message"]]
+    assert (told["trace_id"], told["span_id"]) == (CALLER[0], attempt.span_id)
+    assert attempt.failed
+    assert attempt.attributes["error.type"] == "authentication"
+    (asked,) = [line for line in _lines(cluster, run.id) if "POST /v1/runs" in line["message"]]
+    assert (asked["trace_id"], asked["run"]) == (CALLER[0], run.id)
+
+
+def test_a_caller_that_is_not_sampled_gets_no_spans_and_keeps_its_id(cluster: Cluster, receiver: Receiver) -> None:
+    unsampled = _submit(cluster, "echo", "00")
+    sampled = _submit(cluster, "echo", "01")
+    _trace(receiver, sampled.id)
+    assert unsampled.trace_id == CALLER[0]
+    assert not receiver.of(unsampled.id)
+
+
+def test_inline_calls_and_tools_are_told_where_they_are(cluster: Cluster, receiver: Receiver) -> None:
+    """A tool that calls somebody else can send the span of its call along."""
+    run = _submit(cluster, "parallel-2+use-each", "01", tools=["tell_inline", "tell"])
+    spans = {span.span_id: span for span in _trace(receiver, run.id)}
+    results = [event.data for event in cluster.events(run.id) if event.type == "tool.finished"]
+    said = {json.loads(each["message"]["content"])["traceparent"] for each in results}
+    named = [re.fullmatch(f"00-{CALLER[0]}-(.{{16}})-01", each) for each in said]
+    assert sorted(spans[each[1]].name for each in named if each) == ["execute_tool tell", "execute_tool tell_inline"]
+
+
+def test_what_a_run_waited_for_is_told_on_its_span(cluster: Cluster, receiver: Receiver) -> None:
+    run_id = cluster.submit("429-1")
+    cluster.ended(run_id)
+    waited = [name for name, _ in _trace(receiver, run_id)[0].events]
+    assert "run.retrying" in waited
+    asked = cluster.submit("tool-1", tools=["send"], agent={"approvals": {"tools": ["send"]}})
+    cluster.saw(asked, "action.required")
+    cluster.cancel(asked)
+    root = _trace(receiver, asked)[0]
+    assert {"action.required", "run.requires_action", "run.cancelling"} <= {name for name, _ in root.events}
+    assert root.attributes["palaver.run.status"] == "cancelled"
+
+
+def test_an_attempt_whose_worker_was_killed_is_told(cluster: Cluster, receiver: Receiver) -> None:
+    cluster.start("worker")
+    run_id = cluster.submit("say-30+rate-20")
+    cluster.saw(run_id, "message.delta")
+    cluster.kill("worker", cluster.holder(run_id))
+    cluster.ended(run_id)
+    root, lost, again = _trace(receiver, run_id)
+    assert (lost.failed, lost.said, lost.attributes["error.type"]) == (True, "worker lost", "worker_lost")
+    assert (again.failed, again.attributes["palaver.attempt"]) == (False, 2)
+    assert "step.lost" in [name for name, _ in root.events]
+
+
+def test_runs_that_no_worker_ends_have_their_trace(cluster: Cluster, receiver: Receiver) -> None:
+    """The API ends one that is cancelled before it begins, a sweeper one that is late."""
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    waiting = cluster.submit("echo", start_after=later)
+    cluster.cancel(waiting)
+    late = cluster.submit("hang", deadline=(datetime.now(UTC) + timedelta(seconds=1)).isoformat())
+    assert cluster.ended(late).status == "expired"
+    (alone,) = _trace(receiver, waiting)
+    assert alone.attributes["palaver.run.status"] == "cancelled"
+    root, attempt = _trace(receiver, late)
+    assert root.attributes["palaver.run.status"] == "expired"
+    assert attempt.attributes["palaver.outcome"] in ("run_ended", "retry"), "who was faster"
+
+
+def test_a_collector_that_is_away_holds_nothing_up(cluster: Cluster, receiver: Receiver) -> None:
+    receiver.answers = 503
+    try:
+        runs = [cluster.submit("tool-1", tools=["calculator"]) for _ in range(3)]
+        assert {cluster.ended(run_id).status for run_id in runs} == {"completed"}
+        eventually(lambda: receiver.refused)
+        assert not any(receiver.of(run_id) for run_id in runs)
+    finally:
+        receiver.answers = 200
+    for run_id in runs:
+        assert len(_trace(receiver, run_id)) == 4
+
+
+def test_no_content_is_in_a_trace_or_a_log(cluster: Cluster, receiver: Receiver) -> None:
+    run = _submit(
+        cluster,
+        "parallel-2+use-each",
+        "01",
+        text=f'{CANARY} [[args {{"seconds": 0, "{CANARY}": "x"}}]]',
+        tools=["record", "fail"],
+        agent={"instructions": CANARY, "name": "clerk"},
+        metadata={"note": CANARY},
+    )
+    assert CANARY in str(cluster.events(run.id)), "nothing to find"
+    assert len(_trace(receiver, run.id)) >= 3
+    assert not any(CANARY.encode() in body for body in receiver.bodies)
+    assert not any(CANARY in log for log in cluster.new_logs().values())
+
+
+def test_a_sender_that_dies_before_it_can_say_so_sends_nothing_twice(cluster: Cluster, receiver: Receiver) -> None:
+    """The collector has the spans, and the store does not know: they come again as the same ones."""
+    cluster.start("worker")
+    with cluster.redis() as server:
+        sender = eventually(lambda: str(server.get("{p00}:sender") or ""), within=LATE)
+    number = cluster.stack.pids("worker").index(int(sender.strip("'").rpartition("/")[2]))
+    receiver.on_body = lambda: cluster.kill("worker", number)
+    run_id = cluster.submit("echo")
+    cluster.ended(run_id)
+    eventually(lambda: receiver.check()["again"], within=LATE)
+    assert len(receiver.of(run_id)) == 2
+
+
+def test_a_few_kills(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver) -> None:
+    _kill_at_random(cluster, zygotes, receiver, 25)
+
+
+@pytest.mark.chaos
+def test_many_kills(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver) -> None:
+    _kill_at_random(cluster, zygotes, receiver, scaled(600))
+
+
+def _kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver, kills: int) -> None:
+    """Kill workers, tools and the API while runs are under way; each is one whole trace in the end."""
+    seed, chance = seeded()
+    for line in ("worker", "tools"):
+        cluster.kill(line)
+    port = zygotes["api"].environment["PALAVER_API_PORT"]
+    known = {span.run_id for span in receiver.spans}
+    try:
+        victims = {zygotes[line].child(): line for line, count in VICTIMS.items() for _ in range(count)}
+        with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False) as door:
+            traffic = Traffic(cluster, chance, door, aimed=False)
+            cluster.expect_traceback("WorkerLostError")
+            made = one_round(cluster, traffic, victims, kills, chance)
+            runs = set(cluster.submitted)
+            traffic.conclude("traces under kills", seed=seed, made=made)
+        eventually(lambda: runs <= receiver.roots(), within=LATE)
+        found = receiver.check()
+        lost = sum(span.attributes.get("palaver.outcome") == "lost" for span in receiver.spans)
+        print(f"{made.total()} kills, {len(runs)} runs: {dict(found)}, {lost} attempts of lost workers")
+        assert runs <= {span.run_id for span in receiver.spans} - known
+    finally:
+        for zygote in zygotes.values():
+            zygote.kill_children()

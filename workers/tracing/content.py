@@ -1,0 +1,91 @@
+"""What was said in an attempt or a run, for its span: only with PALAVER_TRACE_CONTENT.
+
+It is read from the conversation's log when the span is sent, and kept nowhere else: what was deleted meanwhile is in no
+trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from palaver.events import EventKind
+from palaver.ids import call_of
+from palaver.limits import beyond, most
+from palaver.store.events import LogEntry
+from palaver.store.spans import SpanOutbox
+
+from . import names
+from .records import Record
+
+_BEHIND: Final = 16
+"""Entries that a script writes for an attempt before its outcome, at most."""
+_BEFORE: Final = 200
+"""Entries that are looked through for what a model call was told since the one before."""
+
+
+async def content_of(record: Record, outbox: SpanOutbox) -> Mapping[str, str]:
+    """The attributes of a record's span that are content: of a model call what is new since the one before."""
+    if not record.step:
+        said, output = await outbox.said(record.run_id, record.conversation_id)
+        answer = output and [_message({"role": "assistant", "content": output})]
+        return _fitting({names.INPUT_MESSAGES: [*map(_message, said)], names.OUTPUT_MESSAGES: answer})
+    place, call_id = record.number("entries"), call_of(record.step)
+    after = await outbox.log(record.conversation_id, place + 1, _BEHIND)
+    before = await outbox.log_before(record.conversation_id, place, _BEFORE)
+    own = next((each.data for each in after if _brings(each, record.step)), None)
+    if call_id:
+        result = own and own["message"].get("content")
+        return _fitting({names.ARGUMENTS: _arguments(before, record.step, call_id), names.RESULT: result})
+    told = [*map(_message, _new(before))][::-1]
+    return _fitting({names.INPUT_MESSAGES: told, names.OUTPUT_MESSAGES: own and [_message(own["message"])]})
+
+
+def _brings(entry: LogEntry, step: str) -> bool:
+    return entry.type in (EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED) and entry.data.get("step") == step
+
+
+def _new(before: list[LogEntry]) -> Iterator[Mapping[str, Any]]:
+    """The messages since the last answer of a model, the newest first."""
+    for entry in before:
+        if entry.type not in (EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED):
+            continue
+        message = entry.data["message"]
+        if message["role"] == "assistant":
+            return
+        yield message
+
+
+def _arguments(before: list[LogEntry], step: str, call_id: str) -> str | None:
+    seq = step.partition("/")[0]
+    for entry in before:
+        if entry.type == EventKind.MESSAGE_CREATED and entry.data.get("step") == seq:
+            calls = entry.data["message"].get("tool_calls") or ()
+            return next((call["arguments"] for call in calls if call["id"] == call_id), None)
+    return None
+
+
+def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message as the conventions have it: parts of types."""
+    content = message.get("content") or ""
+    if message["role"] == "tool":
+        parts = [{"type": "tool_call_response", "id": message.get("call_id"), "response": content}]
+    elif isinstance(content, str):
+        parts = [{"type": "text", "content": content}] if content else []
+    else:
+        parts = [{"type": "text", "content": part["text"]} if "text" in part else {"type": "uri"} for part in content]
+    for call in message.get("tool_calls") or ():
+        parts.append({"type": "tool_call", "id": call["id"], "name": call["name"], "arguments": call["arguments"]})
+    return {"role": message["role"], "parts": parts}
+
+
+def _fitting(found: Mapping[str, Any]) -> Mapping[str, str]:
+    """What there is, as text, none of it too long."""
+    texts = {
+        name: each if isinstance(each, str) else orjson.dumps(each).decode() for name, each in found.items() if each
+    }
+    if any(len(text) > most("span_content") for text in texts.values()):
+        beyond("span_content")
+    return {name: text[: most("span_content")] for name, text in texts.items()}

@@ -1,0 +1,148 @@
+"""Sends the records of traces to a collector: away from the steps, one worker for a shard, and for as long as it takes.
+
+A collector that is away costs a line in the log now and then. Records wait in the store meanwhile; when there are too
+many, the oldest go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from palaver.limits import most
+from palaver.store.connection import StreamEntry
+from palaver.store.spans import HOLD, SpanOutbox
+from palaver.version import __version__
+
+from .content import content_of
+from .records import Record, spans
+
+log = logging.getLogger("palaver.workers.tracing")
+
+_EVERY: Final = 1.0
+"""Seconds between two looks of the worker that sends."""
+_OTHERS: Final = 2.0
+"""The same of those that would if it were gone."""
+_LONGEST: Final = 60.0
+"""Seconds between two tries while the collector is away, and between two lines in the log about it."""
+_UNWANTED: Final = frozenset({400, 413, 422})
+"""Statuses of a collector that would take the same spans no better another time."""
+
+
+class SpanSender:
+    """Sends what is in the outbox, as long as this worker is the one to do so."""
+
+    def __init__(self, outbox: SpanOutbox, worker: str, *, content: bool) -> None:
+        """``OTEL_EXPORTER_OTLP_…`` and ``OTEL_RESOURCE_ATTRIBUTES`` of the environment say where to, and what else."""
+        self._outbox = outbox
+        self._worker = worker
+        self._content = content
+        own = Resource({"service.name": "palaver", "service.version": __version__})
+        self._resource = own.merge(OTELResourceDetector().detect())
+        self._status = 0
+        session = requests.Session()
+        session.hooks["response"].append(self._answered)
+        self._exporter = OTLPSpanExporter(session=session)
+        # It has a line for each try.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        self._delay = _EVERY
+        self._said = -_LONGEST
+
+    async def run(self) -> None:
+        """Send, for ever."""
+        try:
+            while True:
+                mine = [shard for shard in self._outbox.shards if await self._outbox.hold(shard, self._worker)]
+                more = [await self._send_some(shard) for shard in mine]
+                if not any(more):
+                    await asyncio.sleep(self._delay if mine else _OTHERS)
+        finally:
+            with contextlib.suppress(Exception):
+                for shard in self._outbox.shards:
+                    await self._outbox.release(shard, self._worker)
+
+    async def _send_some(self, shard: str) -> bool:
+        """Whether there is more to send at once."""
+        records = await self._outbox.read(shard, most("span_batch"))
+        if not records:
+            return False
+        taken, made = await self._spans(records)
+        if made and not await self._sent(shard, made):
+            if self._status not in _UNWANTED:
+                self._delay = min(2 * self._delay, _LONGEST)
+                self._say("the collector does not take traces (%s); they wait", self._status or "no answer")
+                return False
+            self._say("the collector refuses spans with status %s; they are dropped", self._status)
+        self._delay = _EVERY
+        await self._outbox.forget(shard, taken)
+        return len(taken) == most("span_batch")
+
+    async def _spans(self, records: Sequence[StreamEntry]) -> tuple[Sequence[StreamEntry], list[ReadableSpan]]:
+        """The spans of as many of the first records as are sent at once."""
+        made: list[ReadableSpan] = []
+        characters = 0
+        for number, (_, fields) in enumerate(records, 1):
+            try:
+                record = Record(fields)
+                content = await content_of(record, self._outbox) if self._content else {}
+                made += spans(record, self._resource, content)
+            except (KeyError, ValueError) as error:
+                self._say("a record of a newer version is in no trace: %r", error)
+                continue
+            characters += sum(map(len, content.values()))
+            if characters > most("span_batch_content"):
+                return records[:number], made
+        return records, made
+
+    async def _sent(self, shard: str, made: Sequence[ReadableSpan]) -> bool:
+        """Whether the collector took them. As long as it has not answered, nobody else sends."""
+        sending = asyncio.ensure_future(in_thread(lambda: self._export(made)))
+        while not sending.done():
+            await asyncio.wait({sending}, timeout=HOLD / 3)
+            await self._outbox.hold(shard, self._worker)
+        return sending.result()
+
+    def _export(self, made: Sequence[ReadableSpan]) -> bool:
+        self._status = 0
+        return self._exporter.export(made) is SpanExportResult.SUCCESS
+
+    def _answered(self, response: requests.Response, **_: Any) -> None:
+        self._status = response.status_code
+
+    def _say(self, sentence: str, *facts: object) -> None:
+        if time.monotonic() - self._said >= _LONGEST:
+            self._said = time.monotonic()
+            log.warning(sentence, *facts)
+
+
+async def in_thread(work: Callable[[], bool]) -> bool:
+    """The answer of ``work``, from a thread that nobody waits for when the process ends."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[bool] = loop.create_future()
+
+    def settle(answer: bool) -> None:
+        if not done.done():
+            done.set_result(answer)
+
+    def run() -> None:
+        answer = False
+        try:
+            answer = work()
+        except Exception:
+            log.exception("spans are not sent")
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, answer)
+
+    threading.Thread(target=run, name="traces", daemon=True).start()
+    return await done

@@ -1,0 +1,57 @@
+"""What a worker says of an attempt in the trace of its run: what only it knows, without content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from palaver.errors import Failure
+from palaver.models import Usage
+from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class InlineCall:
+    """A tool call that was made within a model step."""
+
+    call_id: str
+    tool: str
+    since: float
+    """Seconds from the claim of the step."""
+    seconds: float
+    error: str | None
+    """The class of the error that it ended with."""
+
+
+@dataclass(slots=True)
+class AttemptNotes:
+    """What is noted while an attempt is made."""
+
+    finish_reason: str = ""
+    first_token: float | None = None
+    """Seconds from the call of the model to the first of its answer."""
+    inline_calls: list[InlineCall] = field(default_factory=list)
+
+    def told(self, verdict: Verdict, usage: Usage) -> bytes:
+        """These, and what came of it, as the store keeps it until it is sent."""
+        failure = _failure(verdict)
+        told: dict[str, Any] = {
+            "usage": (usage.input_tokens, usage.cached_tokens, usage.output_tokens),
+            "finish_reason": self.finish_reason,
+            "first_token": self.first_token,
+            "error": failure and (failure.error_class, failure.code),
+            "inline": [(each.call_id, each.tool, each.since, each.seconds, each.error) for each in self.inline_calls],
+        }
+        return orjson.dumps({name: value for name, value in told.items() if value})
+
+
+def _failure(verdict: Verdict) -> Failure | None:
+    match verdict:
+        case RetryAfter(failure=failure) | GiveUp(failure=failure):
+            return failure
+        case Continue(message=None, outcomes=(outcome,)):
+            return outcome.failure
+        case Continue() | Finish() | Postpone() | HandBack():
+            return None
