@@ -115,7 +115,7 @@ def _attempt(record: Record, resource: Resource, content: Mapping[str, str]) -> 
         name, attributes = f"{names.EXECUTE_TOOL} {tool}", {**_of_tool(tool, call_id), **attributes}
     else:
         name, attributes = f"{names.CHAT} {_model_name(record)}", {**_of_model(record, names.CHAT), **attributes}
-        attributes |= _usage(*told.get("usage", (0, 0, 0)))
+        attributes |= _usage(*told.get("usage", (0, 0, 0, 0, 0)))
         if "finish_reason" in told:
             attributes[names.FINISH_REASONS] = (told["finish_reason"],)
         if "first_token" in told:
@@ -146,15 +146,15 @@ def _error(outcome: str, told: Mapping[str, Any]) -> tuple[str, str]:
 
 def _run(record: Record, resource: Resource, content: Mapping[str, str]) -> ReadableSpan:
     error = record.json("error") or {}
-    counted = (record.number(name) for name in ("input_tokens", "cached_tokens", "output_tokens"))
+    *tokens, model_calls, tool_calls = map(int, record.text("used").split())
     attributes: Attributes = {
         **_of_model(record, names.INVOKE_AGENT),
         names.RUN: record.run_id,
         names.STATUS: record.text("status"),
         names.STOP_REASON: record.text("stop_reason"),
-        names.MODEL_CALLS: record.number("model_calls"),
-        names.TOOL_CALLS: record.number("tool_calls"),
-        **_usage(*counted),
+        names.MODEL_CALLS: model_calls,
+        names.TOOL_CALLS: tool_calls,
+        **_usage(*tokens),
         **content,
     }
     if error:
@@ -203,9 +203,10 @@ def _of_tool(tool: str, call_id: str) -> Attributes:
     return {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function", names.CALL: call_id}
 
 
-def _usage(given: int, cached: int, answered: int) -> Attributes:
-    found = {names.INPUT_TOKENS: given, names.OUTPUT_TOKENS: answered}
-    return {**found, names.CACHED_TOKENS: cached} if cached else found
+def _usage(given: int, cached: int, cache_write: int, answered: int, thought: int) -> Attributes:
+    more = {names.CACHED_TOKENS: cached, names.CACHE_WRITE_TOKENS: cache_write, names.REASONING_TOKENS: thought}
+    used = {names.INPUT_TOKENS: given, names.OUTPUT_TOKENS: answered}
+    return used | {name: tokens for name, tokens in more.items() if tokens}
 
 
 def _span(

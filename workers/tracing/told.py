@@ -38,7 +38,13 @@ class AttemptNotes:
         """These, and what came of it, as the store keeps it until it is sent."""
         failure = _failure(verdict)
         told: dict[str, Any] = {
-            "usage": (usage.input_tokens, usage.cached_tokens, usage.output_tokens),
+            "usage": (
+                usage.input_tokens,
+                usage.cached_tokens,
+                usage.cache_write_tokens,
+                usage.output_tokens,
+                usage.reasoning_tokens,
+            ),
             "finish_reason": self.finish_reason,
             "first_token": self.first_token,
             "error": failure and (failure.error_class, failure.code),

@@ -36,9 +36,10 @@ local function record_run(reason, failure)
   if not is_sampled() then return end
   local events = {}
   for i, entry in ipairs(redis.call('XRANGE', events_of_trace(), '-', '+')) do events[i] = entry[2] end
-  local used = redis.call('HMGET', RUN, 'input_tokens', 'cached_tokens', 'output_tokens', 'model_calls', 'tool_calls')
-  write_span(CREATED, 'status', STATUS, 'stop_reason', reason, 'error', failure or 'null', 'input_tokens', used[1] or 0,
-    'cached_tokens', used[2] or 0, 'output_tokens', used[3] or 0, 'model_calls', used[4] or 0,
-    'tool_calls', used[5] or 0, 'events', cjson.encode(events))
+  local used = redis.call('HMGET', RUN, 'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens',
+    'reasoning_tokens', 'model_calls', 'tool_calls')
+  for i = 1, 7 do used[i] = used[i] or '0' end
+  write_span(CREATED, 'status', STATUS, 'stop_reason', reason, 'error', failure or 'null',
+    'used', table.concat(used, ' '), 'events', cjson.encode(events))
   redis.call('UNLINK', events_of_trace())
 end
