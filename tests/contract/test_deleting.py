@@ -200,7 +200,7 @@ async def test_an_empty_conversation_and_one_with_deleted_runs(driver: StoreDriv
     run_id, conversation = await _run(driver, "one")
     await driver.store.control.delete_run(run_id)
     await driver.store.control.delete_conversation(conversation)
-    assert await redis.keys("*") == []
+    assert await driver.everything() == {}
 
 
 async def test_an_answer_that_got_lost(driver: StoreDriver) -> None:
@@ -217,4 +217,4 @@ async def test_a_run_that_outlived_its_conversation(driver: StoreDriver, redis: 
     run_id, conversation = await _run(driver, "one")
     await redis.delete(keys.conversation(conversation), keys.log(conversation))
     await driver.store.control.delete_run(run_id)
-    assert await redis.keys("*") == []
+    assert await driver.everything() == {}

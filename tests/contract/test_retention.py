@@ -81,7 +81,7 @@ async def test_everything_goes_and_no_list_shows_it(driver: StoreDriver, redis: 
     for run_id in runs:
         assert (await driver.get(run_id)).status.terminal, run_id
     await _time_passes(driver)
-    assert await redis.keys("*") == []
+    assert await driver.everything() == {}
     assert await driver.store.runs.list(RunFilter(), limit=10) == RunPage()
 
 
@@ -98,7 +98,7 @@ async def test_older_runs_of_a_conversation_in_use_go_before_it(driver: StoreDri
     assert driver.said(await driver.anew(lease)) == ["one", "bye", "two"]
     await driver.finish(lease)
     await _time_passes(driver)
-    assert await redis.keys("*") == []
+    assert await driver.everything() == {}
 
 
 async def test_a_run_that_takes_longer_than_the_retention_stays_in_the_list(driver: StoreDriver, redis: Any) -> None:
@@ -135,7 +135,7 @@ async def test_who_comes_late_to_a_run_that_is_gone_writes_nothing(driver: Store
     await driver.hasten(run_id, "end")
     await driver.lose(lease)
     await driver.store.control.delete_conversation(conversation)
-    assert await redis.keys("*") == []
+    assert await driver.everything() == {}
 
     answer = Finish(Message(role="assistant", content="bye"), StopReason.END_TURN)
     for late in (
@@ -152,4 +152,4 @@ async def test_who_comes_late_to_a_run_that_is_gone_writes_nothing(driver: Store
         await driver.store.runs.cancel(run_id)
     with pytest.raises(UnknownRun):
         await driver.act(run_id, say("too late"))
-    assert await redis.keys("*") == []
+    assert await driver.everything() == {}
