@@ -156,7 +156,7 @@ def test_what_a_run_waited_for_is_told_on_its_span(cluster: Cluster, receiver: R
     cluster.ended(run_id)
     waited = [name for name, _ in _trace(receiver, run_id)[0].events]
     assert "run.retrying" in waited
-    asked = cluster.submit("tool-1", tools=["send"], agent={"approvals": {"tools": ["send"]}})
+    asked = cluster.submit("tool-1", tools=["send"])
     cluster.saw(asked, "action.required")
     cluster.cancel(asked)
     root = _trace(receiver, asked)[0]
