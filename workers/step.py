@@ -21,7 +21,7 @@ from palaver.lifecycle import RunStatus, StopReason
 from palaver.logs import about, mention
 from palaver.retry import RetryPolicy
 from palaver.step_kinds import StepKind
-from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
+from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 
 from .active_step import ActiveStep, InterruptReason
 from .failures import verdict_on
@@ -135,6 +135,8 @@ def _for_flower(verdict: Verdict, settled: Settled) -> str:
             raise _told(failure)
         case HandBack():
             return "handed back"
+        case Continue(message=None, outcomes=(ToolOutcome(failure=Failure(error_class=error)),)):
+            return f"{error}, told to the model: run is {settled.status}"
         case Continue() | Finish() | RetryAfter() | Postpone():
             return f"run is {settled.status}"
         case _:

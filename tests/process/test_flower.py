@@ -54,3 +54,14 @@ def test_a_call_names_its_tool_and_how_the_run_goes_on(cluster: Cluster) -> None
     assert received["args"] == "record_idempotent for support"
     assert received["uuid"].startswith(f"{run_id}:1:")
     assert succeeded["result"] == "'run is running'"
+
+
+def test_a_tool_that_failed_is_no_failed_step_and_says_so(cluster: Cluster) -> None:
+    with celery_events(cluster.broker.url, workers=2) as seen:
+        run_id = cluster.submit("tool-1", tools=["fail"])
+        assert cluster.ended(run_id).status == "completed"
+        told = "'tool_error, told to the model: run is running'"
+        succeeded = eventually(
+            lambda: next((e for e in seen if e["type"] == "task-succeeded" and e["result"] == told), {})
+        )
+    assert succeeded["uuid"].startswith(f"{run_id}:1:")
