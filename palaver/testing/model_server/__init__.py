@@ -1,4 +1,4 @@
-"""A scriptable, OpenAI-compatible model server.
+"""A scriptable model server, which speaks OpenAI's chat completions and Anthropic's Messages.
 
     with ModelServer.running() as server:
         run_my_agent(base_url=server.base_url, model="tool-3+429-1@2")
@@ -51,6 +51,7 @@ faults
 ==================  ========================================================================================
 STATUS[-N[-S]]      any of 400 … 599, such as 401, 402, 429, 503, 529; S: `Retry-After: S` (seconds)
 429date[-N[-S]]     429 with Retry-After as an HTTP date, S seconds ahead, rounded up
+429ms[-N[-MS]]      429 with Retry-After-Ms
 quota, budget       429 insufficient_quota; 400 "Budget has been exceeded"
 context, policy     400 context_length_exceeded; 400 content_policy_violation
 filter              three words, then finish_reason content_filter
@@ -60,6 +61,7 @@ stall[-N[-K]]       K events (3), then silence
 cut[-N[-K]]         K events, then the connection drops
 short[-N[-K]]       K events, then an orderly end without finish_reason and [DONE]
 errorchunk[-N[-K]]  K events, then `data: {"error": …}` and the end
+overloaded[-N[-K]]  the same, with the error of a provider that has too much to do
 badjson, html       200 with broken JSON; 200 with an HTML page
 empty               200 without choices
 badargs[-N]         tool arguments that are not JSON
@@ -89,6 +91,13 @@ has a tool call. `max_tokens` cuts the answer with finish_reason "length".
 A history that a real provider refuses gets 400: a tool call without a result or with two, a result without
 a call, call ids twice in one message, no messages, unknown roles, content of a wrong type. So do more than
 four prompt-cache breakpoints, and one on a message or on an empty text in place of a block with text.
+
+`POST /v1/messages` is the same model behind the other API: the same names, answers and faults, one ledger. What a
+model thinks (`reasoning`) is a signed block there, with a hidden one behind it, and both have to come back. Errors,
+stop reasons and counts are that API's: with breakpoints, half of a prompt is read from the cache and a quarter is
+written. And so is what it refuses: fields that it does not know, no max_tokens, roles that do not alternate, results
+that are not complete or not first, ids of calls that come twice, thoughts that are lost, changed or out of order,
+texts without a visible character, a breakpoint on a failed result, an assistant's message at the end.
 
 `GET /ledger?run=…&outcome=…&after=N` is a page of what was asked and how it ended (see LedgerEntry),
 `DELETE /ledger` starts it anew, `GET /healthz` says that the server is up.

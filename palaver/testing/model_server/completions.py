@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: check the request, look up its fault, play it."""
+"""A request for an answer, in whatever dialect: check it, look up its fault, play it."""
 
 from __future__ import annotations
 
@@ -8,62 +8,71 @@ from itertools import islice
 
 from aiohttp import web
 
-from palaver.testing.model_server import raw, wire
+from palaver.testing.model_server import raw
+from palaver.testing.model_server.dialects import Dialect
 from palaver.testing.model_server.grammar import Fault, Script, UnknownModel, parse
-from palaver.testing.model_server.history import Chat, History, InvalidRequest, read
+from palaver.testing.model_server.history import Chat, History, InvalidRequest
 from palaver.testing.model_server.ledger import Ledger, Record
-from palaver.testing.model_server.providers import Refused, check
-from palaver.testing.model_server.refusals import HTML, refusal, window_exceeded
+from palaver.testing.model_server.providers import Refused
+from palaver.testing.model_server.refusals import HTML, waits
 from palaver.testing.model_server.reply import Reply, compose
 from palaver.testing.model_server.sending import SSE, Sending
 
 LAST_USER = 80
 """Characters of the last user text that the ledger keeps."""
+ERRORS = ("errorchunk", "overloaded")
+"""Faults that are errors in the middle of an answer."""
 ONE_WRITE = 100
 """Tokens up to which a stream without a rate is one write: about 20 KB, which a socket takes at once."""
-UNAUTHORISED = ("Incorrect API key provided.", "invalid_request_error", "invalid_api_key")
-INTERRUPTED = wire.error("The upstream provider failed while generating.", "server_error", "502")
 
 
 class Completions:
     """The handler. `stopping` is set before the server ends its open connections, not clients that left."""
 
-    def __init__(self, ledger: Ledger, api_key: str | None) -> None:
+    def __init__(self, dialect: Dialect, ledger: Ledger, api_key: str | None) -> None:
+        self._dialect = dialect
         self._ledger = ledger
         self._api_key = api_key
         self.stopping = False
 
     def authorised(self, request: web.BaseRequest) -> bool:
         """Whether the request carries the key, if one is asked for."""
-        return self._api_key is None or request.headers.get("Authorization") == f"Bearer {self._api_key}"
+        return self._api_key is None or self._dialect.key(request.headers) == self._api_key
+
+    def unauthorised(self) -> tuple[int, bytes]:
+        """The answer to a request without it."""
+        refused = self._dialect.refused("401")
+        assert refused is not None
+        return refused
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; whatever happens, its ledger entry is closed."""
         at, at_monotonic = time.time(), time.monotonic()
         judged: Chat | InvalidRequest
         try:
-            judged = read(await request.content.read())
+            judged = self._dialect.read(await request.content.read(), request.headers)
         except InvalidRequest as error:
             judged = error
         record = self._enter(request, judged, at, at_monotonic)
-        sending = Sending(request, record)
+        dialect = self._dialect
+        sending = Sending(request, record, dialect.id_header, dialect.end)
         outcome = "failed"
         try:
             if not self.authorised(request):
                 outcome = "refused:authentication"
-                return await sending.whole(401, wire.error(*UNAUTHORISED))
+                return await sending.whole(*self.unauthorised())
             if isinstance(judged, InvalidRequest):
                 raise judged
             return await self._play(judged, parse(judged.model), record, sending)
         except UnknownModel as error:
             outcome = "refused:unknown_model"
-            return await sending.whole(404, wire.error(str(error), "invalid_request_error", "model_not_found"))
+            return await sending.whole(404, dialect.error(404, str(error), "model_not_found"))
         except Refused as error:
             outcome = "refused:unchanged"
             return await sending.whole(400, error.body)
         except InvalidRequest as error:
             outcome = "refused:invalid_request"
-            return await sending.whole(400, wire.error(str(error), "invalid_request_error", None, error.param))
+            return await sending.whole(400, dialect.error(400, str(error), None, error.param))
         except (asyncio.CancelledError, ConnectionResetError):
             if record.ended_at is None:
                 outcome = self._left(record)
@@ -101,8 +110,7 @@ class Completions:
 
     async def _play(self, chat: Chat, script: Script, record: Record, sending: Sending) -> web.StreamResponse:
         """Send what the script says. Raises InvalidRequest when it cannot be played on this request, and Refused."""
-        if script.provider is not None:
-            check(script.provider, chat.body)
+        self._dialect.check(script, chat)
         fault = script.fault(chat.history.call_index, record.attempt)
         record.fault = fault.name if fault else None
         if fault and fault.name == "hang":
@@ -115,11 +123,11 @@ class Completions:
         if script.ttft:
             await asyncio.sleep(script.ttft)
         if script.window is not None and chat.prompt_tokens > script.window:
-            response = await sending.whole(400, window_exceeded(script.window, chat.prompt_tokens))
+            response = await sending.whole(400, self._dialect.window_exceeded(script.window, chat.prompt_tokens))
             self._ledger.close(record, "refused:context_length")
             return response
         if fault is None:
-            response = await _plain(chat, script, reply, sending)
+            response = await self._plain(chat, script, reply, sending)
         else:
             response = await self._faulty(fault, chat, script, reply, record, sending)
         self._ledger.close(record, f"fault:{fault.name}" if fault else "answered")
@@ -128,10 +136,10 @@ class Completions:
     async def _faulty(
         self, fault: Fault, chat: Chat, script: Script, reply: Reply, record: Record, sending: Sending
     ) -> web.StreamResponse:
-        refused = refusal(fault)
+        refused = self._dialect.refused("429" if fault.name in ("429date", "429ms") else fault.name)
         if refused is not None:
-            status, body, headers = refused
-            return await sending.whole(status, body, headers=headers)
+            status, body = refused
+            return await sending.whole(status, body, headers=waits(fault))
         match fault.name:
             case "html":
                 return await sending.whole(200, HTML, content_type="text/html")
@@ -139,15 +147,15 @@ class Completions:
                 return await self._raw(raw.given(chat.history.last_user), record, sending)
             case "badjson":
                 if chat.stream:
-                    return await sending.stream(wire.broken_events(reply), None)
-                document = wire.document(reply)
+                    return await sending.stream(self._dialect.broken_events(reply), None)
+                document = self._dialect.document(reply)
                 return await sending.whole(200, document[: len(document) // 2])
             case "empty":
                 if chat.stream:
-                    return await sending.stream(wire.empty_events(reply), None)
-                return await sending.whole(200, wire.empty_document(reply))
-            case "stall" | "cut" | "short" | "errorchunk":
-                response = await _beginning(fault, chat, script, reply, sending)
+                    return await sending.stream(self._dialect.empty_events(reply), None)
+                return await sending.whole(200, self._dialect.empty_document(reply))
+            case "stall" | "cut" | "short" | "errorchunk" | "overloaded":
+                response = await self._beginning(fault, chat, script, reply, sending)
                 if fault.name == "cut":
                     self._ledger.close(record, "fault:cut")
                     sending.drop()
@@ -155,7 +163,7 @@ class Completions:
                     await sending.silence()
                 await response.write_eof()
                 return response
-        return await _plain(chat, script, reply, sending)
+        return await self._plain(chat, script, reply, sending)
 
     async def _raw(self, answer: raw.Answer | raw.Wire, record: Record, sending: Sending) -> web.StreamResponse:
         """Send what the request brought."""
@@ -167,30 +175,31 @@ class Completions:
             sending.drop() if answer.then == "close" else sending.reset()
         return await sending.silence()
 
+    async def _plain(self, chat: Chat, script: Script, reply: Reply, sending: Sending) -> web.StreamResponse:
+        """The answer as it should be."""
+        if not chat.stream:
+            if script.rate is not None:
+                await asyncio.sleep(reply.usage["completion_tokens"] / script.rate)
+            return await sending.whole(200, self._dialect.document(reply))
+        events = self._dialect.events(reply, script, include_usage=chat.include_usage)
+        if script.rate is None and len(reply.tokens) <= ONE_WRITE:
+            parts = [event for event, _ in events]
+            return await sending.whole(200, b"".join([*parts, self._dialect.end]), content_type=SSE, events=len(parts))
+        return await sending.stream(events, script.rate)
 
-async def _plain(chat: Chat, script: Script, reply: Reply, sending: Sending) -> web.StreamResponse:
-    """The answer as it should be."""
-    if not chat.stream:
-        if script.rate is not None:
-            await asyncio.sleep(reply.usage["completion_tokens"] / script.rate)
-        return await sending.whole(200, wire.document(reply))
-    events = wire.events(reply, script, include_usage=chat.include_usage)
-    if script.rate is None and len(reply.tokens) <= ONE_WRITE:
-        parts = [event for event, _ in events]
-        return await sending.whole(200, b"".join([*parts, wire.DONE]), content_type=SSE, events=len(parts))
-    return await sending.stream(events, script.rate)
-
-
-async def _beginning(fault: Fault, chat: Chat, script: Script, reply: Reply, sending: Sending) -> web.StreamResponse:
-    """The first K events, or half of the document, left open; then the error if the fault sends one."""
-    if chat.stream:
-        events = wire.events(reply, script, include_usage=chat.include_usage)
-        response = await sending.part_of_stream(islice(events, fault.after_events), script.rate)
-        if fault.name == "errorchunk":
-            await response.write(b"data: " + INTERRUPTED + b"\n\n")
-        return response
-    if fault.name == "errorchunk":
-        return await sending.part_of_document(INTERRUPTED, promised=len(INTERRUPTED))
-    document = wire.document(reply)
-    promised = None if fault.name == "short" else len(document)
-    return await sending.part_of_document(document[: len(document) // 2], promised=promised)
+    async def _beginning(
+        self, fault: Fault, chat: Chat, script: Script, reply: Reply, sending: Sending
+    ) -> web.StreamResponse:
+        """The first K events, or half of the document, left open; then the error if the fault sends one."""
+        event, interruption = self._dialect.interrupted(overloaded=fault.name == "overloaded")
+        if chat.stream:
+            events = self._dialect.events(reply, script, include_usage=chat.include_usage)
+            response = await sending.part_of_stream(islice(events, fault.after_events), script.rate)
+            if fault.name in ERRORS:
+                await response.write(event)
+            return response
+        if fault.name in ERRORS:
+            return await sending.part_of_document(interruption, promised=len(interruption))
+        document = self._dialect.document(reply)
+        promised = None if fault.name == "short" else len(document)
+        return await sending.part_of_document(document[: len(document) // 2], promised=promised)

@@ -19,6 +19,7 @@ ANSWERS = ("echo", "say-N", "tool-N", "parallel-N[-M]", "steps-A-B-…", "use-NA
 PACE = ("tokens-N", "ttft-MS", "rate-R", "chunk-K", "args-split[-K]", "reasoning[-N]", "window-N")
 FAULTS: dict[str, tuple[str, ...]] = {
     "429date": ("N", "S"),
+    "429ms": ("N", "MS"),
     "quota": ("N",),
     "budget": ("N",),
     "context": ("N",),
@@ -30,6 +31,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "cut": ("N", "K"),
     "short": ("N", "K"),
     "errorchunk": ("N", "K"),
+    "overloaded": ("N", "K"),
     "badjson": ("N",),
     "html": ("N",),
     "empty": ("N",),
@@ -199,7 +201,7 @@ def _fault(name: str, args: list[str], call: int | None) -> Fault:
         raise UnknownModel(f"{name} takes at most {'-'.join(takes)}")
     tries = _whole(args[0]) if args and args[0] != ALWAYS else None
     second = args[1] if len(args) > 1 else None
-    if "S" in takes:
+    if "S" in takes or "MS" in takes:
         if second is not None:
             _number(second)
         return Fault(name, tries, call, retry_after=second)

@@ -46,9 +46,8 @@ ERRORS: dict[str, tuple[int, str, str, str | None]] = {
 HTML = b"<!doctype html><html><head><title>Sign in</title></head><body>Sign in to continue</body></html>"
 
 
-def refusal(fault: Fault) -> tuple[int, bytes, dict[str, str]] | None:
-    """Status, body and headers of a fault that is an error answer; None for every other fault."""
-    name = "429" if fault.name == "429date" else fault.name
+def refused(name: str) -> tuple[int, bytes] | None:
+    """Status and body of a fault that is an error answer; None for every other fault."""
     if name.isdigit():
         kind = "server_error" if name >= "500" else "invalid_request_error"
         known = ERRORS.get(name, (int(name), f"Error {name}.", kind, None))
@@ -57,13 +56,20 @@ def refusal(fault: Fault) -> tuple[int, bytes, dict[str, str]] | None:
     else:
         return None
     status, message, kind, code = known
-    headers: dict[str, str] = {}
-    if fault.retry_after is not None:
-        headers["Retry-After"] = fault.retry_after
-        if fault.name == "429date":
+    return status, error(message, kind, code)
+
+
+def waits(fault: Fault) -> dict[str, str]:
+    """The headers that say when to come again."""
+    if fault.retry_after is None:
+        return {}
+    match fault.name:
+        case "429date":
             at = math.ceil(time.time() + float(fault.retry_after))
-            headers["Retry-After"] = formatdate(at, usegmt=True)
-    return status, error(message, kind, code), headers
+            return {"Retry-After": formatdate(at, usegmt=True)}
+        case "429ms":
+            return {"Retry-After-Ms": fault.retry_after}
+    return {"Retry-After": fault.retry_after}
 
 
 def window_exceeded(window: int, tokens: int) -> bytes:

@@ -42,6 +42,10 @@ class Reply:
     finish_reason: str
     usage: dict[str, Any]
     made: Made
+    digest: str
+    """Of the messages that it answers."""
+    cached: bool
+    """The request had prompt-cache breakpoints."""
 
 
 def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
@@ -80,6 +84,8 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
             "completion_tokens_details": {"reasoning_tokens": len(reasoning)},
         },
         made=more,
+        digest=chat.digest,
+        cached=bool(history.breakpoints),
     )
 
 

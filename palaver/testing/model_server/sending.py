@@ -13,7 +13,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from palaver.testing.model_server.ledger import Record
-from palaver.testing.model_server.wire import DONE, Event
+from palaver.testing.model_server.wire import Event
 
 JSON = "application/json"
 SSE = "text/event-stream"
@@ -22,10 +22,11 @@ SSE = "text/event-stream"
 class Sending:
     """The way back to one client. Its methods write the ledger record as they go."""
 
-    def __init__(self, request: web.BaseRequest, record: Record) -> None:
+    def __init__(self, request: web.BaseRequest, record: Record, id_header: str, end: bytes) -> None:
         self._request = request
         self._record = record
-        self._headers = {"X-Request-Id": f"req-{record.n}", "Cache-Control": "no-cache"}
+        self._end = end
+        self._headers = {id_header: f"req-{record.n}", "Cache-Control": "no-cache"}
 
     async def whole(
         self,
@@ -51,7 +52,7 @@ class Sending:
     async def stream(self, events: Iterable[Event], rate: float | None) -> web.StreamResponse:
         """Answer event by event, one write each, at `rate` tokens a second."""
         response = await self.part_of_stream(events, rate)
-        await response.write_eof(DONE)
+        await response.write_eof(self._end)
         return response
 
     async def part_of_stream(self, events: Iterable[Event], rate: float | None) -> web.StreamResponse:

@@ -14,7 +14,8 @@ import orjson
 from aiohttp import web
 
 from palaver.testing.model_server import wire
-from palaver.testing.model_server.completions import UNAUTHORISED, Completions
+from palaver.testing.model_server.completions import Completions
+from palaver.testing.model_server.dialects import DIALECTS
 from palaver.testing.model_server.grammar import known
 from palaver.testing.model_server.ledger import Ledger, LedgerEntry
 
@@ -29,7 +30,7 @@ MODELS = ("echo", "say-20", "tool-3", "parallel-2-2+use-each", "echo+429-1", "to
 
 
 class ModelServer:
-    """An OpenAI-compatible model server, steered by model names (see the package docstring).
+    """A model server, steered by model names (see the package docstring).
 
     `port` 0 takes a free port. `ledger` is a file that also gets the ledger. With `api_key`, other keys get
     401. Use it as an async context manager on the running loop, or in a thread of its own: `with
@@ -48,11 +49,11 @@ class ModelServer:
         self._host = host
         self._port = port
         self._ledger = Ledger(Path(ledger) if ledger is not None else None)
-        self._completions = Completions(self._ledger, api_key)
+        self._dialects = [Completions(dialect, self._ledger, api_key) for dialect in DIALECTS]
         self._open = ExitStack()
         self._runner: web.ServerRunner | None = None
         self._routes: dict[tuple[str, str], Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
-            ("POST", "/v1/chat/completions"): self._completions.answer,
+            **{("POST", dialect.path): each.answer for dialect, each in zip(DIALECTS, self._dialects, strict=True)},
             ("GET", "/v1/models"): self._models,
             ("GET", "/ledger"): self._page,
             ("DELETE", "/ledger"): self._forget,
@@ -107,7 +108,8 @@ class ModelServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._completions.stopping = True
+        for each in self._dialects:
+            each.stopping = True
         with self._open:
             if self._runner is not None:
                 await self._runner.cleanup()
@@ -119,7 +121,7 @@ class ModelServer:
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as its base URL."""
+        """What an OpenAI client takes as its base URL; Anthropic's takes `url`."""
         return f"{self.url}/v1"
 
     def ledger(self, *, after: int = 0, limit: int | None = None, **equal: object) -> list[LedgerEntry]:
@@ -143,8 +145,8 @@ class ModelServer:
         return await handler(request)
 
     async def _models(self, request: web.BaseRequest) -> web.StreamResponse:
-        if not self._completions.authorised(request):
-            return _json(401, wire.error(*UNAUTHORISED))
+        if not any(each.authorised(request) for each in self._dialects):
+            return _json(*self._dialects[0].unauthorised())
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "palaver"} for name in MODELS]
         return _json(200, orjson.dumps({"object": "list", "data": data, "directives": known()}))
 

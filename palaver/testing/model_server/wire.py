@@ -67,11 +67,11 @@ def events(reply: Reply, script: Script, *, include_usage: bool) -> Iterator[Eve
         return b'%b[{"index":0,"delta":%b,"finish_reason":%b}]%b' % (head, delta, finish, tail)
 
     yield event(b'{"role":"assistant","content":%b}' % (b"null" if reply.calls else b'""')), 0
-    for text, count in _grouped(reply.reasoning, script.chunk):
+    for text, count in grouped(reply.reasoning, script.chunk):
         yield event(b'{"reasoning_content":%b}' % orjson.dumps(text)), count
     for piece in reply.made.detail_pieces:
         yield event(b'{"reasoning_details":[%b]}' % piece.encode()), 0
-    for text, count in _grouped(reply.tokens, script.chunk):
+    for text, count in grouped(reply.tokens, script.chunk):
         yield event(b'{"content":%b}' % orjson.dumps(text)), count
     for index, call in enumerate(reply.calls):
         for number, delta in enumerate(_call_deltas(index, call, script.args_split)):
@@ -112,7 +112,8 @@ def _frame(reply: Reply, *, include_usage: bool) -> tuple[bytes, bytes]:
     return head, b',"usage":null}\n\n' if include_usage else b"}\n\n"
 
 
-def _grouped(tokens: list[str], size: int) -> Iterator[tuple[str, int]]:
+def grouped(tokens: list[str], size: int) -> Iterator[tuple[str, int]]:
+    """So many tokens together, and how many they are."""
     left = iter(tokens)
     while group := list(islice(left, size)):
         yield "".join(group), len(group)
