@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Unprocessable,
         WaitTimeout,
     )
+    from palaver.content import FilePart, ImagePart, TextPart
     from palaver.conversation_message import ConversationMessage
     from palaver.errors import ConfigurationError, PalaverError, RetryableToolError, RunFailed, ToolError
     from palaver.events import Event
@@ -55,6 +56,7 @@ _HOMES: Final = {
         "Unprocessable",
         "WaitTimeout",
     ),
+    "palaver.content": ("FilePart", "ImagePart", "TextPart"),
     "palaver.conversation_message": ("ConversationMessage",),
     "palaver.errors": ("ConfigurationError", "PalaverError", "RetryableToolError", "RunFailed", "ToolError"),
     "palaver.events": ("Event",),
@@ -81,6 +83,8 @@ __all__ = [
     "ConversationMessage",
     "Event",
     "Exported",
+    "FilePart",
+    "ImagePart",
     "Message",
     "NotFound",
     "Palaver",
@@ -92,6 +96,7 @@ __all__ = [
     "RunStatus",
     "StopReason",
     "StuckLimits",
+    "TextPart",
     "TooManyRequests",
     "ToolContext",
     "ToolError",

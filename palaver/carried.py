@@ -55,7 +55,7 @@ _CHAT_COMPLETIONS: Final = Carried(
     options=_EVERY_OPTION,
     formats=frozenset({"text", "json_object", "json_schema"}),
     efforts=_EVERY_EFFORT,
-    parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": frozenset()}),
+    parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": _IMAGES_AND_FILES}),
     addresses=frozenset({"image"}),
     written=frozenset({
         "model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls", "temperature",
@@ -67,7 +67,7 @@ _ANTHROPIC: Final = Carried(
     options=_EVERY_OPTION - {"seed"},
     formats=frozenset({"text", "json_schema"}),
     efforts=_EVERY_EFFORT - {"none", "minimal"},
-    parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": frozenset()}),
+    parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": _IMAGES_AND_FILES}),
     addresses=_IMAGES_AND_FILES,
     written=frozenset({
         "model", "messages", "stream", "system", "tools", "tool_choice", "temperature", "top_p", "stop_sequences",

@@ -6,8 +6,9 @@ Parts are for what is not text alone. So one part that is text becomes its strin
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
 
@@ -27,6 +28,13 @@ class TextPart(Strict):
 class _Media(Strict):
     url: Url
 
+    @classmethod
+    def of(cls, data: bytes, media_type: str, **more: Any) -> Self:
+        """One of these data, such as a PNG's and ``image/png``; ``more`` are other fields."""
+        (kind,) = get_args(cls.model_fields["type"].annotation)
+        url = f"data:{media_type};base64,{b64encode(data).decode()}"
+        return cls.model_validate({"type": kind, "url": url, **more})
+
     @property
     def inline(self) -> bool:
         """Whether the data are here, and no address from which they come."""
@@ -43,7 +51,7 @@ class FilePart(_Media):
     """A document for the model to read."""
 
     type: Literal["file"]
-    name: str | None = None
+    name: Annotated[str, AtMost("file_name")] | None = None
 
 
 class ReasoningPart(Strict):
@@ -78,6 +86,21 @@ def parts_from(listed: Iterable[Any]) -> tuple[Part, ...]:
 
 def text_of(content: str | tuple[Part, ...]) -> str:
     """What of it is text; an image or a file is named by its kind."""
+    return content if isinstance(content, str) else "\n".join(map(_in_words, content))
+
+
+def _in_words(part: Part) -> str:
+    match part:
+        case TextPart() | ReasoningPart():
+            return part.text
+        case FilePart(name=str() as name):
+            return f"[file {name}]"
+        case _:
+            return f"[{part.type}]"
+
+
+def length_of(content: str | tuple[Part, ...]) -> int:
+    """How many characters it has, URLs included."""
     if isinstance(content, str):
-        return content
-    return "\n".join(part.text if isinstance(part, TextPart | ReasoningPart) else f"[{part.type}]" for part in content)
+        return len(content)
+    return sum(len(part.url) if isinstance(part, ImagePart | FilePart) else len(part.text) for part in content)

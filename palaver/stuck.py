@@ -125,7 +125,9 @@ def _canonical(arguments: str) -> bytes:
 
 
 def _text(result: Message) -> bytes:
-    return result.text.encode(errors="surrogatepass")
+    # Of an image all counts: two screenshots are two results.
+    said = result.content if isinstance(result.content, str) else repr(result.content)
+    return said.encode(errors="surrogatepass")
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

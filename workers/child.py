@@ -44,7 +44,7 @@ from .process_state import Surroundings
 from .runtime import Runtime
 from .slots import ActiveCall, Slots
 from .sources import SOURCES, Toolbox, open_toolbox
-from .sources.containment import Interrupted, failed, failing, timed_out, told
+from .sources.containment import Interrupted, Told, failed, failing, timed_out, told
 from .step import StepHandler, attempt
 
 log = logging.getLogger("palaver.workers.child")
@@ -59,7 +59,7 @@ _FROZEN: Final = 1.0
 class _Job:
     tool: ToolDeclaration
     call: Callable[[], object]
-    done: Future[str]
+    done: Future[Told]
     stopped: bool = False
     """Told to stop, perhaps before it began."""
 
@@ -176,7 +176,8 @@ class Child:
         self._inbox.put(None)
 
     def _do(self, job: _Job) -> None:
-        text, error = "", None
+        answer: Told = ""
+        error = None
         try:
             self._in_tool = True
             try:
@@ -184,7 +185,7 @@ class Child:
                     raise Interrupted
                 with failing(job.tool):
                     result = job.call()
-                text = told(job.tool, result)
+                answer = told(job.tool, result)
             finally:
                 self._in_tool = False
         except BaseException as raised:
@@ -192,7 +193,7 @@ class Child:
         # Again: the interrupt may have come right before the assignment above.
         self._in_tool = False
         if error is None:
-            job.done.set_result(text)
+            job.done.set_result(answer)
         elif isinstance(error, Interrupted) and not job.stopped:
             # Nobody interrupted it: it raised this itself.
             job.done.set_exception(failed(job.tool, error))
@@ -219,7 +220,7 @@ class Child:
         (lease,) = (active.lease for active in self._runtime.active if active.lease is not None)
         return ActiveCall(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
 
-    async def _run_blocking(self, tool: ToolDeclaration, call: Callable[[], object]) -> str:
+    async def _run_blocking(self, tool: ToolDeclaration, call: Callable[[], object]) -> Told:
         """Make the call in the main thread; what the model is told of the result.
 
         Raises:
@@ -242,7 +243,7 @@ class Child:
                 return done.result()
             raise
 
-    async def _end_tool(self, job: _Job, done: asyncio.Future[str]) -> None:
+    async def _end_tool(self, job: _Job, done: asyncio.Future[Told]) -> None:
         """Interrupt the function; if it does not stop, this process ends once its call is settled."""
         job.stopped = True
         signal.pthread_kill(self._main, signal.SIGUSR2)

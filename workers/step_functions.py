@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from palaver.content import TextPart, length_of
 from palaver.errors import ToolError, ToolFailure
 from palaver.failpoints import failpoint
 from palaver.lifecycle import StopReason
@@ -16,7 +17,7 @@ from .condensing import ask_within_window
 from .failures import log_raised
 from .output_check import misfit_of
 from .protocols import PAUSE
-from .sources.containment import failure_of
+from .sources.containment import Told, failure_of
 from .tool_calls import make_call
 from .work import Work
 
@@ -76,7 +77,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
                 )
             elif tool.inline:
                 told = answer(call, await make_call(work, tool, call, arguments))
-                room -= len(told.message.text)
+                room -= length_of(told.message.content)
                 if room < 0:
                     beyond("inline_results")
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")
@@ -89,11 +90,16 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     return outcomes, open_calls
 
 
-def answer(call: ToolCall, text: str, *, edited: bool = False) -> ToolOutcome:
-    """``text`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``, the model
-    is told what they were."""
+def answer(call: ToolCall, told: Told, *, edited: bool = False) -> ToolOutcome:
+    """What was ``told`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``,
+    the model is told what they were."""
     note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
-    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=note + hide(text)))
+    if isinstance(told, str):
+        content: Told = note + hide(told)
+    else:
+        parts = [TextPart(type="text", text=hide(each.text)) if isinstance(each, TextPart) else each for each in told]
+        content = (*([TextPart(type="text", text=note)] if note else []), *parts)
+    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=content))
 
 
 async def call_tool(work: Work) -> Verdict:

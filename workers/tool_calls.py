@@ -17,13 +17,14 @@ from palaver.secrets import Passing
 from palaver.tools import ToolContext, ToolDeclaration
 
 from .delta_writer import DeltaWriter
+from .sources.containment import Told
 from .work import Work
 
 _APART: Final = 1.0 / most("progress")
 """Seconds between two events about the progress of one call."""
 
 
-async def make_call(work: Work, tool: ToolDeclaration, call: ToolCall, arguments: Mapping[str, Any]) -> str:
+async def make_call(work: Work, tool: ToolDeclaration, call: ToolCall, arguments: Mapping[str, Any]) -> Told:
     """Call ``tool``; what the model is told of its result.
 
     Raises:

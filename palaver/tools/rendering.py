@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from palaver.content import FilePart, ImagePart, Part, TextPart
 from palaver.errors import ToolError
 from palaver.limits import beyond, most
 
@@ -31,6 +32,41 @@ _UNREADABLE: Final = (
 )
 
 
+def rendered(result: object) -> str | tuple[Part, ...]:
+    """What the model is told of a tool's ``result``: an image or a file, or a list of texts and such, as it is; of
+    anything else what `render` says.
+
+    Raises:
+        ToolError: also that there is more of it than may be.
+    """
+    if isinstance(result, ImagePart | FilePart):
+        result = [result]
+    if not isinstance(result, list | tuple) or not any(isinstance(each, ImagePart | FilePart) for each in result):
+        return render(result)
+    if len(result) > most("message_parts"):
+        beyond("message_parts")
+        raise ToolError(f"the result has {len(result)} parts; at most {most('message_parts')}")
+    parts = tuple(_part(each, MAX_RESULT_CHARS // len(result)) for each in result)
+    size = sum(len(part.url) for part in parts if isinstance(part, ImagePart | FilePart))
+    if size > most("tool_result_media"):
+        beyond("tool_result_media")
+        raise ToolError(
+            f"the images and files of the result have {size:,} characters as data: URLs; at most "
+            f"{most('tool_result_media'):,}: make them smaller"
+        )
+    return parts
+
+
+def _part(value: object, room: int) -> Part:
+    if isinstance(value, ImagePart | FilePart):
+        return value
+    text = value.text if isinstance(value, TextPart) else render(value)
+    if len(text) > room:
+        beyond("tool_result")
+        text = f"{text[:room]}\n[cut: the text has {len(text):,} characters]"
+    return TextPart(type="text", text=text)
+
+
 def render(result: object) -> str:
     """What the model is told of a tool's ``result``: text as it is, anything else as JSON; cut at 256 KiB.
 
@@ -38,6 +74,8 @@ def render(result: object) -> str:
         ToolError: the result is a generator or something to await, or nested too deep, perhaps in itself.
         Exception: whatever a method of the result raises.
     """
+    if isinstance(result, ImagePart | FilePart):
+        raise ToolError("the result is an image or a file, which only a tool of the server may answer with")
     if isinstance(result, str | bytes | bytearray | memoryview):
         length, text = _text_of(result)
         return _told(text, f"the result has {length:,} characters")

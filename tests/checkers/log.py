@@ -96,7 +96,7 @@ def sealed_in_call_order(evidence: Evidence) -> None:
             if message["role"] != "tool":
                 order = {call["id"]: place for place, call in enumerate(message.get("tool_calls", ()))}
                 last = {}
-            elif _SEALED.search(message.get("content", "")):
+            elif _SEALED.search(str(message.get("content", ""))):
                 place = order.get(message["call_id"], -1)
                 assert place > last.get(entry.run_id, -1), f"sealed out of order: {entry}"
                 last[entry.run_id] = place

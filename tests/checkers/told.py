@@ -14,6 +14,7 @@ from palaver.store.events import LogEntry
 from tests.checkers.evidence import message_of
 
 SUMMARY = "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
+SHOWN = {"type": "text", "text": "[Automatic note] What these tool results show as [image] or [file]:"}
 
 
 @dataclass
@@ -24,10 +25,18 @@ class Turn:
     end: int = 0
     by_the_user: bool = False
     results: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """What the results show, by call id."""
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """The same in call order."""
+        return [part for call_id in self.results for part in self.parts.get(call_id, ())]
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        return [*self.said, *(result for result in self.results.values() if result)]
+        results = [result for result in self.results.values() if result]
+        return [*self.said, *results, *([{"role": "user", "content": [SHOWN, *self.shown]}] if self.shown else [])]
 
 
 def digests(run: Run, entries: Sequence[LogEntry]) -> tuple[set[str], set[str]]:
@@ -77,7 +86,8 @@ class Told:
         elif message is None:
             return
         elif message["role"] == "tool":
-            text = message.get("content", "")
+            text, shown = _shown(message)
+            turns[-1].parts[message["call_id"]] = shown
             content = f"Error: {text}" if message.get("is_error") else text
             turns[-1].results[message["call_id"]] = {
                 "role": "tool", "tool_call_id": message["call_id"], "content": content,
@@ -92,6 +102,17 @@ class Told:
             turns.append(Turn([_said(message)], entry.position, by_the_user))
 
 
+def _shown(result: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """The words of a result, and what of it is sent behind all results."""
+    content = result.get("content", "")
+    if not isinstance(content, list):
+        return content, []
+    words = "\n".join(part["text"] if part["type"] == "text" else f"[{part['type']}]" for part in content)
+    shown = [part for part in _content(content) if part["type"] != "text"]
+    whose = {"type": "text", "text": f"{result['name']} ({result['call_id']}):"}
+    return words, [whose, *shown] if shown else []
+
+
 def _said(message: dict[str, Any]) -> dict[str, Any]:
     empty = None if message.get("tool_calls") else ""
     return {"role": message["role"], "content": _content(message.get("content")) or empty}
@@ -100,8 +121,16 @@ def _said(message: dict[str, Any]) -> dict[str, Any]:
 def _content(content: Any) -> Any:
     if not isinstance(content, list):
         return content
-    sent = {"image": lambda part: {"type": "image_url", "image_url": {"url": part["url"]}}, "text": dict}
-    return [sent[part["type"]](part) for part in content]
+    return [_part(part) for part in content]
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    match part:
+        case {"type": "image", "url": url}:
+            return {"type": "image_url", "image_url": {"url": url}}
+        case {"type": "file", "url": url, "name": name}:
+            return {"type": "file", "file": {"filename": name, "file_data": url}}
+    return part
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from palaver.errors import RetryableToolError, ToolError
 from palaver.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.schemas import fitting
-from workers.sources.containment import contained
+from workers.sources.containment import Told, contained
 from workers.sources.port import RunBlocking, ToolSource
 
 
@@ -71,7 +71,7 @@ class RemoteTools:
         """By the schema: there is nothing else of the tool here."""
         return fitting(declared, text)
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> str:
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> Told:
         """Ask the server."""
         return await contained(declared, partial(self._ask, declared.name, arguments))
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from celery import current_task
 from pydantic import Field
 
-from palaver import ToolContext, tool
+from palaver import ImagePart, ToolContext, tool
 from palaver.failpoints import failpoint
 from palaver.tools import RetryableToolError, Tool
 
@@ -59,6 +59,19 @@ def record_idempotent(seconds: Seconds = 0) -> str:
     time.sleep(seconds)
     _write("end", "record_idempotent")
     return "recorded"
+
+
+@tool(idempotent=True)
+def screenshot(place: str) -> list[Any]:
+    """What a place looks like."""
+    dot = bytes.fromhex("89504e470d0a1a0a") + place.encode()
+    return [f"This is {place}.", ImagePart.of(dot, "image/png")]
+
+
+@tool(idempotent=True)
+def poster(width: int) -> ImagePart:
+    """A picture as large as asked for."""
+    return ImagePart.of(b"x" * width, "image/png")
 
 
 def _told(context: ToolContext) -> dict[str, Any]:

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from palaver.content import parts_from
+from palaver.content import ImagePart, TextPart, parts_from
+from palaver.errors import ToolError
 from palaver.limits import exceeded, most
 from palaver.models import Message, ToolCall
+from palaver.stuck import Turn
+from palaver.tools.rendering import render, rendered
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions.breakpoints import marked
 
@@ -70,6 +73,54 @@ def test_a_chat_completion_is_sent_text_and_images() -> None:
         Message(role="assistant", content=parts_from([LOOK, LOOK]), tool_calls=(ToolCall(id="c", name="f"),)), ()
     )
     assert json.loads(asks)["content"] == [LOOK, LOOK]
+
+
+def test_a_chat_completion_is_sent_files_and_images_of_tools_as_the_users() -> None:
+    file = {"type": "file", "url": "data:application/pdf;base64,JVBERi0=", "name": "a.pdf"}
+    (sent,) = json.loads(CHAT_COMPLETIONS.message(message(file)))["content"]
+    assert sent == {"type": "file", "file": {"filename": "a.pdf", "file_data": file["url"]}}
+    away = {**file, "url": "https://example.com/a.pdf"}
+    (sent,) = json.loads(CHAT_COMPLETIONS.message(message(away)))["content"]
+    assert sent == {"type": "text", "text": "[file a.pdf]"}, "it came from a conversation in another protocol"
+    calls = (ToolCall(id="c1", name="look"), ToolCall(id="c2", name="add"))
+    results = [
+        Message(role="tool", call_id="c1", name="look", content=parts_from([LOOK, IMAGE])),
+        Message(role="tool", call_id="c2", name="add", content="2"),
+    ]
+    said = [json.loads(text) for text in CHAT_COMPLETIONS.turn(Message(role="assistant", tool_calls=calls), results)]
+    assert [(each["role"], each["content"]) for each in said[1:3]] == [("tool", "look\n[image]"), ("tool", "2")]
+    note, whose, image = said[3]["content"]
+    assert said[3]["role"] == "user"
+    assert (whose["text"], image["type"]) == ("look (c1):", "image_url")
+    assert "[image]" in note["text"]
+
+
+def test_what_a_tool_answers_with_is_text_json_or_parts() -> None:
+    image = ImagePart.of(b"\x89PNG", "image/png")
+    assert image.url == "data:image/png;base64,iVBORw=="
+    assert rendered({"a": 1}) == '{"a": 1}'
+    assert rendered(["a", 1]) == '["a", 1]'
+    assert rendered(image) == (image,)
+    assert rendered(("a", {"b": 1}, image)) == (
+        TextPart(type="text", text="a"), TextPart(type="text", text='{"b": 1}'), image,
+    )  # fmt: skip
+    large = ImagePart.of(b"x" * most("tool_result_media"), "image/png")
+    for result, says in (large, "make them smaller"), ([image] * 101, "101 parts"):
+        with pytest.raises(ToolError, match=says):
+            rendered(result)
+    text = rendered(["x" * 200_000, image])[0]
+    assert isinstance(text, TextPart)
+    assert text.text.endswith("[cut: the text has 200,000 characters]")
+    with pytest.raises(ToolError, match="only a tool of the server"):
+        render(image)
+
+
+def test_two_images_are_two_results() -> None:
+    """Or a model that looks at a screen again and again would be taken for stuck."""
+    call = ToolCall(id="c", name="look")
+    seen = [Message(role="tool", call_id="c", content=(ImagePart.of(data, "image/png"),)) for data in (b"1", b"2")]
+    first, second = (Turn.of([call], {"c": each}) for each in seen)
+    assert first.digest != second.digest
 
 
 def test_a_breakpoint_is_on_the_last_text_of_the_parts() -> None:

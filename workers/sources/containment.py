@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from palaver.content import Part
 from palaver.errors import Failure, InvalidToolCall, RetryableToolError, ToolError, ToolFailure, ToolTimeout, classify
 from palaver.limits import beyond, most
 from palaver.tools import ToolDeclaration
-from palaver.tools.rendering import render
+from palaver.tools.rendering import rendered
 
+Told = str | tuple[Part, ...]
+"""What the model is told of a result: a text, or parts."""
 log = logging.getLogger("palaver.workers.sources.containment")
 
 _BLOCKED: Final = 0.2
@@ -85,14 +88,14 @@ def _name(error: BaseException) -> str:
     return name[:100]
 
 
-def told(tool: ToolDeclaration, result: object) -> str:
+def told(tool: ToolDeclaration, result: object) -> Told:
     """What the model is told of what ``tool`` answered. Runs code of the result's, so where the tool ran.
 
     Raises:
         ToolError: the result cannot be told to a model.
     """
     try:
-        return render(result)
+        return rendered(result)
     except ToolError as error:
         raise ToolError(f"{tool.name} answered with what cannot be told: {error}") from None
     except Interrupted:
@@ -101,7 +104,7 @@ def told(tool: ToolDeclaration, result: object) -> str:
         raise ToolError(f"{tool.name} answered with what cannot be written as JSON: {_name(error)}") from error
 
 
-async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> str:
+async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> Told:
     """Make a ``call`` of ``tool`` on this loop, await what it answers if need be; what the model is told of it.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 from palaver.settings import Settings
 from palaver.tools import Tool, ToolContext, ToolDeclaration, load_tools
 
-from .containment import contained
+from .containment import Told, contained
 from .port import RunBlocking, ToolSource
 
 
@@ -30,7 +30,7 @@ class Functions:
         """As ``ToolSource``."""
         return self._tools[declared.name].parse(text)
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> str:
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> Told:
         """As ``ToolSource``."""
         run = contained if declared.name in self._on_loop else self._run_blocking
         return await run(declared, self._tools[declared.name].bind(arguments, context))

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from palaver.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
 
+from .containment import Told
+
 
 class ToolSource(Protocol):
     """Where tools come from. Each worker process opens one of its own, and has it for as long as it lives."""
@@ -28,7 +30,7 @@ class ToolSource(Protocol):
             InvalidToolCall: they do not; says to the model what does not fit.
         """
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> str:
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> Told:
         """Call the tool with ``arguments`` that ``check`` let pass; what the model is told of the result. ``context``
         is for a tool that wants to know of the call.
 
@@ -42,7 +44,7 @@ class ToolSource(Protocol):
         """
 
 
-RunBlocking = Callable[[ToolDeclaration, Callable[[], object]], Awaitable[str]]
+RunBlocking = Callable[[ToolDeclaration, Callable[[], object]], Awaitable[Told]]
 """Makes a call that may block, of the tool that is declared so, and contains it."""
 OpenSource = Callable[[Settings, RunBlocking], AbstractAsyncContextManager[ToolSource]]
 """Opens a source by its settings, in each worker process, before the process takes a step.

@@ -11,7 +11,7 @@ from palaver.names import did_you_mean
 from palaver.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
 
-from .containment import contained
+from .containment import Told, contained
 from .port import OpenSource, RunBlocking, ToolSource
 
 Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
@@ -63,7 +63,7 @@ class Toolbox:
         declared, source = self._of(name)
         return declared, source.check(declared, text)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> str:
+    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Told:
         """Call a tool; what the model is told of its result.
 
         Raises:

@@ -194,8 +194,10 @@ def _history(messages: object) -> History:
         raise InvalidRequest("'messages' must be a non-empty array.", "messages")
     seen = History(messages=len(messages))
     calls = _OpenCalls()
+    role: str | None = None
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
+        before = role
         role = message.get("role") if isinstance(message, dict) else None
         if not isinstance(role, str) or role not in ROLES:
             raise InvalidRequest(f"Invalid role {role!r}: expected one of {', '.join(sorted(ROLES))}.", where)
@@ -206,7 +208,9 @@ def _history(messages: object) -> History:
             calls.ask(_call_ids(tool_calls, where))
         text = _text(message.get("content"), where, optional=role == "assistant" and tool_calls is not None)
         seen.breakpoints += [index] * _breakpoints(message, where)
-        if role == "user":
+        if role == "user" and before == "tool" and _shows(message):
+            pass  # what the results before it show, and nothing that the user says
+        elif role == "user":
             seen.turn += 1
             seen.call_index, seen.tool_results, seen.last_user, seen.last_result = 1, 0, text, ""
         elif role == "assistant":
@@ -215,6 +219,8 @@ def _history(messages: object) -> History:
             call_id = message.get("tool_call_id")
             if not isinstance(call_id, str) or not call_id:
                 raise InvalidRequest("A tool message needs a 'tool_call_id'.", where)
+            if _shows(message):
+                raise InvalidRequest("A tool message takes parts of type 'text' only.", where)
             calls.answer(call_id, where)
             seen.tool_results += 1
             seen.last_result = text
@@ -224,6 +230,12 @@ def _history(messages: object) -> History:
         message = f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
         raise InvalidRequest(message, "messages")
     return seen
+
+
+def _shows(message: dict[str, Any]) -> bool:
+    """Whether there is more than text in it."""
+    content = message.get("content")
+    return isinstance(content, list) and any(part.get("type") != "text" for part in content if isinstance(part, dict))
 
 
 def _breakpoints(message: dict[str, Any], where: str) -> int:

@@ -22,6 +22,9 @@ _LONGEST_NAME: Final = 64
 _NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")
 _SAME: Final = ("temperature", "top_p", "seed", "stop", "reasoning_effort")
 """Options that are called here as they are on an agent."""
+_SHOWN: Final = {"type": "text", "text": "[Automatic note] What these tool results show as [image] or [file]:"}
+"""Before images and files of tools. A message of the user has them, as OpenAI takes nothing but text from a tool, and
+most other servers follow it."""
 _UNNAMED: Final = "file"
 """A file's name where nobody gave it one: OpenAI wants one."""
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -46,7 +49,7 @@ class ChatCompletions:
         return orjson.dumps(said)
 
     def turn(self, asking: Message, results: Sequence[Message], opaque: str = "", *, place: int = 0) -> Sequence[bytes]:
-        """One message each: the calls, and every result."""
+        """One message each: the calls, every result, and images and files of all results: those of tools are texts."""
         calls = [_call(call) for call in asking.tool_calls]
         asks: dict[str, Any] = {"role": asking.role, "content": _content(asking) or None, "tool_calls": calls}
         if opaque:
@@ -54,7 +57,9 @@ class ChatCompletions:
             asks |= fields
             for call in calls:
                 call |= by_call.get(call["id"], {})
-        return [orjson.dumps(asks), *map(_result, results)]
+        shown = [part for result in results for part in _shown(result)]
+        after = [orjson.dumps({"role": "user", "content": [_SHOWN, *shown]})] if shown else []
+        return [orjson.dumps(asks), *map(_result, results), *after]
 
     def parsed(self, text: bytes) -> Sequence[Message]:
         """The one message that ``text`` is."""
@@ -142,8 +147,16 @@ def _offered(offer: Offer) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+def _shown(result: Message) -> list[dict[str, Any]]:
+    """What of a result a tool's message cannot have, behind a line that says whose it is."""
+    if isinstance(result.content, str):
+        return []
+    found = [part for part in map(_part, result.content) if part["type"] != "text"]
+    return [{"type": "text", "text": f"{result.name or 'tool'} ({result.call_id}):"}, *found] if found else []
+
+
 def _result(message: Message) -> bytes:
-    content = f"Error: {message.text}" if message.is_error else _content(message)
+    content = f"Error: {message.text}" if message.is_error else message.text
     return orjson.dumps({"role": "tool", "tool_call_id": message.call_id, "content": content})
 
 
