@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from palaver.errors import ConfigurationError, PalaverError, RetryableToolError, RunFailed, ToolError
     from palaver.events import Event
     from palaver.lifecycle import RunStatus, StopReason
+    from palaver.listed_model import ListedModel
     from palaver.models import AgentSpec, Budget, Conversation, Message, Run, Usage
     from palaver.stuck_limits import StuckLimits
     from palaver.tools import ToolContext, tool
@@ -61,6 +62,7 @@ _HOMES: Final = {
     "palaver.errors": ("ConfigurationError", "PalaverError", "RetryableToolError", "RunFailed", "ToolError"),
     "palaver.events": ("Event",),
     "palaver.lifecycle": ("RunStatus", "StopReason"),
+    "palaver.listed_model": ("ListedModel",),
     "palaver.models": ("AgentSpec", "Budget", "Conversation", "Message", "Run", "Usage"),
     "palaver.stuck_limits": ("StuckLimits",),
     "palaver.tools": ("ToolContext", "tool"),
@@ -85,6 +87,7 @@ __all__ = [
     "Exported",
     "FilePart",
     "ImagePart",
+    "ListedModel",
     "Message",
     "NotFound",
     "Palaver",

@@ -155,6 +155,25 @@ def action_object(number: int = 1, kind: str = "approval", tool: str = "send", *
     }
 
 
+def model_object(model: str, **changes: Any) -> dict[str, Any]:
+    """A model on the wire; a newer API says more of it."""
+    provider, _, name = model.partition("/")
+    return {
+        "id": model,
+        "provider": provider,
+        "name": name,
+        "protocol": "chat_completions",
+        "callable": True,
+        "cooling_until": None,
+        "max_in_flight": None,
+        "requests_per_minute": None,
+        "tokens_per_minute": None,
+        "price": {"input": 2.0, "output": 8.0, "of_newer_kind": 1},
+        "newer": [],
+        **changes,
+    }
+
+
 def error_object(error_class: str, **changes: Any) -> dict[str, Any]:
     """An error on the wire."""
     return {

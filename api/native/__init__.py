@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bulk, control, conversations, events, health, queues, runs, tools
+from . import bulk, control, conversations, events, health, models, queues, runs, tools
 from .dialect import NATIVE
 
-__all__ = ["NATIVE", "bulk", "control", "conversations", "events", "health", "queues", "runs", "tools"]
+__all__ = ["NATIVE", "bulk", "control", "conversations", "events", "health", "models", "queues", "runs", "tools"]

@@ -21,6 +21,7 @@ from .conversations import (
     read_messages,
 )
 from .listing import list_runs
+from .models import ModelPage, list_models
 from .queues import (
     LackedState,
     ProviderState,
@@ -49,6 +50,7 @@ __all__ = [
     "IncludedInMessages",
     "LackedState",
     "MessagePage",
+    "ModelPage",
     "ProviderState",
     "Publishing",
     "QueueState",
@@ -69,6 +71,7 @@ __all__ = [
     "delete_conversation",
     "delete_run",
     "follow",
+    "list_models",
     "list_runs",
     "may_watch",
     "read_conversation",

@@ -37,6 +37,7 @@ for _command in (
     stopping.retry,
     stopping.delete,
     exporting.export,
+    looking.models,
     looking.queues,
     up,
 ):

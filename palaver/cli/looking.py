@@ -9,7 +9,7 @@ import typer
 from palaver.cli.bulk import FilterOptions
 from palaver.cli.connection import Api, say
 from palaver.cli.options import RunId
-from palaver.cli.tables import console, runs_table, show_queues, show_run
+from palaver.cli.tables import console, models_table, runs_table, show_queues, show_run
 
 
 def list(
@@ -29,6 +29,13 @@ def show(run_id: RunId, api: Api) -> None:
     with api.connected() as client:
         found = client.get(run_id)
     api.show(found, lambda: show_run(console(), found))
+
+
+def models(api: Api) -> None:
+    """List the models that runs may name, what they cost, and whether workers can ask them."""
+    with api.connected() as client:
+        found = [*client.models()]
+    api.show(found, lambda: console().print(models_table(found)) if found else say("No providers."))
 
 
 def queues(api: Api) -> None:

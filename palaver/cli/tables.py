@@ -13,8 +13,9 @@ from rich.text import Text
 from palaver.cli.advice import advise
 from palaver.cli.doing import doing, doing_lines
 from palaver.cli.pending import action_lines
-from palaver.cli.text import lacked, moment, one_line, plain, said, usage, waiting
+from palaver.cli.text import amount, clock, lacked, moment, one_line, plain, said, usage, waiting
 from palaver.limits import most
+from palaver.listed_model import ListedModel
 from palaver.models import Cancel, Run
 
 _PIPE_WIDTH: Final = 240
@@ -86,6 +87,19 @@ def show_run(to: Console, run: Run) -> None:
     if run.output:
         to.print()
         to.out(plain(run.output), highlight=False)
+
+
+_CALLABLE: Final = {True: "yes", False: "NO", None: "?"}
+
+
+def models_table(models: Iterable[ListedModel]) -> Table:
+    """One line a model."""
+    table = _table("MODEL", "WORKERS CAN ASK", "LEFT ALONE UNTIL", "$ A MILLION TOKENS IN", "OUT")
+    for each in models:
+        until = clock(each.cooling_until) if each.cooling_until else ""
+        price = ("", "") if each.price is None else (amount(each.price.input), amount(each.price.output))
+        table.add_row(*(Text(plain(cell)) for cell in (each.id, _CALLABLE[each.callable], until, *price)))
+    return table
 
 
 def show_queues(to: Console, queues: Mapping[str, Any]) -> None:

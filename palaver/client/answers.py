@@ -17,6 +17,7 @@ from palaver.conversation_message import ConversationMessage
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.limits import MIB
+from palaver.listed_model import ListedModel
 from palaver.models import Conversation, Run
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -96,6 +97,11 @@ def run_of(response: Response) -> Run:
 def runs_of(page: Page, response: Response) -> tuple[Run, ...]:
     """The runs of a page. Raises `APIError` when they are not runs."""
     return tuple(_model(Run, entry, response) for entry in page.data)
+
+
+def models_of(page: Page, response: Response) -> tuple[ListedModel, ...]:
+    """The models of a page. Raises `APIError` when they are not models."""
+    return tuple(_model(ListedModel, entry, response) for entry in page.data)
 
 
 def conversation_of(response: Response) -> Conversation:

@@ -192,6 +192,11 @@ def get_messages(conversation_id: str, after: int, limit: int | None = None, inc
     return Request("GET", _path("conversations", conversation_id, "messages"), query=query)
 
 
+def list_models(limit: int, cursor: str | None) -> Request:
+    """``GET /v1/models``: one page."""
+    return Request("GET", "/v1/models", query={"limit": str(limit), **({"cursor": cursor} if cursor else {})})
+
+
 def get_queues() -> Request:
     """``GET /v1/queues``."""
     return Request("GET", "/v1/queues")

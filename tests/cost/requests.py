@@ -183,6 +183,11 @@ async def _workers(api: World, n: int) -> Ask:
     return Ask("/v1/queues")
 
 
+async def _models(api: World, n: int) -> Ask:
+    await _workers(api, n)
+    return Ask("/v1/models")
+
+
 async def _tools(api: World, n: int) -> Ask:
     for version in range(most("tool_sets")):
         tools = (ToolDeclaration(name=f"tool-{k}", description=f"version {version}", timeout=1) for k in range(n))
@@ -271,6 +276,7 @@ CASES: Final = (
          _of_conversation("/messages?limit=500")),
     Case("DELETE /v1/conversations/{conversation_id}", "entries", most("input_messages"), _delete_conversation),
     Case("GET /v1/queues", "workers", 1_000, _workers, counted_at=200),
+    Case("GET /v1/models", "workers", 1_000, _models, counted_at=200),
     Case("GET /v1/tools", "tools of each version", most("declared_tools"), _tools),
     Case("GET /readyz", "tools that no worker has", most("lacks"), _ready),
     Case("GET /healthz", "nothing", 4, _nothing),

@@ -123,6 +123,7 @@ async def test_answers_have_every_field_that_the_document_says() -> None:
             ("/v1/runs", "RunList"),
             (run["links"]["conversation"], "Conversation"),
             (f"{run['links']['conversation']}/messages", "MessagePage"),
+            ("/v1/models", "ModelList"),
             ("/v1/tools", "ToolList"),
             ("/v1/queues", "QueueList"),
         ):

@@ -38,6 +38,7 @@ def test_every_route_is_there() -> None:
         "get /readyz",
         "get /v1/conversations/{conversation_id}",
         "get /v1/conversations/{conversation_id}/messages",
+        "get /v1/models",
         "get /v1/queues",
         "get /v1/runs",
         "get /v1/runs/{run_id}",

@@ -16,7 +16,9 @@ from tests.scripted_api import (
     RUN_ID,
     ScriptedAPI,
     answer,
+    error_object,
     frame,
+    model_object,
     newer_frame,
     run_object,
     stream,
@@ -190,6 +192,31 @@ class TestOthers:
         assert (said.code, said.out) == (0, f"{RUN_ID} is cancelling\n")
         assert api.seen[0].body == {"mode": "now", "reason": "enough"}
         assert CommandResult(api, "cancel", RUN_ID, "--json").documents[0]["status"] == "cancelling"
+
+    def test_models(self, api: ScriptedAPI) -> None:
+        left_alone = {"callable": None, "cooling_until": "2026-01-01T00:00:00Z", "price": None}
+        found = [model_object("a/x"), model_object("b/*", **left_alone), model_object("c/y", callable=False)]
+        api.on("GET", "/v1/models", answer({"data": found, "next_cursor": None, "has_more": False}))
+        said = CommandResult(api, "models")
+        assert said.code == 0
+        assert re.search(r"^a/x +yes +2 +8 *$", said.out, re.MULTILINE)
+        assert re.search(r"^b/\* +\? +\d\d:\d\d:\d\d *$", said.out, re.MULTILINE)
+        assert re.search(r"^c/y +NO", said.out, re.MULTILINE)
+        assert [each["id"] for each in CommandResult(api, "models", "--json").documents[0]] == ["a/x", "b/*", "c/y"]
+
+    def test_show_says_what_the_provider_said(self, api: ScriptedAPI) -> None:
+        provider = {
+            "name": "fake",
+            "model": "m",
+            "http_status": 400,
+            "request_id": None,
+            "message": "Pass it back\x1b[2J.",
+        }
+        failed = run_object("failed", stop_reason="error", error=error_object("invalid_request", provider=provider))
+        api.on("GET", RUN, answer(failed))
+        assert "provider said Pass it back\\x1b[2J.\n" in CommandResult(api, "show", RUN_ID).out
+        api.on("GET", RUN, answer(FAILED))
+        assert "provider said" not in CommandResult(api, "show", RUN_ID).out
 
     def test_queues(self, api: ScriptedAPI) -> None:
         body: dict[str, Any] = {"data": [{"name": "model", "ready": 3, "workers": [{"id": "w1"}]}], "draining": False}

@@ -89,6 +89,9 @@ class TestWaiting:
 
 class TestRetrying:
     def test_again_or_with_another_model(self, api: ScriptedAPI) -> None:
+        provider = {"name": "fake", "model": "m", "http_status": 429, "request_id": None, "message": "Slow down."}
+        quoted = told(api, retrying(1, error=error_object("rate_limited", provider=provider)))
+        assert quoted[1:] == ["the provider said: Slow down."]
         assert told(api, retrying(1), retrying(2, fallback=True), retrying(3, delay=120)) == [
             "step 1, attempt 1 failed, again in 1.5 s: rate_limited: Slow.",
             "step 1, attempt 2 failed, the next model takes over: rate_limited: Slow.",

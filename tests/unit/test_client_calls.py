@@ -11,7 +11,7 @@ import pytest
 from palaver.client import ConnectionFailed
 from palaver.models import AgentSpec, Message
 from tests.both_clients import RUN, RUNS, Call, async_client, both_clients
-from tests.scripted_api import CONVERSATION_ID, RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
+from tests.scripted_api import CONVERSATION_ID, RUN_ID, Reply, ScriptedAPI, answer, model_object, problem, run_object
 
 
 @pytest.fixture
@@ -77,6 +77,14 @@ class TestCalls:
         assert call(api.url, "cancel", RUN_ID, "enough").status == "cancelling"
         assert api.seen[0].body == {"mode": "now", "reason": "enough"}
         assert call(api.url, "queues") == {"data": [{"name": "model", "ready": 3}]}
+
+    def test_models_follow_the_pages(self, api: ScriptedAPI, call: Call) -> None:
+        page = {"data": [model_object("a/x"), model_object("a/y")], "next_cursor": "c1", "has_more": True}
+        last = {"data": [model_object("b/*", price=None)], "next_cursor": None, "has_more": False}
+        api.on("GET", "/v1/models", answer(page), answer(last))
+        found = call(api.url, "models")
+        assert [(each.id, each.price and each.price.input) for each in found] == [("a/x", 2), ("a/y", 2), ("b/*", None)]
+        assert [seen.query for seen in api.seen] == [{"limit": "100"}, {"limit": "100", "cursor": "c1"}]
 
     def test_an_id_cannot_leave_its_place_in_the_path(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", "/v1/runs/..%2Fqueues", answer(run_object()))

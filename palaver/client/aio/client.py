@@ -14,7 +14,7 @@ from palaver.client.aio.exporting import export
 from palaver.client.aio.following import follow
 from palaver.client.aio.transport import Transport
 from palaver.client.aio.waiting import LONG_POLL, RunWaiter
-from palaver.client.answers import conversation_of, messages_of, object_of, page_of, run_of, runs_of
+from palaver.client.answers import conversation_of, messages_of, models_of, object_of, page_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
@@ -26,6 +26,7 @@ from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunStatus
+from palaver.listed_model import ListedModel
 from palaver.models import Conversation, Message, Run
 
 
@@ -249,6 +250,22 @@ class AsyncPalaver(AsyncRunControl):
         async with aclosing(export(self._transport, ids, wanted, known)) as records:
             async for record in records:
                 yield record
+
+    async def models(self) -> AsyncGenerator[ListedModel, None]:
+        """The models that runs may name, by id, page by page as you iterate; ``provider/*`` is any other name.
+
+        Raises:
+            APIError, ConnectionFailed: a page cannot be had.
+        """
+        cursor: str | None = None
+        while True:
+            response = await self._transport.call(requests.list_models(PAGE, cursor))
+            page = page_of(response)
+            for each in models_of(page, response):
+                yield each
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     async def queues(self) -> dict[str, Any]:
         """How much waits, since when, and who works, as the API says it. Raises as `get`."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
 from palaver.client import requests
-from palaver.client.answers import conversation_of, messages_of, object_of, page_of, run_of, runs_of
+from palaver.client.answers import conversation_of, messages_of, models_of, object_of, page_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
@@ -27,6 +27,7 @@ from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunStatus
+from palaver.listed_model import ListedModel
 from palaver.models import Conversation, Message, Run
 
 
@@ -244,6 +245,21 @@ class Palaver(RunControl):
         known = Exported() if exported is None else exported
         with closing(export(self._transport, ids, wanted, known)) as records:
             yield from records
+
+    def models(self) -> Generator[ListedModel, None, None]:
+        """The models that runs may name, by id, page by page as you iterate; ``provider/*`` is any other name.
+
+        Raises:
+            APIError, ConnectionFailed: a page cannot be had.
+        """
+        cursor: str | None = None
+        while True:
+            response = self._transport.call(requests.list_models(PAGE, cursor))
+            page = page_of(response)
+            yield from models_of(page, response)
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     def queues(self) -> dict[str, Any]:
         """How much waits, since when, and who works, as the API says it. Raises as `get`."""

@@ -1,0 +1,51 @@
+"""Models: what agents may be, and whether workers can ask it now."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from palaver.listed_model import ListedModel
+
+from .. import operations
+from ..answers import answer
+from ..operations import Backend
+from ..queries import Number, Query
+from .dialect import NATIVE
+
+
+class ModelsQuery(Query):
+    """How many, and where to go on."""
+
+    limit: Number = Field(default=50, ge=1, le=200, description="Models on a page.")
+    cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
+
+
+class ModelList(BaseModel):
+    """A page of models, by id."""
+
+    data: list[ListedModel]
+    next_cursor: str | None
+    has_more: bool
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/models",
+    tag="operations",
+    summary="List the models",
+    answers={200: ("A page of the models that runs may name; `Link` has the next.", ModelList)},
+    problems=("invalid_cursor",),
+)
+async def models(backend: Backend, query: ModelsQuery) -> Response:
+    """Those that the providers' tables list or price; `provider/*` stands for any other name, which goes to the
+    provider as it is. Nobody asks a provider for this."""
+    page = await operations.list_models(backend, limit=query.limit, cursor=query.cursor)
+    headers = {}
+    if page.next_cursor is not None:
+        given = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
+        headers["Link"] = f'</v1/models?{urlencode(given)}>; rel="next"'
+    shown = ModelList(data=[*page.models], next_cursor=page.next_cursor, has_more=page.next_cursor is not None)
+    return answer(shown, headers=headers)

@@ -1,0 +1,84 @@
+"""Which models runs may name."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from palaver.errors import Refused
+from palaver.limits import beyond, most
+from palaver.listed_model import ANY_OTHER, ListedModel, ListedPrice
+from palaver.providers import Provider
+from palaver.store.providers import ProviderUsage
+
+from .backend import Backend, within_deadline
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPage:
+    """A page of models by id, and where the next one begins; None on the last one."""
+
+    models: Sequence[ListedModel]
+    next_cursor: str | None
+
+
+async def list_models(backend: Backend, *, limit: int, cursor: str | None) -> ModelPage:
+    """The models that tables of providers name, by id, and for each provider ``*``: any other name.
+
+    Raises:
+        Refused: ``invalid_cursor``.
+    """
+    known = sorted((provider, name) for provider, each in backend.providers.items() for name in _names(each))
+    begin = bisect_right(known, _place(cursor)) if cursor else 0
+    shown = known[begin : begin + limit]
+    callable_ = await within_deadline(backend.catalog.providers())
+    names = dict.fromkeys(provider for provider, _ in shown)
+    states = {each.name: each for each in await within_deadline(backend.store.providers.state(names))}
+    models = [_listed(*each, backend.providers, states, callable_) for each in shown]
+    return ModelPage(models, _cursor(shown[-1]) if begin + limit < len(known) else None)
+
+
+def _names(provider: Provider) -> set[str]:
+    return {*provider.models, *provider.prices, ANY_OTHER}
+
+
+def _listed(
+    name: str,
+    model: str,
+    providers: Mapping[str, Provider],
+    states: Mapping[str, ProviderUsage],
+    callable_: frozenset[str] | None,
+) -> ListedModel:
+    provider = providers[name]
+    price = provider.price(model)
+    return ListedModel(
+        id=f"{name}/{model}",
+        provider=name,
+        name=model,
+        protocol=provider.protocol,
+        callable=None if callable_ is None else name in callable_,
+        cooling_until=states[name].cooling_until,
+        max_in_flight=provider.max_in_flight,
+        requests_per_minute=provider.requests_per_minute,
+        tokens_per_minute=provider.tokens_per_minute,
+        price=None if price is None else ListedPrice(**price.model_dump()),
+    )
+
+
+def _cursor(last: tuple[str, str]) -> str:
+    return urlsafe_b64encode("/".join(last).encode()).decode()
+
+
+def _place(cursor: str) -> tuple[str, str]:
+    """The last model of the page before. Raises Refused."""
+    if len(cursor) > most("cursor"):
+        beyond("cursor")
+    try:
+        provider, slash, name = urlsafe_b64decode(cursor[: most("cursor")].encode("ascii")).decode().partition("/")
+    except ValueError:
+        slash = ""
+    if not slash or len(cursor) > most("cursor"):
+        raise Refused("invalid_cursor", "The cursor is not one that a list of models gave.")
+    return provider, name

@@ -1,0 +1,45 @@
+"""A model as ``GET /v1/models`` lists it, and the SDK gives it back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from pydantic import BaseModel
+
+ANY_OTHER: Final = "*"
+"""The name that stands for all models of a provider that are not listed by their own."""
+
+
+class ListedPrice(BaseModel):
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float
+    output: float
+    """Of the answer, reasoning included."""
+    cached_input: float | None = None
+    """Of input tokens that came from the provider's cache; None: as ``input``."""
+    cache_write: float | None = None
+    """Of input tokens that went into it; None: as ``input``."""
+
+
+class ListedModel(BaseModel):
+    """A model that runs may name. The limits are those of its provider, for all models of it together."""
+
+    id: str
+    """As runs name it, ``provider/name``; ``provider/*`` stands for any other name, which the provider may know."""
+    provider: str
+    name: str
+    """The provider's own name of it."""
+    protocol: str
+    """How the provider is spoken to."""
+    callable: bool | None
+    """Whether a worker can call the provider, or could within the last hour; None while one of an older version does
+    not tell."""
+    cooling_until: datetime | None
+    """The provider asked for fewer requests: nobody calls it before."""
+    max_in_flight: int | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    price: ListedPrice | None
+    """None: nobody said."""
