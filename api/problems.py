@@ -155,6 +155,7 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         case NewerVersion():
             return _unavailable("A newer version of Palaver works on this conversation: ask an API of that version.")
         case StoreUnavailable():
+            _log.warning("the store does not answer: it took too long (request %s)", request_id)
             return _unavailable("The store does not answer.")
         case NotDurable():
             _log.warning("written, but not as safely as PALAVER_DURABILITY asks (request %s)", request_id)

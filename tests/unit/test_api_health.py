@@ -150,7 +150,9 @@ async def test_without_redis_clients_are_asked_to_come_again(
         assert (await api.client.get("/readyz")).status_code == 200
 
 
-async def test_a_redis_that_does_not_answer_is_away_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_redis_that_does_not_answer_is_away_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("api.operations.backend._DEADLINE", 0.1)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -166,6 +168,7 @@ async def test_a_redis_that_does_not_answer_is_away_too(monkeypatch: pytest.Monk
         live = LiveRequest(app, "GET", "/v1/runs")
         await asyncio.wait_for(live.task, 5)
         assert live.status == 503
+        assert "the store does not answer: it took too long" in caplog.text
         await store.close()
 
 
