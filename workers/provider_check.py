@@ -170,6 +170,8 @@ def _finding(name: str, provider: Provider, model: str | None, failure: Failure)
     code = failure.code.removeprefix(f"{name}.")
     if failure.error_class is _C.AUTHENTICATION and not provider.api_key_env:
         code = _WANTS_A_KEY
+    elif failure.error_class is _C.NOT_FOUND and _knows_no_such_model(failure):
+        code = "model_not_found"
     advice = _ADVICE.get(code) or _ADVICE.get(failure.error_class) or "read what it says"
     told = advice.format(
         host=host,

@@ -219,6 +219,19 @@ def test_no_content_is_in_a_trace_or_a_log(cluster: Cluster, receiver: Receiver)
     assert not any(CANARY in log for log in cluster.new_logs().values())
 
 
+def test_what_a_provider_says_of_an_error_is_in_no_trace_and_no_log(cluster: Cluster, receiver: Receiver) -> None:
+    answer = json.dumps({"status": 500, "body": {"error": {"message": CANARY}}})
+    once_more = {"rules": {"provider_error": {"attempts": 2, "first": 0.1}}}
+    run = _submit(cluster, "raw", "01", text=f"[[raw {answer}]]", agent={"retry": once_more})
+    assert run.error is not None
+    assert run.error["provider"] is not None
+    assert run.error["provider"].get("message") == CANARY
+    assert [each.data["error"]["provider"]["message"] for each in cluster.events(run.id) if each.type == "run.retrying"]
+    assert len(_trace(receiver, run.id)) == 3
+    assert not any(CANARY.encode() in body for body in receiver.bodies)
+    assert not any(CANARY in log for log in cluster.new_logs().values())
+
+
 def test_a_sender_that_dies_before_it_can_say_so_sends_nothing_twice(cluster: Cluster, receiver: Receiver) -> None:
     """The collector has the spans, and the store does not know: they come again as the same ones."""
     cluster.start("worker")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,8 +50,14 @@ async def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIt
         yield listening.sockets[0].getsockname()[1]
 
 
-async def test_one_that_answers_is_ok_(server: ModelServer) -> None:
-    found = await checked(server, "echo")
+PROTOCOLS = pytest.mark.parametrize(
+    "table", [{}, {"protocol": "anthropic", "max_output_tokens": 100}], ids=["chat_completions", "anthropic"]
+)
+
+
+@PROTOCOLS
+async def test_one_that_answers_is_ok(server: ModelServer, table: dict[str, Any]) -> None:
+    found = await checked(server, "echo", **table)
     assert (found.ok, found.model, found.said, found.advice) == (True, "echo", "It answers.", "")
 
 
@@ -60,10 +67,24 @@ async def test_the_model_is_one_that_the_table_names(server: ModelServer) -> Non
     assert (await checked(server, None, prices={"*": price, "say-3": price})).model == "say-3"
 
 
-async def test_without_a_model_it_is_ok_once_the_provider_looks_for_one(server: ModelServer) -> None:
-    found = await checked(server, None, prices={"*": {"input": 1, "output": 1}})
+@PROTOCOLS
+async def test_without_a_model_it_is_ok_once_the_provider_looks_for_one(
+    server: ModelServer, table: dict[str, Any]
+) -> None:
+    found = await checked(server, None, prices={"*": {"input": 1, "output": 1}}, **table)
     assert (found.ok, found.model) == (True, None)
     assert "--model" in found.advice
+
+
+@PROTOCOLS
+async def test_a_model_that_there_is_not_is_told_from_an_address_that_there_is_not(
+    server: ModelServer, table: dict[str, Any]
+) -> None:
+    assert (await checked(server, "no-such", **table)).advice == (
+        "it has no model 'no-such': name one that it has with --model"
+    )
+    lost = await checked(server, "echo", base_url=f"{server.base_url}/elsewhere/v1", **table)
+    assert lost.advice.startswith(f"there is nothing at {server.base_url}/elsewhere/v1/")
 
 
 @pytest.mark.parametrize(
