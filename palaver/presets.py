@@ -31,12 +31,14 @@ class Preset:
     protocol: str = "chat_completions"
     max_output_tokens: int | None = None
     """Where a request has to have a limit: what all models of the provider can do."""
+    max_completion_tokens: bool = False
+    short_call_ids: bool = False
     aliases: tuple[str, ...] = ()
     """Other names that it goes by."""
 
 
 _ROWS: Final[Mapping[str, Preset]] = {
-    "openai": Preset("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openai": Preset("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", max_completion_tokens=True),
     "anthropic": Preset(
         "Anthropic (Claude)",
         "https://api.anthropic.com/v1",
@@ -52,10 +54,14 @@ _ROWS: Final[Mapping[str, Preset]] = {
         aliases=("google",),
     ),
     "azure": Preset(
-        "Azure OpenAI", None, "AZURE_OPENAI_API_KEY", example="https://RESOURCE.openai.azure.com/openai/v1"
+        "Azure OpenAI",
+        None,
+        "AZURE_OPENAI_API_KEY",
+        example="https://RESOURCE.openai.azure.com/openai/v1",
+        max_completion_tokens=True,
     ),
     "deepseek": Preset("DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
-    "mistral": Preset("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "mistral": Preset("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", short_call_ids=True),
     "moonshot": Preset("Moonshot (Kimi)", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", aliases=("kimi",)),
     "openrouter": Preset("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "groq": Preset("Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),

@@ -115,6 +115,10 @@ class Provider(BaseModel):
     """With ``protocol = "anthropic"``; None leaves it to the model."""
     max_output_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
     """Of an answer to an agent that does not say it itself."""
+    max_completion_tokens: bool = False
+    """Whether a request calls that so, as OpenAI's models that think want it; most others know ``max_tokens``."""
+    short_call_ids: bool = False
+    """Whether ids of calls are made to have nine letters and digits, as Mistral wants them."""
     max_response_bytes: int = Field(default=most("answer"), ge=1024)
     """An answer, streamed or not, is refused beyond this."""
     max_tool_calls: int = Field(default=most("tool_calls"), ge=1, le=most("tool_calls"))
@@ -144,6 +148,8 @@ class Provider(BaseModel):
             raise ValueError('max_output_tokens is needed with protocol = "anthropic": how long an answer may be')
         if self.protocol != "anthropic" and self.thinking is not None:
             raise ValueError('thinking goes with protocol = "anthropic"; here, use reasoning_effort of an agent')
+        if self.protocol != "chat_completions" and (self.max_completion_tokens or self.short_call_ids):
+            raise ValueError('max_completion_tokens and short_call_ids go with protocol = "chat_completions"')
         return self
 
     @property
@@ -202,6 +208,8 @@ def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
         "api_key_env": preset.api_key_env,
         "protocol": preset.protocol,
         "max_output_tokens": preset.max_output_tokens,
+        "max_completion_tokens": preset.max_completion_tokens or None,
+        "short_call_ids": preset.short_call_ids or None,
     }
     return {name: value for name, value in known.items() if value is not None} | table
 

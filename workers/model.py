@@ -31,7 +31,7 @@ from palaver.models import AgentSpec
 from palaver.providers import Price, Provider
 
 from .active_step import CallProgress
-from .protocols import CHAT_COMPLETIONS, PROTOCOLS, AnswerReader, CallSettings, ModelProtocol, ModelReply
+from .protocols import CHAT_COMPLETIONS, AnswerReader, CallSettings, ModelProtocol, ModelReply, protocol_of
 from .response_heads import Answer
 
 _BREATH = 16 * 1024
@@ -74,7 +74,7 @@ class ModelPort:
     def protocol(self, agent: AgentSpec) -> ModelProtocol:
         """How the agent's model is spoken to. No call is made of a provider that this worker has not."""
         provider = self._providers.get(agent.provider)
-        return CHAT_COMPLETIONS if provider is None else PROTOCOLS[provider.protocol]
+        return CHAT_COMPLETIONS if provider is None else protocol_of(provider)
 
     def settings(self, agent: AgentSpec, *, plain: bool) -> CallSettings:
         """What the provider's entry says about a call; one that is ``plain`` is no part of a conversation."""
@@ -82,7 +82,8 @@ class ModelPort:
         if provider is None:
             return CallSettings()
         thinking = None if plain and provider.thinking != "off" else provider.thinking
-        return CallSettings(provider.caches and not plain, thinking, provider.max_output_tokens)
+        limit, newer = provider.max_output_tokens, provider.max_completion_tokens
+        return CallSettings(provider.caches and not plain, thinking, limit, newer)
 
     def max_tool_calls(self, agent: AgentSpec) -> int:
         """How many tool calls an answer to the agent may have."""
@@ -135,7 +136,7 @@ class ModelPort:
         progress: CallProgress,
     ) -> ModelReply:
         timeouts, loop = provider.timeouts, asyncio.get_running_loop()
-        protocol = PROTOCOLS[provider.protocol]
+        protocol = protocol_of(provider)
         asked_at = loop.time()
         end = asked_at + min(timeouts.total, max(time_left, 0.001))
         headers = {

@@ -177,7 +177,7 @@ def test_what_is_no_chunk_is_malformed(stream: bytes) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": {"x": 1}}}]},
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": [1]}}]},
         {"tool_calls": [{"index": 0, "id": 7, "function": {"name": "f", "arguments": "{}"}}]},
         {"tool_calls": [{"index": 0, "id": "c", "function": {"name": ["f"], "arguments": "{}"}}]},
         {"refusal": 7},
@@ -342,7 +342,7 @@ def test_a_provider_may_allow_fewer_calls() -> None:
 @pytest.mark.parametrize("index", [-1, 0, 7, 10**9, 2**63 - 1])
 def test_an_index_only_says_the_order(index: int) -> None:
     reply, _ = read(chunk({"tool_calls": [call(index, "b"), call(-2, "a")]}), chunk({}, "tool_calls"))
-    assert [(each.id, each.name) for each in reply.tool_calls] == [("call_0", "a"), ("call_1", "b")]
+    assert [(each.id, each.name) for each in reply.tool_calls] == [("call00000", "a"), ("call00001", "b")]
 
 
 @pytest.mark.parametrize("index", [1.5, 1e300, "1", True, [], {}])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from palaver.providers import ProtocolName
+from palaver.providers import ProtocolName, Provider
 
 from .chat_completions import ChatCompletions
 from .messages import Messages
@@ -25,6 +25,7 @@ __all__ = [
     "ModelProtocol",
     "ModelReply",
     "Offer",
+    "protocol_of",
 ]
 
 CHAT_COMPLETIONS: Final = ChatCompletions()
@@ -33,3 +34,9 @@ PROTOCOLS: Final[Mapping[ProtocolName, ModelProtocol]] = MappingProxyType(
     {"chat_completions": CHAT_COMPLETIONS, "anthropic": MESSAGES}
 )
 """Every protocol, by its name in the providers file."""
+_SHORT_IDS: Final = ChatCompletions(short_ids=True)
+
+
+def protocol_of(provider: Provider) -> ModelProtocol:
+    """How this provider is spoken to."""
+    return _SHORT_IDS if provider.short_call_ids else PROTOCOLS[provider.protocol]

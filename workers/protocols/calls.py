@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from palaver.errors import ToolCallTooLarge, TooManyToolCalls
 from palaver.ids import safe_call_id
@@ -11,14 +12,18 @@ from palaver.limits import beyond, most
 from palaver.models import ToolCall
 from palaver.secrets import hide
 
+_LONGEST_ID: Final = 128
+"""Characters of an id that is kept for its provider."""
+
 
 class _Gathered:
     """One call, as far as it came."""
 
-    __slots__ = ("argued", "arguments", "id", "name", "named")
+    __slots__ = ("argued", "arguments", "given", "id", "name", "named")
 
     def __init__(self) -> None:
-        self.id = ""
+        self.id = self.given = ""
+        """As it can name a step, and as the provider gave it."""
         self.name: list[str] = []
         self.arguments: list[str] = []
         self.named = self.argued = 0
@@ -31,6 +36,8 @@ class Calls:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._calls: dict[int, _Gathered] = {}
+        self._moved: dict[int, int] = {}
+        """Where the newest call is of an index that several were given."""
         self.length = 0
         """Characters of all arguments."""
 
@@ -52,18 +59,31 @@ class Calls:
         """
         if index is not None and type(index) is not int:
             raise TypeError("an index that is no whole number")
-        place: int = len(self._calls) if index is None else index
+        place = self._place(index, text_of(identity), name, arguments)
         call = self._calls.get(place)
         if call is None:
             if len(self._calls) >= self._limit:
                 raise self._too_many()
             call = self._calls[place] = _Gathered()
-        if not call.id and safe_call_id(given := text_of(identity)):
-            call.id = given
+        if not call.given and len(given := text_of(identity)) <= _LONGEST_ID:
+            call.given = given
+            call.id = given if safe_call_id(given) else ""
         if name := text_of(name):
             self._name(call, name)
         if arguments := text_of(arguments):
             self._argue(call, arguments)
+        return place
+
+    def _place(self, index: int | None, identity: str, name: Any, arguments: Any) -> int:
+        """Where the call is that a part with this ``index`` belongs to. Some servers say none, or the same for all."""
+        newest = max(self._calls, default=-1)
+        if index is None:
+            goes_on = arguments and not identity and not name and self._calls
+            return newest if goes_on else newest + 1
+        place = self._moved.get(index, index)
+        call = self._calls.get(place)
+        if call is not None and identity and name and call.given and call.given != identity:
+            place = self._moved[index] = newest + 1
         return place
 
     def _name(self, call: _Gathered, text: str) -> None:
@@ -92,9 +112,19 @@ class Calls:
             f"the answer has more than {self._limit} tool calls; max_tool_calls of the provider allows more"
         )
 
+    def given(self) -> dict[int, str]:
+        """The ids that their provider gave, where they cannot name a step and belong to one call alone."""
+        all_of_them = Counter(call.given for call in self._calls.values())
+        return {
+            index: call.given
+            for index, call in self._calls.items()
+            if call.given and not call.id and all_of_them[call.given] == 1 and hide(call.given) == call.given
+        }
+
     def whole(self) -> dict[int, ToolCall]:
         """The calls by their indices, in their order, without secrets of this process; each with an id of its own that
-        can name a step: some providers repeat ids, leave them out or make them long."""
+        can name a step: some providers repeat ids, leave them out or make them long. One that is made here is legal
+        everywhere: Mistral's have nine letters and digits."""
         calls: dict[int, ToolCall] = {}
         taken: set[str] = set()
         numbers = count()
@@ -102,7 +132,7 @@ class Calls:
             call = self._calls[index]
             call_id = call.id if hide(call.id) == call.id else ""
             while not call_id or call_id in taken:
-                call_id = f"call_{next(numbers)}"
+                call_id = f"call{next(numbers):05d}"
             taken.add(call_id)
             name, arguments = hide("".join(call.name)), hide("".join(call.arguments))
             calls[index] = ToolCall(id=call_id, name=name, arguments=arguments or "{}")

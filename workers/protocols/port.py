@@ -49,6 +49,8 @@ class CallSettings:
     thinking: Thinking | None = None
     max_output_tokens: int | None = None
     """Of an agent that says nothing about it."""
+    max_completion_tokens: bool = False
+    """Whether that is called so."""
 
 
 class AnswerReader(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -27,15 +28,19 @@ _SHOWN: Final = {"type": "text", "text": "[Automatic note] What these tool resul
 most other servers follow it."""
 _UNNAMED: Final = "file"
 """A file's name where nobody gave it one: OpenAI wants one."""
+_SHORT: Final = re.compile(r"[A-Za-z0-9]{9}")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 """What a name is to OpenAI; a conversation with another one in it would be refused for ever."""
 
 
 class ChatCompletions:
-    """The protocol."""
+    """The protocol; with ``short_ids`` for providers that take no ids of calls but those of nine letters and digits."""
 
     name = "chat_completions"
     path = "/chat/completions"
+
+    def __init__(self, *, short_ids: bool = False) -> None:
+        self._short_ids = short_ids
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
         """The key as a bearer token."""
@@ -57,9 +62,18 @@ class ChatCompletions:
             asks |= fields
             for call in calls:
                 call |= by_call.get(call["id"], {})
+        ids = {}
+        for asked, call in zip(asking.tool_calls, calls, strict=True):
+            ids[asked.id] = call["id"] = self._id(call["id"])
         shown = [part for result in results for part in _shown(result)]
         after = [orjson.dumps({"role": "user", "content": [_SHOWN, *shown]})] if shown else []
-        return [orjson.dumps(asks), *map(_result, results), *after]
+        return [orjson.dumps(asks), *(_result(result, ids.get(result.call_id or "")) for result in results), *after]
+
+    def _id(self, given: Any) -> Any:
+        """The id of a call for the provider that is asked: the same for the same, whoever made it."""
+        if not self._short_ids or (isinstance(given, str) and _SHORT.fullmatch(given)):
+            return given
+        return hashlib.sha256(str(given).encode()).hexdigest()[:9]
 
     def parsed(self, text: bytes) -> Sequence[Message]:
         """The one message that ``text`` is."""
@@ -117,7 +131,7 @@ def _options(agent: AgentSpec, offers: Sequence[Offer], settings: CallSettings) 
         options["stream_options"] = {"include_usage": True}
     options |= {name: value for name in _SAME if (value := getattr(agent, name)) is not None}
     if most_tokens := agent.max_output_tokens or settings.max_output_tokens:
-        options["max_tokens"] = most_tokens
+        options["max_completion_tokens" if settings.max_completion_tokens else "max_tokens"] = most_tokens
     if offers:
         options["tools"] = [_offered(offer) for offer in offers]
         if agent.parallel_tool_calls is not None:
@@ -155,9 +169,9 @@ def _shown(result: Message) -> list[dict[str, Any]]:
     return [{"type": "text", "text": f"{result.name or 'tool'} ({result.call_id}):"}, *found] if found else []
 
 
-def _result(message: Message) -> bytes:
+def _result(message: Message, call_id: Any) -> bytes:
     content = f"Error: {message.text}" if message.is_error else message.text
-    return orjson.dumps({"role": "tool", "tool_call_id": message.call_id, "content": content})
+    return orjson.dumps({"role": "tool", "tool_call_id": call_id, "content": content})
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import orjson
+
 from palaver.errors import (
     EmptyCompletion,
     MalformedResponse,
@@ -121,6 +123,8 @@ class Completion:
                         text += self._delta(delta, payload, place)
                     if finish := choice.get("finish_reason"):
                         self._finish = text_of(finish)
+                    if usage := choice.get("usage"):  # Kimi
+                        self._count(usage)
             return text
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"a chunk of the stream cannot be read: {type(error).__name__}") from error
@@ -138,12 +142,25 @@ class Completion:
                 for index, part, raw in zip(indexes, parts, texts, strict=True):
                     if part.get(EXTRA) is not None:
                         self._opaque.add_to_call(index, raw)
-        if text := text_of(delta.get("content") or delta.get("refusal")):
+        content = delta.get("content") or delta.get("refusal")
+        if isinstance(content, list):
+            content = self._chunks(content)
+        if text := text_of(content):
             self._length += len(text)
             if self._length > _TEXT:
                 raise too_large("answer_text", "the text of the answer has", "characters")
             self._content.append(text)
         return text
+
+    def _chunks(self, content: list[Any]) -> str:
+        """The text of content that is a list of chunks, as Mistral's models that think write it."""
+        texts = []
+        for chunk in content:
+            if chunk.get("type") == "thinking":
+                self._thoughts += [text_of(each.get("text")) for each in chunk["thinking"]]
+            else:
+                texts.append(text_of(chunk.get("text")))
+        return "".join(texts)
 
     def _add_calls(self, parts: Sequence[Any], *, whole: bool) -> list[int]:
         """Parts of calls; each is a call of its own if they are ``whole``. Answers the index of each."""
@@ -153,6 +170,8 @@ class Completion:
             function = part.get("function") or {}
             index = None if whole else part.get("index")
             name, arguments = function.get("name"), function.get("arguments")
+            if isinstance(arguments, dict):  # Ollama's own way, which some servers in front of it keep
+                arguments = orjson.dumps(arguments).decode()
             indexes.append(self._calls.add(index, identity=part.get("id"), name=name, arguments=arguments))
         return indexes
 
@@ -225,7 +244,7 @@ class Completion:
             raise MalformedResponse("the answer announces tool calls and has none")
         check_stored(self._length + self._calls.length, content, calls)
         self.uncounted = not self._counted
-        opaque = self._opaque.whole({index: call.id for index, call in by_index.items()})
+        opaque = self._opaque.whole({index: call.id for index, call in by_index.items()}, self._calls.given())
         return ModelReply(content, calls, finish or "stop", self.usage, opaque)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
@@ -25,6 +26,7 @@ TEXTS: Final = ("reasoning_content", "reasoning")
 DETAILS: Final = "reasoning_details"
 EXTRA: Final = "extra_content"
 CALLS: Final = "tool_calls"
+ID: Final = "id"
 _MOST: Final = most("answer_opaque")
 _GROWING: Final = ("text", "summary")
 """What of an entry of ``reasoning_details`` comes in pieces."""
@@ -135,9 +137,10 @@ class OpaqueFields:
         text = orjson.dumps(found) if found else b""
         return text.decode() if len(text) <= _MOST else ""
 
-    def whole(self, call_ids: Mapping[int, str]) -> str:
+    def whole(self, call_ids: Mapping[int, str], given_ids: Mapping[int, str] = MappingProxyType({})) -> str:
         """All of it as JSON, without secrets of this process: text like any other text, while what may be signed is
-        left out rather than changed. Empty if there is nothing.
+        left out rather than changed. ``given_ids`` are those of calls that the provider gave and that the log has
+        otherwise. Empty if there is nothing.
 
         Raises:
             ResponseTooLarge: it is larger than may be.
@@ -148,11 +151,10 @@ class OpaqueFields:
             found[DETAILS] = _free_of_secrets(f"[{','.join(entries)}]")
         if self._extra is not None:
             found[EXTRA] = _free_of_secrets(written(self._extra))
-        calls = {
-            call_ids[index]: {EXTRA: extra}
-            for index, each in self._calls.items()
-            if (extra := _free_of_secrets(written(each))) is not None
-        }
+        calls: dict[str, dict[str, Any]] = {call_ids[index]: {ID: given} for index, given in given_ids.items()}
+        for index, each in self._calls.items():
+            if (extra := _free_of_secrets(written(each))) is not None:
+                calls.setdefault(call_ids[index], {})[EXTRA] = extra
         if calls:
             found[CALLS] = calls
         found = {name: value for name, value in found.items() if value is not None}
