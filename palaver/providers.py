@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -146,6 +147,8 @@ class Provider(BaseModel):
     def _fits_its_protocol(self) -> Self:
         if self.protocol == "anthropic" and self.max_output_tokens is None:
             raise ValueError('max_output_tokens is needed with protocol = "anthropic": how long an answer may be')
+        if self.protocol == "chat_completions" and self.api_key_env and "@" in urlsplit(self.base_url).netloc:
+            raise ValueError("base_url has a login and api_key_env a key: a request has room for one of them")
         if self.protocol != "anthropic" and self.thinking is not None:
             raise ValueError('thinking goes with protocol = "anthropic"; here, use reasoning_effort of an agent')
         if self.protocol != "chat_completions" and (self.max_completion_tokens or self.short_call_ids):

@@ -71,6 +71,10 @@ def test_the_usual_key_goes_to_no_other_place(more: str, load) -> None:  # type:
         ('[providers.x]\npreset = "grok"', "x: preset 'grok' is none that there is; did you mean 'groq'?"),
         ("[providers.azure]", "azure: needs a base_url, like https://RESOURCE.openai.azure.com/openai/v1"),
         ("[providers.openai]\nmax_in_flight = 0", "openai.max_in_flight: "),
+        (
+            '[providers.x]\nbase_url = "http://me:it@x/v1"\napi_key_env = "X"',
+            "base_url has a login and api_key_env a key",
+        ),
         ("[providers]\nopenai = 3", "providers.openai: "),
         ("providers = 3", "providers: "),
     ],
