@@ -14,11 +14,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Self
+from urllib.parse import unquote
 
 from palaver.errors import ConfigurationError
+from palaver.secrets import know
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Where traces are sent: tracing is on when one of them is set."""
+HEADERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
+"""What is sent with them, which may be keys."""
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL: Final = "http/protobuf"
 _SAMPLERS: Final = ("always_on", "always_off", "traceidratio")
@@ -93,13 +97,14 @@ class Tracing:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Self | None:
-        """As the environment says; None if tracing is off.
+        """As the environment says; None if tracing is off. What headers have is secret from here on.
 
         Raises:
             ConfigurationError: a variable says something that Palaver cannot do.
         """
         if not is_on(environment):
             return None
+        know(_secrets(environment))
         for name in _PROTOCOLS:
             if environment.get(name, _PROTOCOL) not in ("", _PROTOCOL):
                 raise ConfigurationError(
@@ -145,6 +150,14 @@ def is_on(environment: Mapping[str, str]) -> bool:
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(environment.get(name) for name in ENDPOINTS)
+
+
+def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
+    """The values of headers, as they are written and as they are sent, and their last words: ``Basic …``."""
+    for name in HEADERS:
+        for header in environment.get(name, "").split(","):
+            value = header.partition("=")[2].strip()
+            yield from (value, unquote(value), unquote(value).rpartition(" ")[2])
 
 
 def _ratio(text: str) -> float:

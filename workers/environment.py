@@ -20,11 +20,12 @@ from palaver.providers import key_variables, load_providers
 from palaver.secret_files import SUFFIX
 from palaver.secrets import know
 from palaver.settings import Settings, settings
+from palaver.traces import HEADERS
 
 log = logging.getLogger("palaver.workers.environment")
 
 _OURS: Final = "PALAVER_"
-_NEEDED_BY_OTHERS: Final = frozenset({"PALAVER_API_KEYS", f"PALAVER_API_KEYS{SUFFIX}"})
+_NEEDED_BY_OTHERS: Final = frozenset({"PALAVER_API_KEYS", f"PALAVER_API_KEYS{SUFFIX}", *HEADERS})
 
 
 def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:

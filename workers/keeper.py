@@ -17,7 +17,7 @@ from palaver.tasks import end
 from .active_step import ActiveStep, InterruptReason
 from .runtime import Runtime, away
 from .sweeper import Sweeper
-from .tracing import sender
+from .tracing import chores as tracing_chores
 
 log = logging.getLogger("palaver.workers.keeper")
 
@@ -37,7 +37,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         await keeper.report(in_flight=0)
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
         chores += [sweeper.run, sweeper.repair]
-        chores += sender(runtime.settings, os.environ, runtime.store, runtime.worker_id)
+        chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
     try:
         yield runtime

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from palaver.exits import EX_CONFIG
 from palaver.models import Run
+from palaver.stack.plan import COMMANDS
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port
 from tests.chaos.seeds import scaled, seeded
@@ -230,6 +234,25 @@ def test_what_a_provider_says_of_an_error_is_in_no_trace_and_no_log(cluster: Clu
     assert len(_trace(receiver, run.id)) == 3
     assert not any(CANARY.encode() in body for body in receiver.bodies)
     assert not any(CANARY in log for log in cluster.new_logs().values())
+
+
+@pytest.mark.parametrize(
+    ("role", "variable", "value", "said"),
+    [
+        ("worker", "PYTHONPATH", "", "what sends traces is not installed: pip install 'palaver[otel]'"),
+        ("worker", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_PROTOCOL: Palaver sends traces as"),
+        ("api", "OTEL_TRACES_SAMPLER", "always", "OTEL_TRACES_SAMPLER: Palaver has parentbased_always_on"),
+    ],
+)
+def test_an_environment_that_does_not_fit_is_said_in_one_sentence(
+    cluster: Cluster, tmp_path: Path, role: str, variable: str, value: str, said: str
+) -> None:
+    (tmp_path / "opentelemetry.py").write_text("raise ImportError('not here')")
+    environment = {**cluster.children(role)[0].environment, variable: value or str(tmp_path)}
+    done = subprocess.run(COMMANDS[role], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == EX_CONFIG
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_sender_that_dies_before_it_can_say_so_sends_nothing_twice(cluster: Cluster, receiver: Receiver) -> None:

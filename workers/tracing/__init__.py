@@ -29,7 +29,7 @@ def require_extra(environment: Mapping[str, str]) -> bool:
     return True
 
 
-def sender(
+def chores(
     settings: Settings, environment: Mapping[str, str], store: Store, worker: str
 ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """The chore that sends traces; none if they are not to be sent. Raises as `require_extra`."""
