@@ -66,7 +66,10 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
         if role != "api":
             # Process 1 of a container is not ended by a signal that it does not handle.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-            wait_for_redis(redis)
+            try:
+                wait_for_redis(redis)
+            except KeyboardInterrupt:
+                sys.exit(128 + signal.SIGINT)
         elif why := _unreachable(redis):
             _say(f"no Redis {why}: until there is one, /readyz answers 503")
     os.execv(program[0], program)

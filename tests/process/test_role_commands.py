@@ -189,12 +189,13 @@ def test_without_a_redis_it_says_so_and_waits_for_it(role: str, tmp_path: Path) 
         assert child.output.count("waiting for Redis") == 1
 
 
-def test_who_waits_for_a_redis_ends_when_told_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ending", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_who_waits_for_a_redis_ends_when_told_to(ending: signal.Signals, status: int, tmp_path: Path) -> None:
     with begun("worker", f"redis://{HOST}:{free_port()}/0", tmp_path) as child:
         eventually(lambda: "waiting for Redis" in child.output)
-        child.kill(signal.SIGTERM)
+        child.kill(ending)
         child.reap(time.monotonic() + 60)
-        assert child.exit_code == 0
+        assert (child.exit_code, child.output.count("\n")) == (status, 1)
 
 
 def test_without_a_redis_the_api_says_that_it_is_not_ready_until_there_is_one(tmp_path: Path) -> None:
