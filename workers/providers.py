@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--timeout", type=_seconds, default=_PATIENCE, metavar="SECONDS", help=f"for one question [{_PATIENCE:g}]"
     )
-    check.add_argument("--json", action="store_true", help="JSON on standard output and nothing else")
+    check.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as above")
     return parser
 
 

@@ -64,8 +64,11 @@ api_key_env = "KEY_OF_Y"
     assert told.returncode == 1
     assert "good    ok     It answers." in told.stdout
     assert "what to do: set KEY_OF_Y" in told.stdout
-    one = run(tmp_path, table, "check", "--model", "good/echo", "--json")
-    assert one.returncode == 0
+    one, same = (
+        run(tmp_path, table, *arguments)
+        for arguments in (("check", "--model", "good/echo", "--json"), ("--json", "check", "good", "--model", "echo"))
+    )
+    assert (one.returncode, one.stdout) == (0, same.stdout)
     assert [each["provider"] for each in json.loads(one.stdout)["data"]] == ["good"]
     misspelt = run(tmp_path, table, "check", "god")
     assert (misspelt.returncode, misspelt.stdout) == (2, "")

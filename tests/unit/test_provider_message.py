@@ -77,7 +77,16 @@ def test_it_is_a_sentence_from_the_body_of_any_provider(body: object, message: s
     "text",
     [
         *("sk-proj-********************abcd", "sk-…abcd", "sk-...abcd", "te***ng", "****abcd", "AbCd••••wxyz"),
-        *(KEY, KEY.upper(), KEY[:8], KEY[-9:], KEY[5:15], f"x{KEY[4:12].lower()}x", "eyJhbGciOi.JIUzI1NiIs.InR5cCI6"),
+        *(
+            KEY,
+            KEY.upper(),
+            KEY[:8],
+            KEY[-9:],
+            KEY[5:15],
+            f"x{KEY[4:12].lower()}x",
+            f"İ{KEY[3:14]}İ",
+            "eyJhbGciOi.JIUzI1NiIs.InR5cCI6",
+        ),
     ],
 )
 @pytest.mark.usefixtures("known")
