@@ -302,6 +302,7 @@ _ALL: Final = (
     ),
     *_group(
         "Store",
+        ("metric_models", "models that metrics name, in a shard", 50, "models", "counted as `other`"),
         ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
         ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),
         (

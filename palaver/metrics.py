@@ -18,13 +18,14 @@ from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.limits import LIMITS
 from palaver.step_kinds import KINDS, QUEUES
 
-Source = Literal["facts", "store", "process"]
+Source = Literal["scripts", "store", "process"]
 """Where a metric comes from: counted by the scripts, in the very step that writes what is counted; read off the store
 when it is asked for; or known to the process that is asked."""
 StepOutcome = Literal["done", "failed", "retried", "postponed", "handed_back", "lost", "abandoned"]
 """What became of a lease: each one ends in exactly one of these ways."""
-TokenType = Literal["input", "cached_input", "output"]
-"""Those of the input that the provider did not have, those that it had, and those of the answer."""
+TokenType = Literal["input", "cache_read", "cache_write", "output", "reasoning"]
+"""Each token has one: of the input, those of it that came from the provider's cache or went into it, of the answer, and
+those of it that the model thought with."""
 
 PREFIX: Final = "palaver_"
 OTHER: Final = "other"
@@ -52,8 +53,8 @@ class Metric:
     """Of a histogram: their upper edges, in what the scripts count."""
 
     @property
-    def fact(self) -> str:
-        """What the scripts call it."""
+    def series(self) -> str:
+        """What the scripts call it, before the values of its labels."""
         return self.name.removeprefix(PREFIX).removesuffix("_total")
 
 
@@ -83,13 +84,13 @@ _STORE: Final = "The store"
 _API: Final = "An API process"
 
 _ALL: Final = (
-    Metric(_RUNS, "palaver_runs_submitted_total", "counter", "Runs that were taken on.", "facts", always=((),)),
+    Metric(_RUNS, "palaver_runs_submitted_total", "counter", "Runs that were taken on.", "scripts", always=((),)),
     Metric(
         _RUNS,
         "palaver_runs_finished_total",
         "counter",
         "Runs that have ended.",
-        "facts",
+        "scripts",
         ("status", "stop_reason", "error_class"),
         always=tuple(_ends()),
     ),
@@ -98,7 +99,7 @@ _ALL: Final = (
         "palaver_run_duration_seconds",
         "histogram",
         "From the submit of a run, or its start time, to its end.",
-        "facts",
+        "scripts",
         ("status",),
         always=_each(*_TERMINAL),
         per=MILLI,
@@ -109,7 +110,7 @@ _ALL: Final = (
         "palaver_cancel_duration_seconds",
         "histogram",
         "From the request to cancel a run to its end.",
-        "facts",
+        "scripts",
         always=((),),
         per=MILLI,
         buckets=(50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000),
@@ -164,7 +165,7 @@ _ALL: Final = (
         "palaver_steps_total",
         "counter",
         "Leases of steps that have ended, by what became of them.",
-        "facts",
+        "scripts",
         ("kind", "outcome"),
         always=tuple(product(_STEP_KINDS, get_args(StepOutcome))),
     ),
@@ -173,7 +174,7 @@ _ALL: Final = (
         "palaver_step_failures_total",
         "counter",
         "Steps that failed and are not tried again: a tool's failure is told to the model, a model's ends the run.",
-        "facts",
+        "scripts",
         ("kind", "error_class"),
         always=tuple(product(_STEP_KINDS, ErrorClass)),
     ),
@@ -182,7 +183,7 @@ _ALL: Final = (
         "palaver_retries_total",
         "counter",
         "Failures after which a step is tried again.",
-        "facts",
+        "scripts",
         ("error_class",),
         always=_each(*ErrorClass),
     ),
@@ -191,15 +192,23 @@ _ALL: Final = (
         "palaver_recoveries_total",
         "counter",
         "Steps whose worker was lost, and whose run goes on without it.",
-        "facts",
+        "scripts",
         always=((),),
+    ),
+    Metric(
+        _MODELS,
+        "palaver_model_calls_total",
+        "counter",
+        "Calls that model steps made, those that failed included.",
+        "scripts",
+        ("provider", "model"),
     ),
     Metric(
         _MODELS,
         "palaver_tokens_total",
         "counter",
         "Tokens that providers say they have used.",
-        "facts",
+        "scripts",
         ("provider", "model", "type"),
     ),
     Metric(
@@ -207,7 +216,7 @@ _ALL: Final = (
         "palaver_cost_usd_total",
         "counter",
         "What they cost, in dollars, by the prices in the table of providers.",
-        "facts",
+        "scripts",
         ("provider", "model"),
         per=NANO,
     ),
@@ -216,7 +225,7 @@ _ALL: Final = (
         "palaver_unpriced_steps_total",
         "counter",
         "Model steps whose cost nobody knows; it is not in the sum.",
-        "facts",
+        "scripts",
         ("provider", "model"),
     ),
     Metric(
@@ -342,7 +351,7 @@ _ALL: Final = (
 
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _ALL})
 """Every metric, by name."""
-FACTS: Final = tuple(each for each in _ALL if each.source == "facts")
+COUNTED: Final = tuple(each for each in _ALL if each.source == "scripts")
 """Those that the scripts count."""
 
 

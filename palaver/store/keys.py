@@ -17,6 +17,9 @@
 {p00}:trace:<id>   stream   for its trace: what happens to a run that is sampled   gone when it ends
 {p00}:spans        stream   for traces: attempts and runs that are over and were not sent yet  TTL: retention
 {p00}:sender       string   the worker that sends them   TTL: five seconds
+{p00}:waiting:<reason> zset  unfinished runs that wait for that, by since when                 no TTL
+{p00}:pending:<type> zset  actions of that type that are pending, by since when                no TTL
+{p00}:counts       hash     what was ever counted: a number for each series of a metric        no TTL
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
 palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
@@ -144,6 +147,21 @@ def spans(shard: str) -> str:
 def sender(shard: str) -> str:
     """Who tells them."""
     return f"{{p{shard}}}:sender"
+
+
+def waiting(shard: str, reason: str) -> str:
+    """Unfinished runs that wait for ``reason``, by since when."""
+    return f"{{p{shard}}}:waiting:{reason}"
+
+
+def pending(shard: str, action_type: str) -> str:
+    """Actions of that type that are pending, by since when."""
+    return f"{{p{shard}}}:pending:{action_type}"
+
+
+def counts(shard: str) -> str:
+    """What was ever counted."""
+    return f"{{p{shard}}}:counts"
 
 
 class RunKeys(NamedTuple):

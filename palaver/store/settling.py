@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 import orjson
 
 from palaver.actions import digest
-from palaver.errors import Failure, ResponseTooLarge
+from palaver.errors import ErrorClass, Failure, ResponseTooLarge
 from palaver.events import EventKind
 from palaver.ids import safe_call_id
 from palaver.leases import Lease
@@ -126,6 +126,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
         stop=stop,
         fallback=fallback,
         error=error,
+        failed=_failed(lease, verdict),
         attempts=attempts,
         delay_ms=delay_ms,
         streamed=streamed,
@@ -136,6 +137,16 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
         entries=tuple(entries),
         calls=tuple(opened),
     )
+
+
+def _failed(lease: Lease, verdict: _Work) -> ErrorClass | None:
+    match verdict:
+        case RetryAfter() | GiveUp():
+            return verdict.failure.error_class
+        case Continue(outcomes=outcomes) if lease.call is not None:
+            return next((each.failure.error_class for each in outcomes if each.failure), None)
+        case _:
+            return None
 
 
 def used(usage: Usage) -> Used:

@@ -14,6 +14,7 @@ from palaver.events import MESSAGES, TRACED, EventKind
 from palaver.leases import Renewal
 from palaver.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.limits import LIMITS
+from palaver.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.models import CancelMode, OnConflict
 from palaver.settings import Settings
 from palaver.step_kinds import KINDS, RECOVERED
@@ -70,6 +71,12 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "ItemType": _texts(get_args(ItemType)),
         "Resolution": _texts(get_args(Resolution)),
         "Action": {"ALL": ALL},
+        "StepKind": {"OF_QUEUE": {kind.queue: kind.name for kind in KINDS}},
+        "StepOutcome": _texts(get_args(StepOutcome)),
+        "TokenType": _texts(get_args(TokenType)),
+        "Metrics": {"OTHER": OTHER},
+        "Series": _texts(each.series for each in COUNTED),
+        "Buckets": {each.series.upper(): dict(enumerate(each.buckets, 1)) for each in COUNTED if each.buckets},
         "Queue": {**{kind.name.upper(): kind.queue for kind in KINDS}, "RECOVERED": RECOVERED},
         "Facts": {each.name: _facts(each) for each in ErrorClass},
         "Lifecycle": {

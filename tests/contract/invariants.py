@@ -14,6 +14,7 @@ from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason
 from palaver.store import keys
 from palaver.store.events import from_channel
 from tests.checkers.events import DURABLE, declared
+from tests.contract.counts import check_counts, check_waiting
 
 OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
 """The statuses that a run can still leave."""
@@ -28,6 +29,9 @@ class Shard:
     due: dict[str, float] = field(default_factory=dict)
     ready: dict[str, dict[str, float]] = field(default_factory=lambda: {"model": {}, "tools": {}})
     lacking: set[str] = field(default_factory=set)
+    waiting: dict[str, dict[str, float]] = field(default_factory=dict)
+    pending: dict[str, dict[str, float]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     listed: dict[str, dict[str, float]] = field(default_factory=dict)
     """Lists of runs: of all of them (``""``), and of those with a status."""
     ended: dict[str, float] = field(default_factory=dict)
@@ -61,6 +65,8 @@ async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
         for conversation_id in shard.conversations:
             _check_conversation(shard, conversation_id, whole=not (moves and moves.deleted))
         _check_indexes(shard)
+        check_waiting(shard)
+        check_counts(shard)
 
 
 async def read_shards(redis: Any) -> dict[str, Shard]:
@@ -97,6 +103,10 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.due = await _scores(redis, name)
         elif kind == "lacking":
             shard.lacking = set(await _scores(redis, name))
+        elif kind in ("waiting", "pending"):
+            getattr(shard, kind)[key_id] = await _scores(redis, name)
+        elif kind == "counts":
+            shard.counts = {series: int(number) for series, number in _text(await redis.hgetall(name)).items()}
         elif kind == "runs":
             shard.listed[key_id] = await _scores(redis, name)
         elif kind == "spans":

@@ -291,10 +291,10 @@ class StoreDriver:
         return await self.claim(delivery, step["worker"], nonce=step["nonce"])
 
     async def everything(self) -> dict[str, Any]:
-        """What all keys hold, but for what traces are still to be told: it outlives its runs."""
+        """What all keys hold, but for the counts and for what traces are still to be told: these outlive the runs."""
         found: dict[str, Any] = {}
         for name in await self.redis.keys("*"):
-            if name.endswith(b":spans"):
+            if name.endswith((b":spans", b":counts")):
                 continue
             match await self.redis.type(name):
                 case b"hash":

@@ -103,7 +103,7 @@ async def test_now_aborts_a_model_call_and_it_is_made_again(driver: StoreDriver)
     run_id, lease = await driver.begin()
     await driver.act(run_id, PAUSE_NOW)
     assert await driver.store.steps.renew([lease]) == [Renewal.PAUSING]
-    assert (await driver.hand_back(lease, usage=Usage(input_tokens=7))).status == "paused"
+    assert (await driver.hand_back(lease, usage=Usage(input_tokens=7, model_calls=1))).status == "paused"
     assert (await driver.kinds(run_id))[-2:] == ["message.discarded", "run.paused"]
 
     (delivery,) = await _resume(driver, run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.metrics import FACTS, METRICS, Metric
+from palaver.metrics import COUNTED, METRICS, Metric
 
 EVERY = pytest.mark.parametrize("metric", METRICS.values(), ids=lambda each: each.name)
 LABELS = {
@@ -32,5 +32,5 @@ def test_labels_are_few(metric: Metric) -> None:
     assert len(set(metric.always)) == len(metric.always)
 
 
-def test_no_two_facts_share_a_name() -> None:
-    assert len({each.fact for each in FACTS}) == len(FACTS)
+def test_no_two_share_a_name_in_scripts() -> None:
+    assert len({each.series for each in COUNTED}) == len(COUNTED)

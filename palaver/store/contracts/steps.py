@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from palaver.errors import ErrorClass
 from palaver.events import EventKind
 from palaver.leases import Stray
 from palaver.lifecycle import StopReason, WaitReason
@@ -158,6 +159,8 @@ class Settle(Script[Moved | Stale]):
     fallback: bool
     """With the agent's next model (retry)."""
     error: Json | None
+    failed: ErrorClass | None
+    """The class of the failure, if the step failed; also of one that does not end the run."""
     attempts: int | None
     """How many the retry policy allows after such a failure (retry)."""
     delay_ms: int

@@ -9,6 +9,9 @@ local function pending_actions()
   return text and cjson.decode(text) or {}
 end
 
+-- The list of the actions of that type, by since when they are pending.
+local function list_of_actions(action) return PREFIX .. 'pending:' .. action.type end
+
 local function save_actions(actions)
   if #actions == 0 then
     redis.call('HDEL', RUN, 'actions')
@@ -28,6 +31,7 @@ local function await_actions(waits)
     step.client = action.type == ActionType.CLIENT_TOOL or nil
     save_step(name, step)
     redis.call('ZADD', DUE, action.expires_at, member(name))
+    redis.call('ZADD', list_of_actions(action), NOW, member(action.call_id))
     actions[#actions + 1] = action
   end
   save_actions(actions)
@@ -48,6 +52,7 @@ end
 -- Record how a removed action was resolved; `more` goes into the event.
 local function log_resolution(action, decision, more)
   redis.call('HSET', RUN, 'act:' .. action.id, decision, 'act:' .. action.call_id, decision)
+  redis.call('ZREM', list_of_actions(action), member(action.call_id))
   more.action_id, more.call_id, more.decision = action.id, action.call_id, decision
   emit(EventKind.ACTION_RESOLVED, cjson.encode(more))
 end

@@ -1,5 +1,5 @@
 -- The record of a new run, for submit.lua.
--- needs: time_limits
+-- needs: time_limits, count
 
 local function create(kept, agent, max_steps, names)
   if not kept then redis.call('HSET', CONV, 'id', args.conversation_id, 'created_at', NOW) end
@@ -23,6 +23,7 @@ local function create(kept, agent, max_steps, names)
   CREATED, TRACE = NOW, args.trace
   redis.call('ZADD', keys.runs, NOW, ID)
   redis.call('ZADD', list_of(STATUS), NOW, ID)
+  count(Series.RUNS_SUBMITTED)
   emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')
   -- Where the run's part of the log begins, so that readers of its events can skip the entries before it.
   redis.call('HSET', RUN, 'logged', ENTRIES .. '-0')

@@ -5,11 +5,10 @@ local deliveries = {}
 
 -- What the step is, for operators: its tool or the model, and the agent. Empty if nobody knows.
 local function title_of(step)
-  local names = {}
-  for name in string.gmatch(NAMES or '', '%S+') do names[#names + 1] = name end
-  local what = step and (step.tool or not step.call and names[2 + (MODEL or 0)])
+  local agent, model = names_in_use()
+  local what = step and (step.tool or not step.call and model)
   if not what then return '' end
-  return names[1] == '-' and what or what .. ' for ' .. names[1]
+  return agent == '-' and what or what .. ' for ' .. agent
 end
 
 -- The caller of the script publishes the delivery; a lost one is found in READY and sent again.

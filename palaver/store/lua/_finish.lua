@@ -1,5 +1,5 @@
 -- How a run ends.
--- needs: calls, withdraw
+-- needs: calls, limits, count, withdraw
 
 -- Give the turn in the conversation to the next run. The caller starts it; if the caller dies, the sweeper finds it in
 -- DUE.
@@ -29,6 +29,18 @@ local function activate_next_run()
   return next_run
 end
 
+local function count_end(status, reason, failure)
+  local class = failure and cjson.decode(failure).class or ''
+  count(Series.RUNS_FINISHED .. ' ' .. status .. ' ' .. reason .. ' ' .. class)
+  local lasted = math.max(0, NOW - limits().since)
+  count_time(Series.RUN_DURATION_SECONDS .. ' ' .. status, lasted, Buckets.RUN_DURATION_SECONDS)
+  local asked = reason == StopReason.CANCELLED and redis.call('HGET', RUN, 'cancel')
+  if asked then
+    local took = math.max(0, NOW - cjson.decode(asked).requested_at)
+    count_time(Series.CANCEL_DURATION_SECONDS, took, Buckets.CANCEL_DURATION_SECONDS)
+  end
+end
+
 -- End the run; nothing else ends one. `failure` is the run's error, JSON. Returns the id of the conversation's next run
 -- ('' = none).
 local function finish(reason, failure)
@@ -50,14 +62,17 @@ local function finish(reason, failure)
       redis.call('PUBLISH', Channel.CANCEL .. step.worker, ID)
       discard_text(open[i], step)
       record_attempt(open[i], step, SpanOutcome.RUN_ENDED)
+      count_lease(step, StepOutcome.ABANDONED)
     end
     unindex_step(open[i], step)
   end
   redis.call('UNLINK', STEPS)
   redis.call('ZREM', DUE, member(RunDue.START), member(RunDue.END))
-  redis.call('HDEL', RUN, 'waiting', 'pausing')
+  wait_no_more()
+  if PAUSING then redis.call('HDEL', RUN, 'pausing') end
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
     .. (failure or 'null') .. '}')
+  count_end(status, reason, failure)
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
   redis.call('EXPIRE', RUN, Setting.RETENTION)
   -- Sweepers remove the run from the list of runs then.

@@ -5,7 +5,7 @@
 local function mark_running()
   if STATUS ~= RunStatus.REQUIRES_ACTION then return end
   set_status(RunStatus.RUNNING)
-  redis.call('HDEL', RUN, 'waiting')
+  wait_no_more()
 end
 
 local function pause_now()
@@ -13,7 +13,7 @@ local function pause_now()
   PAUSING = false
   redis.call('HDEL', RUN, 'pausing')
   -- A run whose turn has not come also keeps waiting for its turn.
-  if ENTERED then redis.call('HDEL', RUN, 'waiting') end
+  if ENTERED then wait_no_more() end
   emit(EventKind.RUN_PAUSED, '{}')
 end
 

@@ -20,6 +20,7 @@ end
 local function lease_lost(name, step)
   record_attempt(name, step, SpanOutcome.LOST)
   if STATUS == RunStatus.CANCELLING then
+    count_lease(step, StepOutcome.LOST)
     discard_text(name, step)
     abandon_step(name, step)
     return proceed()
@@ -28,11 +29,14 @@ local function lease_lost(name, step)
   emit(EventKind.STEP_LOST, cjson.encode({ step = name, attempt = try, worker = step.worker }))
   discard_text(name, step)
   local blamed = blame(name, step)
+  count_lease(step, StepOutcome.LOST)
   step.losses, step.blamed = step.losses + 1, (step.blamed or 0) + (blamed and 1 or 0)
   if step.call and not step.idempotent then
+    count(Series.RECOVERIES)
     return interrupted(name, step, Sentence.WORKER_LOST)
   end
   if step.blamed < Setting.MAX_LOSSES then
+    count(Series.RECOVERIES)
     local class = ErrorClass.WORKER_LOST
     step.failed = { class = class, code = class, message = string.format(Sentence.LEASE_LOST, step.worker), at = NOW }
     deliver_later(name, step, (blamed or step.losses == 1) and NOW or NOW + spread_delay(step), true)

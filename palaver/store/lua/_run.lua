@@ -8,7 +8,8 @@ local ENDED, LACKING = PREFIX .. 'ended', PREFIX .. 'lacking'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text. CREATED: when it was submitted (ms).
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0. TRACE: that it belongs to.
-local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE
+-- WAITING: what the run waits for, JSON.
+local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING
 -- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
 -- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.
 local NEWEST, ENTRIES, BYTES
@@ -24,10 +25,17 @@ local function stamp_version()
 end
 
 local function load_run()
-  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE = unpack(redis.call('HMGET', RUN, 'id', 'status',
-    'pausing', 'entered', 'steer', 'created_at', 'names', 'model', 'trace'))
+  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING = unpack(redis.call('HMGET', RUN, 'id',
+    'status', 'pausing', 'entered', 'steer', 'created_at', 'names', 'model', 'trace', 'waiting'))
 end
 load_run()
+
+-- The agent (- for none) and the model that is asked; nothing if nobody knows.
+local function names_in_use()
+  local names = {}
+  for name in string.gmatch(NAMES or '', '%S+') do names[#names + 1] = name end
+  return names[1], names[2 + (MODEL or 0)]
+end
 
 -- The list of the runs that have a status: each run is in one of them, and in that of all runs.
 local function list_of(status) return PREFIX .. 'runs:' .. status end
@@ -47,7 +55,22 @@ local function has_ended()
   return is_terminal(STATUS)
 end
 
+-- The list of the runs that wait for the same, by since when: each run that waits is in one of them.
+local function leave_waiting_list(reason) redis.call('ZREM', PREFIX .. 'waiting:' .. reason, ID) end
+
 local function wait_for(reason, more)
+  local before = WAITING and cjson.decode(WAITING).reason
   more.reason = reason
-  redis.call('HSET', RUN, 'waiting', cjson.encode(more))
+  WAITING = cjson.encode(more)
+  redis.call('HSET', RUN, 'waiting', WAITING)
+  if before == reason then return end
+  if before then leave_waiting_list(before) end
+  redis.call('ZADD', PREFIX .. 'waiting:' .. reason, NOW, ID)
+end
+
+local function wait_no_more()
+  if not WAITING then return end
+  redis.call('HDEL', RUN, 'waiting')
+  leave_waiting_list(cjson.decode(WAITING).reason)
+  WAITING = false
 end

@@ -24,7 +24,8 @@ local function acknowledge_cancel(mode, by, reason, acked)
     end
   end
   PAUSING = false
-  redis.call('HDEL', RUN, 'waiting', 'pausing')
+  redis.call('HDEL', RUN, 'pausing')
+  wait_no_more()
   if not busy then return finish(StopReason.CANCELLED) end
   if STATUS ~= RunStatus.CANCELLING then set_status(RunStatus.CANCELLING) end
   return ''

@@ -59,7 +59,8 @@ local function enter()
   for _, message in ipairs(cjson.decode(redis.call('HGET', RUN, 'input'))) do
     emit(EventKind.MESSAGE_CREATED, '{"message":' .. message .. '}')
   end
-  redis.call('HDEL', RUN, 'waiting', 'input')
+  redis.call('HDEL', RUN, 'input')
+  wait_no_more()
   return next_model_step()
 end
 

@@ -1,5 +1,5 @@
 -- The usage of a run, compared with its budget.
--- needs: limits
+-- needs: limits, count
 -- RUN `cost` is in nano-dollars, and `unpriced` there if a call's cost is unknown. A turn's tool calls are taken from the
 -- budget all at once, before the first of them begins.
 
@@ -16,6 +16,7 @@ local function count_usage(used)
       redis.call('HINCRBY', RUN, field, number)
     end
   end
+  count_used(used)
 end
 
 -- Whether the run has used up its budget, including `calls` tool calls that are about to begin. An unknown cost counts

@@ -42,7 +42,14 @@ local function open_steps(name)
   return true
 end
 
+-- The step is over, whatever becomes of the run.
+local function count_outcome(step)
+  if args.failed then count_failure(step, args.failed) else count_lease(step, StepOutcome.DONE) end
+end
+
 local function retry_step(name, step)
+  count_lease(step, StepOutcome.RETRIED)
+  count(Series.RETRIES .. ' ' .. args.failed)
   emit(EventKind.RUN_RETRYING, '{"step":"' .. name .. '","attempt":' .. try_of(step) .. ',"delay":'
     .. (args.delay_ms / 1000) .. ',"fallback":' .. tostring(args.fallback) .. ',"error":' .. args.error .. '}')
   if args.fallback then

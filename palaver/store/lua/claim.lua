@@ -10,20 +10,19 @@ if not step then return reply.stray { why = 'settled' } end
 if step.queue ~= args.queue then return reply.stray { why = 'not of this queue' } end
 if step.state ~= StepState.READY and not again then return reply.stray { why = step.state } end
 if first_time_limit().at <= NOW then return reply.stray { why = 'deadline' } end
-local facts = redis.call('HMGET', RUN, 'agent', 'waiting', 'fence', 'model', 'tool_calls', 'metadata',
-  'submitted_by')
+local facts = redis.call('HMGET', RUN, 'agent', 'fence', 'model', 'tool_calls', 'metadata', 'submitted_by')
 
 redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
 local waited = again and 0 or NOW - step.since
 if not again then
   -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
-  local fence = math.max((facts[3] or 0) + 1, NOW)
+  local fence = math.max((facts[2] or 0) + 1, NOW)
   step.state, step.since, step.fence, step.worker, step.nonce = StepState.LEASED, NOW, fence, worker, args.nonce
   step.fresh = not step.first or nil
   step.first = step.first or NOW
   save_step(name, step)
   redis.call('ZREM', READY[step.queue], member(name))
-  if facts[2] then redis.call('HDEL', RUN, 'waiting') end
+  wait_no_more()
   if STATUS == RunStatus.QUEUED then
     set_status(RunStatus.RUNNING, 'started_at', NOW, 'fence', step.fence)
     limits().started = NOW
@@ -41,9 +40,9 @@ local most = limits().budget.tool_calls
 return reply.leased {
   fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
   elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW,
-  lacking_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = facts[1], model = facts[4] or 0,
-  metadata = facts[6], submitted_by = facts[7], call = step.call, edited = step.edited,
-  calls_left = most and math.max(0, most - (facts[5] or 0)),
+  lacking_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = facts[1], model = facts[3] or 0,
+  metadata = facts[5], submitted_by = facts[6], call = step.call, edited = step.edited,
+  calls_left = most and math.max(0, most - (facts[4] or 0)),
   since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
   waited_ms = waited, trace = TRACE,
 }

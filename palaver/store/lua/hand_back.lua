@@ -5,6 +5,7 @@ if not step then return answer end
 if args.begun then record_attempt(name, step, SpanOutcome.HANDED_BACK, args.told) end
 count_usage(args.used)
 if args.begun then discard_text(name, step) else untried(step) end
+count_lease(step, STATUS == RunStatus.CANCELLING and StepOutcome.ABANDONED or StepOutcome.HANDED_BACK)
 if STATUS == RunStatus.CANCELLING then
   abandon_step(name, step)
   return moved(proceed())

@@ -8,13 +8,16 @@ record_outcome(name, step)
 if STATUS == RunStatus.CANCELLING then
   -- An acknowledged cancel wins over the verdict; what has happened stays in the log.
   if args.output then redis.call('HSET', RUN, 'output', args.output) end
+  count_lease(step, StepOutcome.ABANDONED)
   abandon_step(name, step)
   return moved(proceed())
 elseif args.verdict == VerdictKind.CONTINUE then
+  count_outcome(step)
   drop_step(name, step)
   return moved(open_steps(name) and proceed() or finish(StopReason.BUDGET))
 elseif args.verdict == VerdictKind.FINISH and args.stop == StopReason.END_TURN and STEER then
   -- The user has sent messages meanwhile: the model answers them first.
+  count_outcome(step)
   drop_step(name, step)
   return moved(proceed())
 elseif args.verdict == VerdictKind.RETRY and first_time_limit().at > NOW and (step.call or not budget_spent(0)) then
@@ -27,8 +30,11 @@ abandon_step(name, step)
 local limit = first_time_limit()
 if args.verdict ~= VerdictKind.FINISH and limit.at <= NOW then
   -- A step that was stopped by a time limit of the run did not fail.
+  count_lease(step, StepOutcome.ABANDONED)
   return moved(finish(limit.reason))
-elseif args.verdict == VerdictKind.RETRY then
+end
+count_outcome(step)
+if args.verdict == VerdictKind.RETRY then
   return moved(finish(StopReason.BUDGET))
 end
 return moved(finish(args.stop, args.error))

@@ -1,0 +1,83 @@
+"""What the scripts counted is what runs, steps and feeds say; what waits is in the list of its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import orjson
+
+if TYPE_CHECKING:
+    from tests.contract.invariants import Shard
+
+_USED = ("input_tokens", "output_tokens", "model_calls", "cost")
+
+
+def check_waiting(shard: Shard) -> None:
+    """The lists of what waits."""
+    waiting, pending = set(), set()
+    for run_id, run in shard.runs.items():
+        if "waiting" in run:
+            waiting.add((orjson.loads(run["waiting"])["reason"], run_id))
+        for action in orjson.loads(run.get("actions", "[]")):
+            pending.add((action["type"], f"{run_id}/{action['call_id']}"))
+    assert _members(shard.waiting) == waiting, "the lists of runs that wait"
+    assert _members(shard.pending) == pending, "the lists of actions that are pending"
+
+
+def _members(lists: dict[str, dict[str, float]]) -> set[tuple[str, str]]:
+    return {(name, member) for name, members in lists.items() for member in members}
+
+
+def check_counts(shard: Shard) -> None:
+    """The counts, as long as no run is gone."""
+    counts = shard.counts
+    assert all(number > 0 or series.endswith(" sum") for series, number in counts.items()), counts
+    if counts.get("runs_submitted", 0) != len(shard.runs):
+        assert counts.get("runs_submitted", 0) > len(shard.runs), "a run was not counted"
+        return
+    ended = [run for run in shard.runs.values() if "stop_reason" in run]
+    ends = Counter(
+        f"{run['status']} {run['stop_reason']} {orjson.loads(run.get('error', '{}')).get('class', '')}" for run in ended
+    )
+    assert _of(counts, "runs_finished") == ends, "runs that have ended"
+    assert _times(counts, "run_duration_seconds") == len(ended), "how long runs took"
+    cancelled = sum("cancel" in run for run in ended if run["stop_reason"] == "cancelled")
+    assert _times(counts, "cancel_duration_seconds") == cancelled, "how long cancels took"
+    used = Counter({name: sum(int(run.get(name, 0)) for run in shard.runs.values()) for name in _USED})
+    tokens = Counter[str]()
+    for series, number in _of(counts, "tokens").items():
+        tokens[series.rpartition(" ")[2]] += number
+    assert tokens["input"] + tokens["cache_read"] + tokens["cache_write"] == used["input_tokens"], "tokens of input"
+    assert tokens["output"] + tokens["reasoning"] == used["output_tokens"], "tokens of output"
+    assert _of(counts, "model_calls").total() == used["model_calls"], "calls of models"
+    assert _of(counts, "cost_usd").total() == used["cost"], "costs"
+    _check_leases(shard)
+
+
+def _check_leases(shard: Shard) -> None:
+    """Each lease ended in exactly one way, or goes on."""
+    seen = Counter[str]()
+    for run_id in shard.runs:
+        feed = shard.feeds.get(run_id)
+        if not feed or feed[0]["id"] != "1-0":
+            return
+        seen.update(event["type"] for event in feed)
+    leased = sum(step["state"] == "leased" for steps in shard.steps.values() for step in steps.values())
+    outcomes = Counter[str]()
+    for series, number in _of(shard.counts, "steps").items():
+        outcomes[series.partition(" ")[2]] += number
+    assert seen["step.started"] == outcomes.total() + leased, f"leases: {outcomes}, and {leased} go on"
+    assert seen["run.retrying"] == outcomes["retried"] == _of(shard.counts, "retries").total(), "retries"
+    assert outcomes["failed"] == _of(shard.counts, "step_failures").total(), "failures"
+
+
+def _of(counts: dict[str, int], name: str) -> Counter[str]:
+    """The series of a metric, by the values of its labels."""
+    return Counter(
+        {series.removeprefix(f"{name} "): number for series, number in counts.items() if series.startswith(f"{name} ")}
+    )
+
+
+def _times(counts: dict[str, int], name: str) -> int:
+    return sum(number for series, number in _of(counts, name).items() if series.rpartition(" ")[2] != "sum")
