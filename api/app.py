@@ -28,6 +28,7 @@ from .middleware import Access, Middleware
 from .native import NATIVE
 from .operations import Backend, Publishing
 from .operations.catalog import Catalog
+from .operations.measured import Measured
 from .pages import docs
 
 
@@ -54,12 +55,14 @@ def create_app(
         refuse_open_bind(chosen, chosen.host)
         app.state.access = Access.of(chosen)
         kept = store or Store.connect(chosen)
+        known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
             settings=chosen,
             store=kept,
             publisher=publisher or Publisher(chosen.deliveries_url),
-            providers=load_providers(chosen.providers) if providers is None else providers,
+            providers=known,
             catalog=Catalog(kept),
+            measured=Measured(kept, known),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
         )
         try:
@@ -70,6 +73,7 @@ def create_app(
             backend.closing.set()
             await backend.reads.close()
             await backend.catalog.close()
+            await backend.measured.close()
             if publisher is None:
                 backend.publisher.close()
             if store is None:

@@ -16,6 +16,8 @@ from .problems import Problem
 
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 """Routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
+METRICS: Final = "/metrics"
+"""The one route that a key of ``PALAVER_METRICS_KEYS`` opens."""
 DOCUMENTS: Final = frozenset({"/docs", "/openapi.json"})
 """Open with ``PALAVER_OPEN_DOCS``: a browser that follows a link sends no key."""
 

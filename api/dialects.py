@@ -46,12 +46,12 @@ class Dialect:
         answers: Mapping[int, tuple[str, Answer]],
         problems: Sequence[str] = (),
         examples: Mapping[str, Any] | None = None,
-        streams: Mapping[str, Any] | None = None,
+        also: Mapping[str, Any] | None = None,
     ) -> Callable[[H], H]:
         """Serve requests by a handler: its parameters say what they take (``Takes``), its docstring what it does.
 
         ``answers`` are the statuses with a sentence and a model, the usual one first; ``problems`` the codes that it
-        may raise itself; ``examples`` are of its body; ``streams`` describe a 200 that is a stream, by media type.
+        may raise itself; ``examples`` are of its body; ``also`` describes a 200 that is not JSON, by media type.
         Raises ValueError for a path that is not the dialect's.
         """
 
@@ -60,7 +60,7 @@ class Dialect:
 
         def declare(handler: H) -> H:
             takes = Takes.of(handler, path)
-            says = Says(answers, problems, examples, streams)
+            says = Says(answers, problems, examples, also)
             self.router.add_api_route(
                 path,
                 takes.endpoint(in_json=any(model is not None for _, model in answers.values())),

@@ -21,7 +21,7 @@ from palaver.logs import about, mention
 from palaver.settings import Settings
 from palaver.traces import Tracing
 
-from .auth import DOCUMENTS, PROBES, Keys, routed_path, unauthenticated
+from .auth import DOCUMENTS, METRICS, PROBES, Keys, routed_path, unauthenticated
 from .dialects import dialect_of, respond
 from .hosts import Hosts, host_of
 from .operations import Caller
@@ -43,6 +43,8 @@ class Access:
     hosts: Hosts
     opened: frozenset[str]
     """Paths of routes that need no key."""
+    scrapers: Keys
+    """Those for metrics alone."""
     tracing: Tracing | None = None
     """How the runs that are submitted get their traces; None if tracing is off."""
 
@@ -54,7 +56,8 @@ class Access:
             ConfigurationError: traces are to be sent, and not as Palaver can.
         """
         opened = PROBES | DOCUMENTS if settings.open_docs else PROBES
-        return cls(Keys(settings.api_keys), Hosts(settings), opened, Tracing.of(os.environ))
+        keys, scrapers = Keys(settings.api_keys), Keys(settings.metrics_keys)
+        return cls(keys, Hosts(settings), opened, scrapers, Tracing.of(os.environ))
 
     def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         """Who asks for a path, as routes are compared with it.
@@ -66,7 +69,10 @@ class Access:
             host_of(headers)
         else:
             self.hosts.check(scope, headers)
-        caller = self.keys.caller(headers.get(b"authorization"))
+        authorization = headers.get(b"authorization")
+        caller = self.keys.caller(authorization)
+        if path == METRICS and not caller.trusted and not self.scrapers.none:
+            caller = self.scrapers.caller(authorization)
         if not caller.trusted and path not in self.opened:
             raise unauthenticated()
         return caller

@@ -123,8 +123,8 @@ class Says:
     """Codes, beside those that come from what it takes."""
     examples: Mapping[str, Any] | None = None
     """Of its body."""
-    streams: Mapping[str, Any] | None = None
-    """The media type objects of a 200 that is a stream, by media type."""
+    also: Mapping[str, Any] | None = None
+    """The media type objects of a 200 that is not JSON, by media type."""
 
 
 def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -> dict[str, Any]:
@@ -138,8 +138,8 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
         ],
         "responses": {str(status): _answer(*answer, schemas) for status, answer in says.answers.items()},
     }
-    if says.streams is not None:
-        found["responses"]["200"].setdefault("content", {}).update(says.streams)
+    if says.also is not None:
+        found["responses"]["200"].setdefault("content", {}).update(says.also)
     if takes.body is not None:
         content: dict[str, Any] = {"schema": schemas.of_body(takes.body)}
         if says.examples:

@@ -20,7 +20,7 @@ from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 
 _PREFIX: Final = "PALAVER_"
-SECRET: Final = ("redis_url", "broker_url", "api_keys")
+SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
 _SHORTEST_KEY: Final = 16
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     """Bytes of what a call prints that go to the worker's log."""
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
+    metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
     host: str = "127.0.0.1"
     """The address at which the API listens; another one wants keys."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
@@ -149,7 +151,7 @@ class Settings(BaseSettings):
     def _comma_separated(cls, value: object) -> object:
         return _parts(value) if isinstance(value, str) else value
 
-    @field_validator("api_keys", mode="before")
+    @field_validator("api_keys", "metrics_keys", mode="before")
     @classmethod
     def _keys_with_names(cls, value: object) -> object:
         return _api_keys(value) if isinstance(value, str) else value
@@ -177,7 +179,8 @@ class Settings(BaseSettings):
     def secrets(self) -> tuple[str, ...]:
         """What these settings keep secret: keys and passwords."""
         passwords = map(password_of, (self.redis_url, self.broker_url))
-        return (*(key.secret.get_secret_value() for key in self.api_keys), *filter(None, passwords))
+        keys = (*self.api_keys, *self.metrics_keys)
+        return (*(key.secret.get_secret_value() for key in keys), *filter(None, passwords))
 
     @property
     def heartbeat(self) -> float:
@@ -233,7 +236,7 @@ def _api_keys(text: str) -> tuple[ApiKey, ...]:
         if found.setdefault(key, made) != made:
             raise ValueError(f"entry {number} gives a second name to a key that is there before")
     if text.strip() and not found:
-        raise ValueError("holds no key; unset it to leave the API open")
+        raise ValueError("holds no key; unset it or write one")
     return tuple(found.values())
 
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import bulk, control, conversations, events, health, models, queues, runs, tools
+from . import bulk, control, conversations, events, health, metrics, models, queues, runs, tools
 from .dialect import NATIVE
 
-__all__ = ["NATIVE", "bulk", "control", "conversations", "events", "health", "models", "queues", "runs", "tools"]
+__all__ = [
+    "NATIVE",
+    "bulk",
+    "control",
+    "conversations",
+    "events",
+    "health",
+    "metrics",
+    "models",
+    "queues",
+    "runs",
+    "tools",
+]

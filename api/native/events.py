@@ -54,7 +54,7 @@ class EventPage(BaseModel):
         204: ("The stream is over and the client has all of it: a browser stops connecting again.", None),
     },
     problems=("run_not_found", "invalid_cursor", "too_many_watchers"),
-    streams=STREAMS,
+    also=STREAMS,
 )
 async def events(
     backend: Backend,

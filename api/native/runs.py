@@ -108,7 +108,7 @@ class RunQuery(Query):
         "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "unsupported_content",
         "invalid_history", "invalid_time", "too_many_runs", "store_nearly_full", "not_durable", "too_many_watchers",
     ),
-    streams=STREAMS,
+    also=STREAMS,
 )  # fmt: skip
 async def submit(
     backend: Backend,

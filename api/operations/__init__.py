@@ -21,6 +21,7 @@ from .conversations import (
     read_messages,
 )
 from .listing import list_runs
+from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
     LackedState,
@@ -78,6 +79,7 @@ __all__ = [
     "read_events",
     "read_lacked",
     "read_messages",
+    "read_metrics",
     "read_providers",
     "read_queues",
     "read_room",

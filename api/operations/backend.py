@@ -19,6 +19,7 @@ from palaver.store import Store
 from palaver.store.sharing import Sharing
 
 from .catalog import Catalog, Known
+from .measured import Measured
 
 T = TypeVar("T")
 
@@ -66,6 +67,7 @@ class Backend:
     providers: Mapping[str, Provider]
     catalog: Catalog
     policies: Mapping[str, RetryPolicy]
+    measured: Measured
     reads: Sharing = field(default_factory=lambda: Sharing(_READS))
     """Reads of runs that many may want at the same moment."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import jsonschema_rs
 
@@ -14,7 +13,7 @@ from palaver.errors import Fault
 from palaver.limits import most
 from palaver.names import did_you_mean
 from palaver.store import Store
-from palaver.store.sharing import Sharing
+from palaver.store.sharing import Fresh, Sharing
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits, said_of
 
@@ -22,7 +21,7 @@ from ..strict_json import pointer
 
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """By name; while a deployment rolls a tool may have several declarations, those seen last first."""
-_FRESH: Final = 2.0
+_LASTS: Final = 2.0
 """Seconds for which what was read is used."""
 
 
@@ -35,36 +34,14 @@ class Known:
     """Those that a worker can call; none if none has told yet, None if some do not tell."""
 
 
-S = TypeVar("S", bound=Sized | None)
-
-
-class _Fresh(Generic[S]):
-    """Something that is read again once it is older than a moment, or as long as there is nothing."""
-
-    def __init__(self, reads: Sharing, read: Callable[[], Awaitable[S]]) -> None:
-        self._reads = reads
-        self._read = read
-        self._kept: tuple[S, float] | None = None
-        """What was read, and until when it is used."""
-
-    async def get(self) -> S:
-        """As it was a moment ago. Raises what reading raises."""
-        if self._kept is None or time.monotonic() >= self._kept[1]:
-            found = await self._reads.read(self, self._read)
-            nothing = found is not None and not found
-            self._kept = None if nothing else (found, time.monotonic() + _FRESH)
-            return found
-        return self._kept[0]
-
-
 class Catalog:
     """What the store knows of the workers' abilities, read now and then."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reads = Sharing(2)
-        self._tools = _Fresh(self._reads, self._read_tools)
-        self._providers = _Fresh(self._reads, store.fleet.providers)
+        self._tools = Fresh(self._reads, self._read_tools, _LASTS)
+        self._providers = Fresh(self._reads, store.fleet.providers, _LASTS)
 
     async def tools(self) -> KnownTools:
         """Every tool that a worker has, or had within the last hour. Raises what the store raises."""

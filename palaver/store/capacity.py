@@ -23,10 +23,11 @@ _FRESH: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The bytes that Redis uses, and the limit above which no new run is accepted: a share of its ``maxmemory``; 0
-    means no limit."""
+    """The bytes that Redis uses, its ``maxmemory``, and the share of that above which no new run is accepted; 0 means
+    that there is no limit, or that nobody knows."""
 
     used: int = 0
+    most: int = 0
     limit: float = 0.0
 
 
@@ -88,5 +89,6 @@ class Capacity:
             return Memory()
         # Buffers for replicas and the AOF do not count towards Redis's memory limit.
         apart = int(found.get("mem_not_counted_for_evict", 0))
-        most = int(found.get("maxmemory", 0)) * self._max_percent / 100
-        return Memory(max(0, int(found.get("used_memory", 0)) - apart), most)
+        most = int(found.get("maxmemory", 0))
+        used = max(0, int(found.get("used_memory", 0)) - apart)
+        return Memory(used, most, most * self._max_percent / 100)

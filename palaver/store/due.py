@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
+from palaver.actions import ActionType
 from palaver.errors import ErrorClass
 from palaver.ids import all_shards
 from palaver.leases import Settled
-from palaver.lifecycle import RunStatus
+from palaver.lifecycle import RunStatus, WaitReason
 from palaver.settings import Settings
 from palaver.step_kinds import QUEUES
 from palaver.store import keys
@@ -134,13 +135,19 @@ class DueIndex:
         return found
 
     async def _forget(self, things: Iterable[DueItem]) -> None:
-        """Remove the index entries of a run that no longer exists (deleted by hand, or evicted)."""
+        """Remove the entries of a run that no longer exists (deleted by hand, or evicted), which had not ended."""
         pipeline = self._redis.pipeline(transaction=False)
         for thing in things:
-            shard, member = thing.run_id[4:6], f"{thing.run_id}/{thing.what}"
+            run_id, shard, member = thing.run_id, thing.run_id[4:6], f"{thing.run_id}/{thing.what}"
             pipeline.zrem(keys.due(shard), member)
             for queue in QUEUES:
                 pipeline.zrem(keys.ready(shard, queue), member)
+            for action_type in get_args(ActionType):
+                pipeline.zrem(keys.pending(shard, action_type), f"{run_id}/{thing.what.partition('/')[2]}")
+            for reason in WaitReason:
+                pipeline.zrem(keys.waiting(shard, reason), run_id)
+            for status in (None, *(each for each in RunStatus if not each.terminal)):
+                pipeline.zrem(keys.runs(shard, status), run_id)
         if len(pipeline):
             await pipeline.execute()
 

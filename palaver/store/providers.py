@@ -57,6 +57,8 @@ class ProviderUsage:
 
     name: str
     cooling_until: datetime | None
+    cooldowns: int
+    """How many have begun, since it had none for ten minutes."""
     in_flight: int
     """Calls that hold a place; only those of providers with ``max_in_flight`` do."""
     waiting: int
@@ -186,6 +188,7 @@ def _state(name: str, now: int, gate: Fields, in_flight: int, waiting: int) -> P
     return ProviderUsage(
         name=name,
         cooling_until=records.moment(until) if until > now else None,
+        cooldowns=int(float(gate.get(b"cooldowns", 0))),
         in_flight=in_flight,
         waiting=waiting,
         requests_last_minute=_last_minute(gate, b"requests", now),

@@ -1,12 +1,14 @@
-"""One read for all who want the same at the same time."""
+"""One read for all who want the same at the same time, or within a moment."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
-from typing import Any, Final, TypeVar
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Sized
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Sized | None)
 
 _TURN: Final = 16
 """Tasks that are woken at once. Each has something to do then, and others want the loop, too."""
@@ -83,3 +85,23 @@ class Sharing:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class Fresh(Generic[S]):
+    """Something that is read again once it is older than ``seconds``, or as long as there is nothing."""
+
+    def __init__(self, reads: Sharing, read: Callable[[], Awaitable[S]], seconds: float) -> None:
+        self._reads = reads
+        self._read = read
+        self._seconds = seconds
+        self._kept: tuple[S, float] | None = None
+        """What was read, and until when it is used."""
+
+    async def get(self) -> S:
+        """As it was a moment ago. Raises what reading raises."""
+        if self._kept is None or time.monotonic() >= self._kept[1]:
+            found = await self._reads.read(self, self._read)
+            nothing = found is not None and not found
+            self._kept = None if nothing else (found, time.monotonic() + self._seconds)
+            return found
+        return self._kept[0]

@@ -21,6 +21,7 @@ from palaver.store.due import DueIndex
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
 from palaver.store.lacking import LackingIndex
+from palaver.store.measuring import Measuring
 from palaver.store.pool import Pool
 from palaver.store.providers import Providers
 from palaver.store.runs import Runs
@@ -62,6 +63,7 @@ class Store:
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.providers = Providers(connection, scripts, settings)
+        self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity)
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:

@@ -177,15 +177,13 @@ async def _delete_conversation(api: World, n: int) -> Ask:
     return Ask(f"/v1/conversations/{(await _failed(api, n))['conversation_id']}")
 
 
-async def _workers(api: World, n: int) -> Ask:
-    for k in range(n):
-        await api.store.fleet.report(WorkerReport(f"w-{k}", "model", in_flight=1, capacity=50, draining=False))
-    return Ask("/v1/queues")
+def _workers(path: str) -> Callable[[World, int], Awaitable[Ask]]:
+    async def prepare(api: World, n: int) -> Ask:
+        for k in range(n):
+            await api.store.fleet.report(WorkerReport(f"w-{k}", "model", in_flight=1, capacity=50, draining=False))
+        return Ask(path)
 
-
-async def _models(api: World, n: int) -> Ask:
-    await _workers(api, n)
-    return Ask("/v1/models")
+    return prepare
 
 
 async def _tools(api: World, n: int) -> Ask:
@@ -275,8 +273,9 @@ CASES: Final = (
     Case("GET /v1/conversations/{conversation_id}/messages", "entries", most("input_messages"),
          _of_conversation("/messages?limit=500")),
     Case("DELETE /v1/conversations/{conversation_id}", "entries", most("input_messages"), _delete_conversation),
-    Case("GET /v1/queues", "workers", 1_000, _workers, counted_at=200),
-    Case("GET /v1/models", "workers", 1_000, _models, counted_at=200),
+    Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
+    Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
+    Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),
     Case("GET /v1/tools", "tools of each version", most("declared_tools"), _tools),
     Case("GET /readyz", "tools that no worker has", most("lacks"), _ready),
     Case("GET /healthz", "nothing", 4, _nothing),

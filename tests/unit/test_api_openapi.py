@@ -35,6 +35,7 @@ def test_every_route_is_there() -> None:
         "delete /v1/conversations/{conversation_id}",
         "delete /v1/runs/{run_id}",
         "get /healthz",
+        "get /metrics",
         "get /readyz",
         "get /v1/conversations/{conversation_id}",
         "get /v1/conversations/{conversation_id}/messages",
@@ -59,7 +60,7 @@ def test_an_operation_is_complete(method: str, path: str, operation: dict[str, A
     assert operation["description"]
     statuses = {int(status) for status in operation["responses"]}
     assert {500, 503} <= statuses
-    if path.startswith("/v1"):
+    if path.startswith("/v1") or path == "/metrics":
         assert 401 in statuses
         assert operation["security"]
     in_path = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
@@ -71,6 +72,8 @@ def test_an_operation_is_complete(method: str, path: str, operation: dict[str, A
         assert answer["description"]
         if int(status) >= 400:
             assert list(answer["content"]) == ["application/problem+json"]
+        elif path == "/metrics":
+            assert list(answer["content"]) == ["text/plain"]
         elif int(status) != 204:
             schema = answer["content"]["application/json"]["schema"]
             assert schema.get("$ref") or all(each["$ref"] for each in schema["anyOf"])

@@ -102,7 +102,7 @@ async def stop(backend: Backend, caller: Caller, task: TaskId) -> Response:
     tag="toy",
     summary="Watch",
     answers={200: ("A line each.", None), 204: ("You have seen all.", None)},
-    streams={LINES: {"schema": {"type": "string"}}},
+    also={LINES: {"schema": {"type": "string"}}},
 )
 async def watch(backend: Backend, task: TaskId, seen: LastEventId) -> Response:
     """Watch a task."""

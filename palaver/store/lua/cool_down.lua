@@ -1,6 +1,9 @@
 -- needs: ramp
 local ends = NOW + args.ms
-if UNTIL <= NOW then save_field('published', 0) end
+if UNTIL <= NOW then
+  save_field('published', 0)
+  save_field('cooldowns', (gate.cooldowns or 0) + 1)
+end
 if ends > UNTIL then
   UNTIL = ends
   save_field('until', UNTIL)

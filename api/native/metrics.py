@@ -1,0 +1,31 @@
+"""Metrics, for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+from palaver.exposition import MEDIA_TYPE
+
+from .. import operations
+from ..auth import METRICS
+from ..operations import Backend
+from .dialect import NATIVE
+
+_EXAMPLE: Final = 'palaver_runs{status="running"} 3\n'
+
+
+@NATIVE.route(
+    "GET",
+    METRICS,
+    tag="operations",
+    summary="Metrics for Prometheus",
+    answers={200: ("Prometheus' text format, whatever Accept says.", None)},
+    also={"text/plain": {"schema": {"type": "string", "examples": [_EXAMPLE]}}},
+)
+async def metrics(backend: Backend) -> Response:
+    """What the store has and has counted. Each API process answers the same, up to five seconds old; 503 while the store
+    is away. A key of `PALAVER_METRICS_KEYS` is enough."""
+    text = await operations.read_metrics(backend)
+    return Response(text, headers={"Cache-Control": "no-store"}, media_type=MEDIA_TYPE)

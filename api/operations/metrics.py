@@ -1,0 +1,22 @@
+"""Metrics: what the store knows, and what only this process knows."""
+
+from __future__ import annotations
+
+from palaver.exposition import Samples, expose
+from palaver.limits import exceeded
+from palaver.metrics import METRICS
+from palaver.version import __version__
+
+from .backend import Backend, within_deadline
+
+
+async def read_metrics(backend: Backend) -> str:
+    """Every metric, in Prometheus' text format. Raises what keeps the store from telling: there are no others then."""
+    samples = await within_deadline(backend.measured.samples())
+    own: Samples = {
+        "palaver_runs_limit": {(): backend.settings.max_runs},
+        "palaver_api_watchers": {(): backend.store.feeds.watching},
+        "palaver_api_limits_exceeded_total": {(name,): number for name, number in exceeded.items()},
+        "palaver_build_info": {(__version__,): 1},
+    }
+    return expose(METRICS.values(), {**samples, **own})

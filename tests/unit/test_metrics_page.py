@@ -1,0 +1,23 @@
+"""The page of metrics says what the code declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from palaver.limits import most
+from palaver.metrics import METRICS, tables
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+
+
+def test_the_page_has_the_tables() -> None:
+    page = PAGE.read_text()
+    assert page[page.index("## ") :].startswith(tables()), (
+        "python -m palaver.metrics prints what docs/reference/metrics.md must have"
+    )
+
+
+def test_it_tells_of_every_label() -> None:
+    told = PAGE.read_text().partition("## Labels")[2].partition("\n## ")[0]
+    assert {label for each in METRICS.values() for label in each.labels if f"`{label}`" not in told} <= {"version"}
+    assert f"{most('metric_models')} models a shard" in told
