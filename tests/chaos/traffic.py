@@ -13,6 +13,7 @@ import httpx
 
 from palaver.store import keys
 from tests.chaos.report import record
+from tests.checkers.sums import check_sums, counted, since
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
@@ -33,6 +34,7 @@ class Traffic:
         self._cancelled: set[str] = set()
         self._steered: set[str] = set()
         self._others = self._all_runs()
+        self._counted = cluster.ask(counted)
 
     def top_up(self, count: int, body: Callable[[], dict[str, Any]]) -> None:
         """Submit until so many runs are under way; forget those that have ended."""
@@ -74,7 +76,10 @@ class Traffic:
         violations = 1
         try:
             ends += self._ends()
-            check(self._cluster)
+            evidence = check(self._cluster)
+            counts = self._cluster.ask(counted)
+            check_sums(since(self._counted, counts), evidence.histories)
+            self._counted = counts
             violations = 0
         finally:
             print(f"{name}, {violations} violations: {dict(made)}; {dict(ends)}")

@@ -13,10 +13,12 @@ from tests.checkers.evidence import Evidence, calls_by_run, keys_of, read_histor
 from tests.process.cluster import Cluster
 
 
-def check(cluster: Cluster, within: float = 20.0) -> None:
-    """Every run of the test ended, its conversation is whole, and nothing is left over."""
-    _raise(violations(collect(cluster, within)))
+def check(cluster: Cluster, within: float = 20.0) -> Evidence:
+    """Every run of the test ended, its conversation is whole, and nothing is left over: what was looked at."""
+    evidence = collect(cluster, within)
+    _raise(violations(evidence))
     check_logs(cluster)
+    return evidence
 
 
 def check_conversations(cluster: Cluster, run_ids: Sequence[str], invariants: Iterable[str] = CHECKERS) -> None:

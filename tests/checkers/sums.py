@@ -1,0 +1,91 @@
+"""What the store has counted, compared with the runs and events that it counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from palaver.exposition import Samples, Times
+from palaver.lifecycle import RunStatus
+from palaver.metrics import COUNTED
+from palaver.store import Store
+from tests.checkers.evidence import History
+
+Sums = Mapping[str, Counter[tuple[str, ...]]]
+"""Each counter, by the values of its labels."""
+
+
+async def counted(store: Store) -> Sums:
+    """What has been counted so far."""
+    return sums_of(await store.measuring.read(()))
+
+
+def sums_of(samples: Samples) -> Sums:
+    """The counters among samples, and how many times there are of each histogram."""
+    return {
+        metric.name: Counter({labels: _total(value) for labels, value in samples[metric.name].items()})
+        for metric in COUNTED
+    }
+
+
+def since(before: Sums, now: Sums) -> Sums:
+    """What came on top of ``before``. Fails if something has become less."""
+    found: dict[str, Counter[tuple[str, ...]]] = {}
+    for name, numbers in now.items():
+        found[name] = Counter(numbers)
+        found[name].subtract(before[name])
+        assert all(number >= 0 for number in found[name].values()), f"{name} went back"
+        found[name] = +found[name]
+    return found
+
+
+def check_sums(counts: Sums, histories: Iterable[History]) -> None:
+    """``counts`` are those of these runs, which have ended and whose feeds are whole: each exactly once."""
+    runs = [run for history in histories for run in history.runs.values()]
+    events = [event for history in histories for of_run in history.events.values() for event in of_run]
+    kinds = Counter(event.type for event in events)
+    ends = Counter((run.status, run.stop_reason, run.error["class"] if run.error else "") for run in runs)
+    used = Counter[str]()
+    for run in runs:
+        used.update({name: number for name, number in run.usage if isinstance(number, int)})
+    leases, tokens = counts["palaver_steps_total"], _by(counts["palaver_tokens_total"], 2)
+    outcomes = _by(leases, 1)
+    failed = sum(run.status is RunStatus.FAILED and "worker_lost" in str(run.error) for run in runs)
+    told: dict[str, tuple[Any, Any]] = {
+        "runs that were submitted": (counts["palaver_runs_submitted_total"].total(), len(runs)),
+        "runs that have ended": (counts["palaver_runs_finished_total"], ends),
+        "durations": (counts["palaver_run_duration_seconds"].total(), len(runs)),
+        "cancels": (
+            counts["palaver_cancel_duration_seconds"].total(),
+            sum(run.status is RunStatus.CANCELLED for run in runs),
+        ),
+        "leases": (leases.total(), kinds["step.started"]),
+        "leases of tools": (
+            sum(number for (kind, _), number in leases.items() if kind == "tool"),
+            sum(event.type == "step.started" and "/" in event.data["step"] for event in events),
+        ),
+        "retries": (counts["palaver_retries_total"].total(), kinds["run.retrying"]),
+        "steps that were tried again": (outcomes["retried"], kinds["run.retrying"]),
+        "recoveries": (counts["palaver_recoveries_total"].total(), kinds["step.lost"] - failed),
+        "failures": (counts["palaver_step_failures_total"].total(), outcomes["failed"]),
+        "input": (tokens["input"] + tokens["cache_read"] + tokens["cache_write"], used["input_tokens"]),
+        "output": (tokens["output"] + tokens["reasoning"], used["output_tokens"]),
+        "calls of models": (counts["palaver_model_calls_total"].total(), used["model_calls"]),
+    }
+    wrong = {what: (number, truth) for what, (number, truth) in told.items() if number != truth}
+    assert not wrong, f"counted, and true: {wrong}"
+    assert outcomes["lost"] >= kinds["step.lost"], (outcomes, kinds)
+
+
+def _by(numbers: Counter[tuple[str, ...]], place: int) -> Counter[str]:
+    """Summed up by one label."""
+    found = Counter[str]()
+    for labels, number in numbers.items():
+        found[labels[place]] += number
+    return found
+
+
+def _total(value: float | Decimal | Times) -> Any:
+    return sum(value.buckets) if isinstance(value, Times) else value
