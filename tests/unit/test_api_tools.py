@@ -9,12 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from api.operations import catalog
 from api.operations.catalog import argument_faults
 from palaver.errors import ConfigurationError
 from palaver.limits import most
 from palaver.providers import Provider
-from palaver.store import keys
+from palaver.store import keys, sharing
 from palaver.store.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet, tool
 from palaver.tools.builtin import clock
@@ -117,7 +116,7 @@ async def test_what_was_known_is_used_again_for_two_seconds_and_no_longer(monkey
         assert (await _submit(api, "send")).status_code == 202
         await _worker(api, "w2", clock.declaration)
         assert_problem(await _submit(api, "clock"), 422, "unknown_tool")
-        monkeypatch.setattr(catalog, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 2.0))
+        monkeypatch.setattr(sharing, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 2.0))
         assert (await _submit(api, "clock")).status_code == 202
 
 
