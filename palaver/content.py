@@ -10,7 +10,8 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter
+from pydantic_core import PydanticCustomError
 
 from palaver.fields import AtMost, Strict
 
@@ -61,7 +62,25 @@ class ReasoningPart(Strict):
     text: str
 
 
-Part = Annotated[TextPart | ImagePart | FilePart | ReasoningPart, Field(discriminator="type")]
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("audio", "input_audio"), "audio cannot be sent to models here: send what was said as text"),
+    **dict.fromkeys(("image_url", "input_image"), 'here an image is {"type": "image", "url": …}'),
+    "input_file": 'here a file is {"type": "file", "url": "data:…", "name": …}',
+}
+"""Parts that other APIs have, and what there is in their place."""
+
+
+def _of_here(value: object) -> object:
+    """Raises PydanticCustomError for a part of another API, which says what to do."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if isinstance(kind, str) and (told := _ELSEWHERE.get(kind)):
+        raise PydanticCustomError("unsupported_content", "{told}", {"told": told})
+    return value
+
+
+Part = Annotated[
+    TextPart | ImagePart | FilePart | ReasoningPart, Field(discriminator="type"), BeforeValidator(_of_here)
+]
 Parts = Annotated[tuple[Part, ...], AtMost("message_parts")]
 
 

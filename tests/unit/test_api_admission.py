@@ -81,6 +81,23 @@ async def test_what_no_model_can_be_sent_is_refused_and_not_left_out(message: di
         await api.submit(agent=None, conversation_id=kept["conversation_id"], input=[_user([LOOK, IMAGE])])
 
 
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, "audio cannot be sent"),
+        ({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}, '"type": "image", "url"'),
+        ({"type": "input_file", "file_data": "x"}, '"type": "file"'),
+    ],
+)
+async def test_a_part_of_another_api_is_refused_with_what_there_is_here(part: dict[str, Any], says: str) -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json={**BODY, "input": [_user([part])]})
+        (fault,) = answer.json()["errors"]
+        assert (answer.status_code, fault["pointer"]) == (422, "/input/0/content/0")
+        assert fault["code"] == "unsupported_content"
+        assert says in fault["message"]
+
+
 @pytest.mark.parametrize("content", [5, None, {}, [5], [{}], [{"type": "image"}], [{"type": "x"}], ["look"]])
 async def test_content_is_a_text_or_parts(content: Any) -> None:
     async with world() as api:

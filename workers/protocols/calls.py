@@ -38,6 +38,8 @@ class Calls:
         self._calls: dict[int, _Gathered] = {}
         self._moved: dict[int, int] = {}
         """Where the newest call is of an index that several were given."""
+        self._newest = -1
+        """The last place of a call."""
         self.length = 0
         """Characters of all arguments."""
 
@@ -65,6 +67,7 @@ class Calls:
             if len(self._calls) >= self._limit:
                 raise self._too_many()
             call = self._calls[place] = _Gathered()
+            self._newest = max(self._newest, place)
         if not call.given and len(given := text_of(identity)) <= _LONGEST_ID:
             call.given = given
             call.id = given if safe_call_id(given) else ""
@@ -76,14 +79,12 @@ class Calls:
 
     def _place(self, index: int | None, identity: str, name: Any, arguments: Any) -> int:
         """Where the call is that a part with this ``index`` belongs to. Some servers say none, or the same for all."""
-        newest = max(self._calls, default=-1)
         if index is None:
             goes_on = arguments and not identity and not name and self._calls
-            return newest if goes_on else newest + 1
+            return self._newest if goes_on else self._newest + 1
         place = self._moved.get(index, index)
-        call = self._calls.get(place)
-        if call is not None and identity and name and call.given and call.given != identity:
-            place = self._moved[index] = newest + 1
+        if identity and name and (call := self._calls.get(place)) is not None and call.given not in ("", identity):
+            place = self._moved[index] = self._newest + 1
         return place
 
     def _name(self, call: _Gathered, text: str) -> None:
