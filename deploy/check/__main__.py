@@ -13,6 +13,7 @@ from typing import Final
 from .chart import charts
 from .files import compose, dockerfile, units
 from .kit import Kit, Skipped, Wrong, lines
+from .monitoring import alerts, dashboard, promtool
 from .names import names
 from .roles import roles
 
@@ -22,6 +23,9 @@ CHECKS: Final[Mapping[str, Callable[[Kit], list[str]]]] = {
     "systemd": units,
     "chart": charts,
     "names": names,
+    "dashboard": dashboard,
+    "alerts": alerts,
+    "promtool": promtool,
     "roles": roles,
 }
 

@@ -13,7 +13,11 @@ from palaver.version import __version__
 from .containers import Container, containers_of
 from .kit import Kit, Manifest, Wrong, lines, run
 
-_KEDA: Final = Path(__file__).with_name("keda.schema.json")
+_OTHERS: Final = {
+    "keda.sh/": Path(__file__).with_name("keda.schema.json"),
+    "monitoring.coreos.com/": Path(__file__).with_name("prometheus_operator.schema.json"),
+}
+"""Of kinds that Kubernetes does not have by itself, by the API that brings them: what they may say."""
 _WHERE: Final = re.compile(r"::\$\[(\d+)\]\.?(.*)")
 """In what check-jsonschema says: which manifest of the list, and where in it."""
 
@@ -35,7 +39,7 @@ def chart(kit: Kit, values: Path) -> list[str]:
         manifests = kit.render(values)
     except Wrong as wrong:
         return lines(str(wrong))
-    faults = [*_known_to_kubernetes(manifests), *_known_to_keda(manifests)]
+    faults = [*_known_to_kubernetes(manifests), *_known_to_others(manifests)]
     for manifest in manifests:
         faults += _secrets_in(manifest)
     found = [each for manifest in manifests for each in containers_of(manifest)]
@@ -56,7 +60,7 @@ def _refusals(kit: Kit) -> list[str]:
 
 def _known_to_kubernetes(manifests: list[Manifest]) -> Iterator[str]:
     """Each manifest against the schema of its kind; a field that the kind has not is wrong."""
-    own = [each for each in manifests if not each["apiVersion"].startswith("keda.sh/")]
+    own = [each for each in manifests if not each["apiVersion"].startswith((*_OTHERS,))]
     try:
         text = "\n---\n".join(json.dumps(each) for each in own)
         said = run("kubernetes-validate", "--strict", "-", text=text)
@@ -66,15 +70,16 @@ def _known_to_kubernetes(manifests: list[Manifest]) -> Iterator[str]:
         yield from (line for line in lines(str(wrong)) if not line.startswith("INFO"))
 
 
-def _known_to_keda(manifests: list[Manifest]) -> Iterator[str]:
-    """Each of KEDA's own against what its kinds, and the scaler's metadata, may have."""
-    own = [each for each in manifests if each["apiVersion"].startswith("keda.sh/")]
-    try:
-        run("check-jsonschema", "--schemafile", str(_KEDA), "-", text=json.dumps(own))
-    except Wrong as wrong:
-        for line in lines(str(wrong)):
-            if found := _WHERE.search(line):
-                yield f"{_called(own[int(found[1])])}: {found[2]}"
+def _known_to_others(manifests: list[Manifest]) -> Iterator[str]:
+    """Each manifest of another kind against what that kind may say; for KEDA, the scaler's metadata too."""
+    for api, schema in _OTHERS.items():
+        own = [each for each in manifests if each["apiVersion"].startswith(api)]
+        try:
+            run("check-jsonschema", "--schemafile", str(schema), "-", text=json.dumps(own))
+        except Wrong as wrong:
+            for line in lines(str(wrong)):
+                if found := _WHERE.search(line):
+                    yield f"{_called(own[int(found[1])])}: {found[2]}"
 
 
 def _secrets_in(manifest: Manifest) -> Iterator[str]:

@@ -69,6 +69,26 @@ class Kit:
         """What may be put beside a unit: a file in the folder `UNIT.d`."""
         return sorted((self.root / "deploy" / "systemd").glob("*.d/*.conf"))
 
+    @property
+    def alerts(self) -> Path:
+        """Rules for Prometheus; in the chart, which makes a PrometheusRule of them."""
+        return self.chart / "alerts.yaml"
+
+    @property
+    def alert_tests(self) -> Path:
+        """What sets each of them off."""
+        return self.root / "deploy" / "prometheus" / "alerts_test.yaml"
+
+    @property
+    def scraping(self) -> Path:
+        """An example of what Prometheus has to know."""
+        return self.root / "deploy" / "prometheus" / "prometheus.yaml"
+
+    @property
+    def dashboard(self) -> Path:
+        """For Grafana."""
+        return self.root / "deploy" / "grafana" / "palaver.json"
+
     def render(self, *values: Path) -> list[Manifest]:
         """What the chart makes of these values.
 

@@ -1,0 +1,191 @@
+"""What is on the dashboard: rows of panels, from the top down.
+
+Every API process answers with what the store has, so each value is there once for each of them: `max` takes one. What a
+process knows of itself is summed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A graph; `queries` are PromQL by the legend of their series."""
+
+    title: str
+    unit: str
+    queries: dict[str, str]
+    says: str = ""
+    stacked: bool = False
+
+
+def _rate(metric: str, by: str, *, where: str = "") -> str:
+    return f"max by ({by}) (rate({metric}{where}[$__rate_interval]))"
+
+
+def _quantiles(metric: str, by: str, *, window: str = "$__rate_interval") -> dict[str, str]:
+    """Three of them, of a histogram that the scripts count."""
+    labels = ", ".join(filter(None, ("le", by)))
+    shown = f" {{{{{by}}}}}" if by else ""
+    rates = f"max by ({labels}) (rate({metric}_bucket[{window}]))"
+    return {f"p{each}{shown}": f"histogram_quantile({each / 100:g}, {rates})" for each in (50, 95, 99)}
+
+
+_END: Final = "status, stop_reason, error_class"
+_UNFINISHED: Final = "queued|running|requires_action|paused|cancelling"
+
+ROWS: Final[dict[str, tuple[Panel, ...]]] = {
+    "Runs": (
+        Panel(
+            "Runs that ended, by status",
+            "ops",
+            {"{{status}}": f"sum by (status) ({_rate('palaver_runs_finished_total', _END)})"},
+            stacked=True,
+        ),
+        Panel(
+            "Runs that failed, by error class",
+            "ops",
+            {
+                "{{error_class}}": "sum by (error_class) ("
+                + _rate("palaver_runs_finished_total", "stop_reason, error_class", where='{status="failed"}')
+                + ") > 0"
+            },
+            stacked=True,
+        ),
+        Panel(
+            "Unfinished runs",
+            "short",
+            {
+                "{{status}}": f'max by (status) (palaver_runs{{status=~"{_UNFINISHED}"}})',
+                "limit": "max(palaver_runs_limit)",
+            },
+        ),
+        Panel("From submit to end", "s", _quantiles("palaver_run_duration_seconds", "")),
+        Panel("Submitted", "ops", {"runs": "max(rate(palaver_runs_submitted_total[$__rate_interval]))"}),
+        Panel(
+            "Cancelled: from the request to the end",
+            "s",
+            _quantiles("palaver_cancel_duration_seconds", "", window="1h"),
+            "Of the last hour.",
+        ),
+    ),
+    "What waits": (
+        Panel("Runs that wait, by reason", "short", {"{{reason}}": "max by (reason) (palaver_waiting)"}, stacked=True),
+        Panel("The oldest of them", "s", {"{{reason}}": "max by (reason) (palaver_waiting_oldest_seconds)"}),
+        Panel("Calls that wait for somebody", "short", {"{{type}}": "max by (type) (palaver_pending_actions)"}),
+        Panel("The oldest of these", "s", {"{{type}}": "max by (type) (palaver_pending_actions_oldest_seconds)"}),
+    ),
+    "Queues and workers": (
+        Panel("Steps that are ready", "short", {"{{queue}}": "max by (queue) (palaver_queue_ready)"}),
+        Panel(
+            "The oldest of them",
+            "s",
+            {
+                "{{queue}}": "max by (queue) (palaver_queue_oldest_seconds)",
+                "overdue": "max(palaver_overdue_seconds)",
+            },
+            "Overdue: what no sweeper has acted on.",
+        ),
+        Panel(
+            "Steps in flight",
+            "short",
+            {
+                "{{queue}}": "max by (queue) (palaver_queue_running)",
+                "{{queue}}, capacity": "max by (queue) (palaver_queue_capacity)",
+            },
+        ),
+        Panel("Workers", "short", {"{{queue}}, {{state}}": "max by (queue, state) (palaver_workers)"}),
+    ),
+    "Steps": (
+        Panel(
+            "Steps, by what became of them",
+            "ops",
+            {"{{kind}}, {{outcome}}": f"{_rate('palaver_steps_total', 'kind, outcome')} > 0"},
+            stacked=True,
+        ),
+        Panel(
+            "Failures that are tried again, by error class",
+            "ops",
+            {"{{error_class}}": f"{_rate('palaver_retries_total', 'error_class')} > 0"},
+            stacked=True,
+        ),
+        Panel(
+            "Failures that are not",
+            "ops",
+            {"{{kind}}, {{error_class}}": f"{_rate('palaver_step_failures_total', 'kind, error_class')} > 0"},
+            stacked=True,
+        ),
+        Panel(
+            "Steps whose worker was lost, in an hour", "short", {"steps": "max(increase(palaver_recoveries_total[1h]))"}
+        ),
+    ),
+    "Models": (
+        Panel(
+            "Tokens",
+            "short",
+            {
+                "{{model}}, {{type}}": "sum by (model, type) ("
+                + _rate("palaver_tokens_total", "provider, model, type")
+                + ")"
+            },
+            "A second.",
+            stacked=True,
+        ),
+        Panel(
+            "Cost of the last hour",
+            "currencyUSD",
+            {"{{provider}}/{{model}}": "max by (provider, model) (increase(palaver_cost_usd_total[1h]))"},
+            "By the prices in the table of providers.",
+        ),
+        Panel(
+            "Steps without a price",
+            "ops",
+            {"{{provider}}/{{model}}": f"{_rate('palaver_unpriced_steps_total', 'provider, model')} > 0"},
+        ),
+        Panel(
+            "Calls that providers have",
+            "short",
+            {
+                "{{provider}}": "max by (provider) (palaver_provider_in_flight)",
+                "{{provider}}, waiting": "max by (provider) (palaver_provider_waiting) > 0",
+            },
+        ),
+        Panel("Providers that cool down", "short", {"{{provider}}": "max by (provider) (palaver_provider_cooling)"}),
+        Panel(
+            "Cool-downs in an hour",
+            "short",
+            {"{{provider}}": "max by (provider) (increase(palaver_provider_cooldowns_total[1h]))"},
+        ),
+    ),
+    "The store and the API": (
+        Panel("Memory of Redis", "bytes", {"used": "max(palaver_store_memory_bytes)"}),
+        Panel(
+            "Share of its maxmemory",
+            "percentunit",
+            {
+                "used": "max(palaver_store_memory_ratio)",
+                "new runs are refused": "max(palaver_store_memory_limit_ratio)",
+            },
+            "Not there without maxmemory.",
+        ),
+        Panel("Streams and long polls", "short", {"{{instance}}": "palaver_api_watchers"}, stacked=True),
+        Panel(
+            "Met beyond a limit",
+            "ops",
+            {"{{limit}}": "sum by (limit) (rate(palaver_api_limits_exceeded_total[$__rate_interval])) > 0"},
+        ),
+    ),
+}
+"""What an operator looks at."""
+
+
+def queries() -> dict[str, str]:
+    """Every query, by panel and legend."""
+    return {
+        f"{panel.title}: {legend}": query
+        for panels in ROWS.values()
+        for panel in panels
+        for legend, query in panel.queries.items()
+    }
