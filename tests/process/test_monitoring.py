@@ -1,0 +1,97 @@
+"""The dashboard and the alerts on a real Prometheus, which saw a load, a cool-down and a kill of the model worker."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+
+from deploy.check.kit import Kit
+from deploy.check.monitoring import ask, rules
+from deploy.grafana.panels import queries
+from palaver.testing import eventually
+from tests.process.cluster import Cluster, stream
+from tests.process.prometheus import PROGRAM, Prometheus
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(PROGRAM is None, reason="NOT CHECKED: no prometheus; apt-get install prometheus"),
+]
+
+FIRES: Final = {
+    ("PalaverProviderCools", "limited"),
+    ("PalaverNoWorkers", "model"),
+    ("PalaverNothingRuns", "model"),
+    ("PalaverProviderRefuses", "authentication"),
+}
+
+
+@pytest.fixture
+def prometheus(cluster: Cluster, tmp_path: Path) -> Iterator[Prometheus]:
+    with Prometheus(tmp_path / "prometheus", Kit().alerts, cluster.stack.url) as running:
+        eventually(lambda: running.series("palaver_build_info"), within=30)
+        yield running
+
+
+def test_every_panel_has_data_and_every_alert_is_evaluated(cluster: Cluster, prometheus: Prometheus) -> None:
+    with cluster.redis() as server:
+        server.config_set("maxmemory", "1gb")
+    try:
+        waiting = _load(cluster)
+        eventually(lambda: prometheus.firing() >= FIRES, within=60, every=0.5, why=f"{FIRES} fire")
+        cluster.start("worker")
+        for run_id in waiting:
+            cluster.cancel(run_id)
+        eventually(lambda: not _without_data(prometheus), within=15, every=1)
+        assert prometheus.rules() == {rule["alert"]: ("ok", "") for rule in rules(Kit())}
+    finally:
+        print("without data:", _without_data(prometheus), "firing:", prometheus.firing())
+        with cluster.redis() as server:
+            server.config_set("maxmemory", "0")
+
+
+def _load(cluster: Cluster) -> list[str]:
+    """Something of everything that is counted; at its end nobody takes steps, and these runs have not ended."""
+    cool = cluster.submit("limited/429-1-60+echo")
+    pending = cluster.submit("tool-1", tools=["send"])
+    narrow = [cluster.submit("narrow/hang") for _ in range(3)]
+    ended = [
+        *(cluster.submit("tool-3", tools=["record"]) for _ in range(5)),
+        cluster.submit("priced/tool-2", tools=["calculator"]),
+        cluster.submit("500-1+echo"),
+        cluster.submit("401"),
+    ]
+    cancelled = cluster.submit("hang")
+    cluster.saw(cancelled, "step.started")
+    cluster.cancel(cancelled)
+    assert cluster.http.get("/v1/runs", params={"cursor": "x" * 20_000}).status_code == 414
+    for run_id in (*ended, cancelled):
+        cluster.ended(run_id)
+    lost = cluster.submit("say-200+rate-20")
+    watching = threading.Thread(target=lambda: list(stream(cluster.http, f"/v1/runs/{lost}/events")), daemon=True)
+    watching.start()
+    cluster.saw(lost, "message.delta")
+    cluster.pending(pending)
+    cluster.kill("worker")
+    return [cool, pending, lost, *narrow, cluster.submit("echo")]
+
+
+def _without_data(prometheus: Prometheus) -> list[str]:
+    """Panels whose query answers with nothing."""
+    return [name for name, query in queries().items() if not prometheus.series(ask(query, "15s"))]
+
+
+def test_what_is_scraped_is_as_prometheus_wants_it(cluster: Cluster) -> None:
+    exposed = httpx.get(f"{cluster.stack.url}/metrics", trust_env=False)
+    promtool = shutil.which("promtool")
+    assert promtool
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=exposed.text, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
