@@ -140,9 +140,9 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "By the prices in the table of providers.",
         ),
         Panel(
-            "Steps without a price",
-            "ops",
-            {"{{provider}}/{{model}}": f"{_rate('palaver_unpriced_steps_total', 'provider, model')} > 0"},
+            "Steps without a price, in an hour",
+            "short",
+            {"{{provider}}/{{model}}": "max by (provider, model) (increase(palaver_unpriced_steps_total[1h]))"},
         ),
         Panel(
             "Calls that providers have",

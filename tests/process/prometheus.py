@@ -68,14 +68,11 @@ class Prometheus:
         found: list[Mapping[str, Any]] = self._ask("/query_range", **asked)["result"]
         return found
 
-    def firing(self) -> set[tuple[str, str]]:
-        """Alerts that fire, each with the queue, provider or class that it is of."""
-        alerts = [each for each in self._ask("/alerts")["alerts"] if each["state"] == "firing"]
-        labels = ("queue", "provider", "error_class")
-        return {
-            (each["labels"]["alertname"], next((each["labels"][name] for name in labels if name in each["labels"]), ""))
-            for each in alerts
-        }
+    def fired(self) -> set[tuple[str, str]]:
+        """Alerts that have fired, each with the queue, provider or class that it was of."""
+        labels = [each["metric"] for each in self.series('ALERTS{alertstate="firing"}')]
+        of = ("queue", "provider", "error_class")
+        return {(each["alertname"], next((each[name] for name in of if name in each), "")) for each in labels}
 
     def rules(self) -> Mapping[str, tuple[str, str]]:
         """How it fares with each alert, `ok` or not, and what went wrong."""

@@ -13,6 +13,7 @@ from deploy.check.chart import chart, charts
 from deploy.check.containers import containers_of
 from deploy.check.files import compose, dockerfile, units
 from deploy.check.kit import ROOT, TOOLS, Kit, Skipped, Wrong, find
+from deploy.check.monitoring import alerts, dashboard, promtool
 from deploy.check.names import names
 from deploy.check.roles import roles
 from palaver.version import __version__
@@ -22,11 +23,14 @@ pytestmark = pytest.mark.skipif(not (TOOLS / ".installed").exists(), reason="mak
 PARTS = (
     "Dockerfile",
     "deploy/compose.yaml",
+    "deploy/grafana/palaver.json",
     "deploy/helm",
+    "deploy/prometheus",
     "deploy/providers.toml",
     "deploy/redis.conf",
     "deploy/systemd",
     "deploy/users.acl",
+    "docs/how-to/find-the-cause.md",
 )
 WORKERS = "deploy/helm/palaver/templates/workers.yaml"
 API = "deploy/helm/palaver/templates/api.yaml"
@@ -36,6 +40,8 @@ DROP_IN = "deploy/systemd/palaver-worker@.service.d/openai.conf"
 COMPOSE = "deploy/compose.yaml"
 REDIS = "deploy/redis.conf"
 SHELL = "compose: redis: its shell stays process 1"
+ALERTS = "deploy/helm/palaver/alerts.yaml"
+DASHBOARD = "deploy/grafana/palaver.json"
 LEAST = "least-values.yaml"
 
 
@@ -63,7 +69,7 @@ def broken(kit: Kit, path: str, old: str, new: str) -> None:
     (kit.root / path).write_text(text.replace(old, new))
 
 
-@pytest.mark.parametrize("check", [dockerfile, compose, units, only_chart, names])
+@pytest.mark.parametrize("check", [dockerfile, compose, units, only_chart, names, dashboard, alerts])
 def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]]) -> None:
     assert check(kit) == []
 
@@ -124,6 +130,20 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
         (names, COMPOSE, 'PALAVER_DRAIN_GRACE: "10"', 'PALAVER_DRAIN_GRACE: "soon"', "PALAVER_DRAIN_GRACE=soon"),
         (names, COMPOSE, "PALAVER_API_KEYS_FILE: /run", "PALAVER_API_KEYS: /run", "PALAVER_API_KEYS is a secret"),
         (names, HELPERS, "name: {{ .name }}", "name: X_{{ .name }}", "nobody reads X_PALAVER_REDIS_URL"),
+        (alerts, ALERTS, "palaver_overdue_seconds", "palaver_overdue_time", "there is no metric palaver_overdue_time"),
+        (alerts, ALERTS, "max by (type)", "max by (kind)", "none of its metrics has a label kind"),
+        (alerts, ALERTS, 'reason="no_worker"', 'raeson="no_worker"', "none of its metrics has a label raeson"),
+        (alerts, ALERTS, "#redis-is-away", "#redis-is-gone", "find-the-cause.md#redis-is-gone is not there"),
+        (alerts, ALERTS, "alert: PalaverBug", "alert: PalaverBugs", "no test in alerts_test.yaml sets it off"),
+        (alerts, ALERTS, "severity: page", "severity: urgent", "the severity is none of"),
+        (
+            dashboard,
+            DASHBOARD,
+            "max(increase(palaver_recoveries",
+            "max(increase(palaver_recovered",
+            "there is no metric palaver_recovered",
+        ),
+        (dashboard, DASHBOARD, '"title": "Palaver"', '"title": "Mine"', "not what `python -m deploy.grafana` makes"),
         (names, "Dockerfile", "PALAVER_HOST=", "PALAVER_HOTS=", "nobody reads PALAVER_HOTS"),
     ],
 )
@@ -132,6 +152,30 @@ def test_what_is_wrong_is_found(
 ) -> None:
     broken(kit, path, old, new)
     assert said in "\n".join(check(kit))
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED: no promtool; apt-get install prometheus")
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("max by (provider) (avg", "max by (provider) avg", "parse error"),
+        ("for: 2m", "for: 20m", "FAILED"),
+        ("{{ $labels.queue }}", "{{ $label.queue }}", "undefined variable"),
+    ],
+)
+def test_what_prometheus_does_not_understand_is_found(kit: Kit, old: str, new: str, said: str) -> None:
+    assert promtool(kit) == []
+    broken(kit, ALERTS, old, new)
+    assert said in "\n".join(promtool(kit))
+
+
+@pytest.mark.parametrize(("old", "new"), [("interval: {{", "intervall: {{"), ("key: metrics-key", "kye: metrics-key")])
+def test_what_the_operator_of_prometheus_does_not_know_is_found(kit: Kit, old: str, new: str) -> None:
+    values = kit.chart / "ci" / LEAST
+    values.write_text(values.read_text() + "monitoring: {scrape: true, alerts: true}\n")
+    assert only_chart(kit) == []
+    broken(kit, "deploy/helm/palaver/templates/monitoring.yaml", old, new)
+    assert "ServiceMonitor/palaver-api: " in "\n".join(only_chart(kit))
 
 
 def test_a_secret_in_the_chart_is_found(kit: Kit) -> None:
