@@ -23,6 +23,7 @@ _TEXT: Final = re.compile(r"\"[^\"]*\"")
 _OF_PROMETHEUS: Final = frozenset({"job", "instance", "le"})
 """Labels that it adds."""
 _SEVERITIES: Final = ("page", "ticket")
+_PAGE: Final = "docs/how-to/alerts.md"
 _ANCHOR: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -115,6 +116,8 @@ def _of_rule(kit: Kit, rule: Mapping[str, Any]) -> Iterator[str]:
         yield f"the runbook {page}#{anchor} is not there"
     if f"alertname: {rule['alert']}\n        exp_alerts" not in kit.alert_tests.read_text():
         yield f"no test in {kit.alert_tests.name} sets it off"
+    if f"| `{rule['alert']}` | {rule['labels'].get('severity')} |" not in (kit.root / _PAGE).read_text():
+        yield f"{_PAGE} has no row of it with its severity"
 
 
 def _anchors(page: str) -> set[str]:

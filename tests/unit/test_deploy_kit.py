@@ -30,6 +30,7 @@ PARTS = (
     "deploy/redis.conf",
     "deploy/systemd",
     "deploy/users.acl",
+    "docs/how-to/alerts.md",
     "docs/how-to/find-the-cause.md",
 )
 WORKERS = "deploy/helm/palaver/templates/workers.yaml"
