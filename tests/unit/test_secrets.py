@@ -127,7 +127,7 @@ def test_an_answer_has_none(known: None) -> None:
     reply = completion.reply()
     assert reply.content == "The key is [redacted]."
     (made,) = reply.tool_calls
-    assert (made.id, made.name, made.arguments) == ("call_0", "[redacted]", '{"to": "[redacted]"}')
+    assert (made.id, made.name, made.arguments) == ("call00000", "[redacted]", '{"to": "[redacted]"}')
 
 
 def test_settings_know_what_they_keep_secret(monkeypatch: pytest.MonkeyPatch, known: None) -> None:
