@@ -26,7 +26,7 @@ from palaver.verdicts import Continue, Finish, OpenCall, ToolOutcome
 
 T = TypeVar("T")
 AGENT = AgentSpec(model="fake/tool-20", instructions="You are a careful assistant. " * 20, tools=("calculator",))
-USAGE = Usage(input_tokens=700, output_tokens=40)
+USAGE = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)
 BATCH = 100
 
 
