@@ -120,6 +120,13 @@ def of_the_api(cluster: Cluster, run_ids: Mapping[str, str]) -> Sinks:
     return found
 
 
+def of_metrics(cluster: Cluster) -> Sinks:
+    """What the API counts."""
+    told = cluster.http.get("/metrics")
+    assert told.status_code == 200
+    return {"metrics": told.content}
+
+
 def of_problems(cluster: Cluster, secret: str, content: str) -> Sinks:
     """What those are told who ask wrongly."""
     wrong = {

@@ -22,6 +22,7 @@ from tests.process.sinks import (
     monitored,
     of_flower,
     of_messages,
+    of_metrics,
     of_problems,
     of_processes,
     of_redis,
@@ -94,6 +95,7 @@ def sinks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         found |= of_messages(bytes(seen))
         found |= of_the_api(cluster, runs)
         found |= of_the_export(cluster, SECRETS["key of the API"])
+        found |= of_metrics(cluster)
         found |= of_problems(cluster, SECRETS["key of the API"], INPUT)
         found |= of_flower(cluster, FLOWER)
         found |= of_processes(cluster)
@@ -183,4 +185,5 @@ def test_every_sink_was_looked_into(sinks: Sinks) -> None:
     assert b"palaver.model_step" in sinks["messages of Celery"]
     assert b"task-" in sinks["messages of Celery"]
     assert any(name.startswith("Flower /task/") for name in sinks)
+    assert b"provider_error" in sinks["metrics"]
     assert sum(map(len, sinks.values())) > 1 << 20
