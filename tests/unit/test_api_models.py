@@ -10,11 +10,11 @@ from palaver.providers import Provider
 from palaver.store.fleet import WorkerReport
 from tests.unit.api_world import World, assert_problem, world
 
-URL = "https://me:secret-of-a-url@models.example/v1"
+URL, PLAIN = "https://me:secret-of-a-url@models.example/v1", "https://models.example/v1"
 PRICES = {"large": {"input": 2.0, "output": 8.0, "cached_input": 0.5}, "*": {"input": 5.0, "output": 15.0}}
 PROVIDERS = {
     "b": Provider.model_validate({"base_url": URL, "models": ("small", "org/large"), "max_in_flight": 3}),
-    "a": Provider.model_validate({"base_url": URL, "api_key_env": "KEY_OF_A", "prices": PRICES}),
+    "a": Provider.model_validate({"base_url": PLAIN, "api_key_env": "KEY_OF_A", "prices": PRICES}),
 }
 IDS = ["a/*", "a/large", "b/*", "b/org/large", "b/small"]
 
