@@ -65,14 +65,14 @@ async def measure(rounds: int) -> list[Table]:
     async with Rig() as rig:
         sides = _sides(rig)
         for side in sides:
-            await _sample(rig, side, in_a_row=1, at_once=_AT_ONCE)
+            await sample(rig, side, in_a_row=1, at_once=_AT_ONCE)
         one: dict[str, list[Sample]] = {side.name: [] for side in sides}
         many: dict[str, list[Sample]] = {side.name: [] for side in sides}
         for turn in range(rounds):
             # Another side begins each time: the first one meets what the last round left behind.
             for side in sides[turn % len(sides) :] + sides[: turn % len(sides)]:
-                one[side.name].append(await _sample(rig, side, in_a_row=_IN_A_ROW, at_once=1))
-                many[side.name].append(await _sample(rig, side, in_a_row=1, at_once=_AT_ONCE))
+                one[side.name].append(await sample(rig, side, in_a_row=_IN_A_ROW, at_once=1))
+                many[side.name].append(await sample(rig, side, in_a_row=1, at_once=_AT_ONCE))
     return [
         _table(f"A step, one run at a time ({rounds} times {_IN_A_ROW} runs)", one),
         _table(f"A step, {_AT_ONCE} runs at once ({rounds} times)", many),
@@ -105,7 +105,14 @@ def _enqueue(celery: Celery, task: str, queue: str) -> Callable[[], Awaitable[ob
     return submit
 
 
-async def _sample(rig: Rig, side: Side, *, in_a_row: int, at_once: int) -> Sample:
+async def nothing() -> None:
+    """There is nothing to wait for."""
+
+
+async def sample(
+    rig: Rig, side: Side, *, in_a_row: int, at_once: int, afterwards: Callable[[], Awaitable[None]] = nothing
+) -> Sample:
+    """What a side uses for so many conversations, and for what is done ``afterwards``."""
     calls: list[Call] = []
     before, redis_before = Usage.of(side.worker.pid), Usage.of(rig.redis.pid)
     for _ in range(in_a_row):
@@ -118,6 +125,7 @@ async def _sample(rig: Rig, side: Side, *, in_a_row: int, at_once: int) -> Sampl
             what=f"{side.name}: {at_once} conversations",
         )
     await asyncio.sleep(_AFTERMATH)
+    await afterwards()
     after, redis_after = Usage.of(side.worker.pid), Usage.of(rig.redis.pid)
     runs = in_a_row * at_once
     steps, spans = runs * CALLS, _spans(calls)

@@ -86,9 +86,11 @@ class Lease:
     """The trace of the run, if it has one."""
 
     @property
-    def span_id(self) -> str | None:
-        """Of this attempt in that trace."""
-        return self.trace.span_id(self.step, self.fence) if self.trace else None
+    def in_trace(self) -> Mapping[str, str]:
+        """Where log lines about this attempt belong in the trace of the run, if it has one."""
+        if self.trace is None:
+            return {}
+        return {"trace_id": self.trace.trace_id, "span_id": self.trace.span_id(self.step, self.fence)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ def about(**facts: str) -> Iterator[None]:
 
 def mention(**facts: str) -> None:
     """Say more of what the lines are about, until the end of the ``about`` that this is called in."""
-    _about.set({**_about.get({}), **facts})
+    if facts:
+        _about.set({**_about.get({}), **facts})
 
 
 class WithRequest(logging.Filter):

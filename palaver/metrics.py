@@ -18,9 +18,9 @@ from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.limits import LIMITS
 from palaver.step_kinds import KINDS, QUEUES
 
-Source = Literal["scripts", "store", "process"]
+Source = Literal["scripts", "store", "process", "worker"]
 """Where a metric comes from: counted by the scripts, in the very step that writes what is counted; read off the store
-when it is asked for; or known to the process that is asked."""
+when it is asked for; known to the API process that is asked; or seen by a worker, which answers itself."""
 StepOutcome = Literal["done", "failed", "retried", "postponed", "handed_back", "lost", "abandoned"]
 """What became of a lease: each one ends in exactly one of these ways."""
 TokenType = Literal["input", "cache_read", "cache_write", "output", "reasoning"]
@@ -82,6 +82,7 @@ _QUEUES: Final = "Queues and workers"
 _PROVIDERS: Final = "Providers"
 _STORE: Final = "The store"
 _API: Final = "An API process"
+_WORKER: Final = "A worker process"
 
 _ALL: Final = (
     Metric(_RUNS, "palaver_runs_submitted_total", "counter", "Runs that were taken on.", "scripts", always=((),)),
@@ -346,6 +347,66 @@ _ALL: Final = (
         always=_each(*LIMITS),
     ),
     Metric(_API, "palaver_build_info", "gauge", "1, with the version.", "process", ("version",)),
+    Metric(
+        _WORKER,
+        "palaver_step_duration_seconds",
+        "histogram",
+        "From the claim of a step until it was settled.",
+        "worker",
+        ("kind", "outcome"),
+        per=MILLI,
+        buckets=(5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000),
+    ),
+    Metric(
+        _WORKER,
+        "palaver_claim_wait_seconds",
+        "histogram",
+        "From the delivery of a step to its claim, by Redis's clock.",
+        "worker",
+        always=((),),
+        per=MILLI,
+        buckets=(5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000),
+    ),
+    Metric(
+        _WORKER,
+        "palaver_cancel_stop_seconds",
+        "histogram",
+        "From when a worker heard of a cancel until its step was settled.",
+        "worker",
+        always=((),),
+        per=MILLI,
+        buckets=(5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000),
+    ),
+    Metric(
+        _WORKER,
+        "palaver_time_to_first_token_seconds",
+        "histogram",
+        "From the call of a model to the first byte of its answer.",
+        "worker",
+        ("provider",),
+        per=MILLI,
+        buckets=(10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000),
+    ),
+    # The names and the edges of these two are OpenTelemetry's: gen_ai.client.operation.duration and .token.usage.
+    Metric(
+        _WORKER,
+        "gen_ai_client_operation_duration_seconds",
+        "histogram",
+        "A call of a model, also one that failed.",
+        "worker",
+        ("provider", "model"),
+        per=MILLI,
+        buckets=tuple(10 * 2**power for power in range(14)),
+    ),
+    Metric(
+        _WORKER,
+        "gen_ai_client_token_usage",
+        "histogram",
+        "Tokens of a call, input or output.",
+        "worker",
+        ("provider", "model", "type"),
+        buckets=tuple(4**power for power in range(14)),
+    ),
 )
 
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _ALL})

@@ -84,6 +84,11 @@ class Settings(BaseSettings):
     """Whether Flower starts without a login: whoever reaches it may look."""
     log_format: LogFormat = "text"
     """What log lines of servers look like: ``text`` for people, ``json`` for machines."""
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Where a worker answers ``GET /metrics`` with what it has seen; each on a machine needs one of its own. None: it
+    does not."""
+    metrics_host: str = "127.0.0.1"
+    """The address at which it does; whoever reaches it may look."""
     trace_content: bool = False
     """Whether traces have the content of messages, arguments and results; otherwise names and counts alone."""
     lease_seconds: float = Field(default=15.0, ge=1.0)

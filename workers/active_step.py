@@ -55,6 +55,9 @@ class ActiveStep:
         self.reason: InterruptReason | None = None
         self.lease: Lease | None = None
         self.begun = False
+        self.began_at = time.monotonic()
+        self.cancelled_at: float | None = None
+        """When this process heard that the run is cancelled (monotonic, as the one above)."""
         self.progress = CallProgress()
         # Set before the claim is sent, so that the lease is never believed to last longer than it does.
         self._renewed_at = time.monotonic()
@@ -95,6 +98,8 @@ class ActiveStep:
     def interrupt(self, reason: InterruptReason) -> None:
         """Stop the function, now or as soon as it begins. A second interruption has no effect, except that a cancel
         replaces a pause or a drain: it keeps the partial answer."""
+        if reason is InterruptReason.CANCELLED and self.cancelled_at is None:
+            self.cancelled_at = time.monotonic()
         if self.reason is None:
             self.reason = reason
             if self._task is not None:

@@ -42,8 +42,10 @@ from .abilities import Abilities, require_provider
 from .checking import check_tools
 from .consumer import Consumer
 from .consumer_watchdog import ConsumerWatchdog
+from .histograms import Histograms
 from .keeper import running
 from .logs import set_formats
+from .metrics_server import MetricsServer
 from .outages import NotSettled
 from .output import Output
 from .pool import TaskPool
@@ -97,6 +99,7 @@ _hidden: frozenset[str] = frozenset()
 """Variables with keys of providers, in a tools worker."""
 _providers: Mapping[str, Provider] = {}
 """The table of providers, in any other."""
+_histograms: Histograms
 _runtime: Runtime | None = None
 
 
@@ -127,7 +130,7 @@ def _prepare(sender: Any) -> None:
     """Raises:
     ConfigurationError: for a worker that could do nothing, or nothing well.
     """
-    global _kind, _hidden, _providers
+    global _kind, _hidden, _providers, _histograms
     queues = {name.removesuffix(RECOVERED) for name in sender.app.amqp.queues.consume_from}
     if len(queues) != 1 or not queues <= KIND_OF.keys():
         each = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
@@ -151,6 +154,10 @@ def _prepare(sender: Any) -> None:
     if not _kind.isolated:
         require_extra(os.environ)
     app.capacity = sender.concurrency or 0
+    _histograms = Histograms(_kind, places=app.capacity if _kind.isolated else 1)
+    here = settings()
+    if here.metrics_port is not None:
+        MetricsServer(here.metrics_host, here.metrics_port, _histograms.exposed)
 
 
 def _say_what_nobody_reads(keys: frozenset[str]) -> None:
@@ -164,7 +171,8 @@ async def _lifespan() -> AsyncIterator[None]:
     async with AsyncExitStack() as opened:
         with refusing():
             able = Abilities(await opened.enter_async_context(open_toolbox(settings(), SOURCES)), _providers)
-            runtime = Runtime(settings(), kind=_kind, node=_node, capacity=app.capacity, abilities=able)
+            here = settings()
+            runtime = Runtime(here, _histograms, kind=_kind, node=_node, capacity=app.capacity, abilities=able)
             await opened.enter_async_context(running(runtime, sweeps=True))
         for name, variable in able.missing_keys.items():
             log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)
@@ -183,7 +191,8 @@ def _start_child(**_: Any) -> None:
     here, place = settings(), current_process().index
     environment.narrow(here, _hidden)
     output = Output(pipes.taken(place), here.tool_output)
-    child.start(here, _kind, _node, slots, place, output)
+    _histograms.move_to(place)
+    child.start(here, _kind, _node, child.Place(place, slots, output, _histograms))
 
 
 @worker_process_shutdown.connect

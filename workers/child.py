@@ -38,6 +38,7 @@ from palaver.tools import ToolDeclaration
 
 from . import processes
 from .abilities import Abilities
+from .histograms import Histograms
 from .keeper import running
 from .output import Output
 from .process_state import Surroundings
@@ -64,20 +65,26 @@ class _Job:
     """Told to stop, perhaps before it began."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A child's own place in what it shares with its parent."""
+
+    number: int
+    slots: Slots
+    output: Output
+    histograms: Histograms
+
+
 class Child:
     """The process's loop thread, and its main thread's inbox."""
 
-    def __init__(
-        self, settings: Settings, kind: StepKind, node: str, told: int | None, slots: Slots, place: int, output: Output
-    ) -> None:
-        """``place`` is the child's own in ``slots``, which its parent reads."""
+    def __init__(self, settings: Settings, kind: StepKind, node: str, told: int | None, place: Place) -> None:
         self._settings = settings
         self._kind = kind
         self._node = node
         self._told = told
-        self._slots = slots
-        self._place = place
-        self._output = output
+        self._slots, self._place = place.slots, place.number
+        self._output, self._histograms = place.output, place.histograms
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
         self._in_tool = False
         self._loop = asyncio.new_event_loop()
@@ -118,8 +125,8 @@ class Child:
     async def _serve(self, tools: Toolbox, started: Future[None], ended: asyncio.Event) -> None:
         """Take steps until the process is to end."""
         # No model is asked here: that needs neither the table of providers nor their keys.
-        able = Abilities(tools, {})
-        runtime = Runtime(self._settings, kind=self._kind, node=self._node, capacity=1, abilities=able)
+        able, told = Abilities(tools, {}), self._histograms
+        runtime = Runtime(self._settings, told, kind=self._kind, node=self._node, capacity=1, abilities=able)
         async with running(runtime, sweeps=False):
             self._runtime = runtime
             self._greatest = max(tool.timeout for tool in tools.declarations)
@@ -275,7 +282,7 @@ def drain() -> None:
         _tell = None
 
 
-def start(settings: Settings, kind: StepKind, node: str, slots: Slots, place: int, output: Output) -> None:
+def start(settings: Settings, kind: StepKind, node: str, place: Place) -> None:
     """Begin life as a child of a tools worker."""
     global _child
     # Only this process's copy.
@@ -283,7 +290,7 @@ def start(settings: Settings, kind: StepKind, node: str, slots: Slots, place: in
     if settings.tool_address_space:
         room = settings.tool_address_space * MIB
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
-    _child = Child(settings, kind, node, _told, slots, place, output)
+    _child = Child(settings, kind, node, _told, place)
 
 
 def stop() -> None:

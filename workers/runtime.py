@@ -23,6 +23,7 @@ from .abilities import Abilities
 from .active_step import ActiveStep, InterruptReason
 from .conversations import ConversationCache
 from .delta_writer import DeltaWriter
+from .histograms import Histograms
 from .model import ModelPort
 from .provider_limiter import ProviderLimiter
 
@@ -37,12 +38,22 @@ def worker_id(node: str, pid: int) -> str:
 class Runtime:
     """The store, the publisher, the model port and the active steps of one worker process."""
 
-    def __init__(self, settings: Settings, *, kind: StepKind, node: str, capacity: int, abilities: Abilities) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        histograms: Histograms,
+        *,
+        kind: StepKind,
+        node: str,
+        capacity: int,
+        abilities: Abilities,
+    ) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
         self.kind = kind
         self.capacity = capacity
         self.abilities = abilities
+        self.histograms = histograms
         self.tools = abilities.tools
         self.store = Store.connect(settings)
         self.model = ModelPort(abilities.providers)

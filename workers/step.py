@@ -62,8 +62,7 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
             lease = await claim(runtime, run_id, conversation_id, name, known)
             if isinstance(lease, Stray):
                 return f"stray: {lease.why}"
-            if lease.trace is not None:
-                mention(trace_id=lease.trace.trace_id, span_id=lease.span_id or "")
+            mention(**lease.in_trace)
             failpoint("step.claimed")
             conversation = runtime.conversations.take_in(known, lease, runtime.model.protocol(lease.agent))
             work = Work(lease, runtime, conversation, active)
@@ -71,6 +70,7 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
             failpoint("step.settling")
             streamed, told = work.withdraws(verdict), work.told(verdict)
             settled = await settle(runtime, lease, verdict, streamed=streamed, told=told)
+            runtime.histograms.settled(kind.kind, lease, verdict, settled, active)
             if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
                 failure = verdict.failure
                 log.warning("run %s failed at step %s: %s %s", run_id, name, failure.error_class, failure.code)

@@ -176,18 +176,23 @@ class Work:
         settings = runtime.model.settings(agent, plain=bool(purpose))
         body = self.protocol.body(agent, messages, self._offers(agent), settings)
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
-        reply = await runtime.model.complete(
-            agent,
-            body,
-            show=show,
-            time_left=self.time_left,
-            request_id=f"{request_id}:{purpose}-{len(self._readers)}" if purpose else request_id,
-            reader=reader,
-            progress=self._active.progress,
-        )
+        progress, called_at = self._active.progress, time.monotonic()
+        try:
+            reply = await runtime.model.complete(
+                agent,
+                body,
+                show=show,
+                time_left=self.time_left,
+                request_id=f"{request_id}:{purpose}-{len(self._readers)}" if purpose else request_id,
+                reader=reader,
+                progress=progress,
+            )
+        finally:
+            seconds, usage = time.monotonic() - called_at, reader.usage
+            runtime.histograms.model_call(agent.provider, agent.model_name, seconds, progress.first_after, usage)
         if not purpose:
             self._notes.finish_reason = reply.finish_reason
-            self._notes.first_token = self._active.progress.first_after
+            self._notes.first_token = progress.first_after
         return reply
 
     def _offers(self, agent: AgentSpec) -> list[Offer]:

@@ -44,7 +44,11 @@ class Plan:
         return Child(
             f"{name}-{number}",
             self._command(name),
-            environment={**self._environment(redis_url), **self.environments.get(name, {})},
+            environment={
+                **self._environment(redis_url),
+                **self._metrics_port(name, number),
+                **self.environments.get(name, {}),
+            },
             log_path=self.data_dir / "logs" / f"{name}-{number}.log",
             ready=self._readiness(name),
         )
@@ -63,6 +67,13 @@ class Plan:
         if name == "model_server":
             return lambda child: accepts(self.ports.model_server)
         return lambda child: " ready." in child.output
+
+    def _metrics_port(self, name: str, number: int) -> dict[str, str]:
+        """Each worker on a machine needs one of its own: from the given one on, first the model worker's."""
+        given = self.environment.get("PALAVER_METRICS_PORT") or os.environ.get("PALAVER_METRICS_PORT") or ""
+        if name not in ("worker", "tools") or not given.isdecimal():
+            return {}
+        return {"PALAVER_METRICS_PORT": str(int(given) + 2 * (number - 1) + (name == "tools"))}
 
     def _environment(self, redis_url: str) -> dict[str, str]:
         own = {

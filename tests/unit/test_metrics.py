@@ -16,10 +16,10 @@ LABELS = {
 
 @EVERY
 def test_a_name_says_its_type_and_its_unit(metric: Metric) -> None:
-    assert metric.name.startswith("palaver_")
+    assert metric.name.startswith(("palaver_", "gen_ai_client_"))
     assert metric.name.endswith("_total") == (metric.type == "counter")
     assert not metric.name.endswith(("_count", "_sum", "_bucket", "_milliseconds", "_ms"))
-    assert metric.type != "histogram" or metric.name.endswith("_seconds")
+    assert metric.type != "histogram" or metric.name.endswith(("_seconds", "_token_usage"))
     assert bool(metric.buckets) == (metric.type == "histogram")
     assert metric.help.endswith(".")
     assert "\n" not in metric.help
