@@ -51,8 +51,8 @@ end
 local function count_used(used)
   if used.model_calls == 0 then return end
   local series = series_of_model(used.model_calls, used.input_tokens + used.output_tokens)
-  local function add(fact, amount, token_type)
-    if amount > 0 then count(fact .. ' ' .. series .. (token_type and ' ' .. token_type or ''), amount) end
+  local function add(metric, amount, token_type)
+    if amount > 0 then count(metric .. ' ' .. series .. (token_type and ' ' .. token_type or ''), amount) end
   end
   -- Each token has one type, also where a provider says of more than there are that they were cached.
   local read = math.min(used.cached_tokens, used.input_tokens)
