@@ -58,8 +58,8 @@ class Lease:
     """Seconds until the run's time is up."""
     agent: AgentSpec
     """Its ``model`` is the one to call now, which may be a fallback."""
-    falls_back: bool
-    """Whether the agent has another fallback model."""
+    fallback: str | None
+    """The model to go on with where a retry rule says so; None if the agent has no other."""
     call: ToolCall | None
     """The call to answer; None for a model step."""
     position: int
@@ -78,6 +78,8 @@ class Lease:
     """The name of the key that submitted the run."""
     edited: bool = False
     """Somebody changed the arguments of ``call``."""
+    out_for: float | None = None
+    """Seconds since the step met the outage of its provider; None if it is in none."""
     lacking_for: float = 0.0
     """Seconds since a worker first lacked what the step needs; 0 if none did."""
     waited: float = 0.0

@@ -300,6 +300,14 @@ _ALL: Final = (
     ),
     Metric(
         _PROVIDERS,
+        "palaver_provider_outages",
+        "gauge",
+        "Open circuits: 1 if the provider is out, and 1 more for each of its models that is.",
+        "store",
+        ("provider",),
+    ),
+    Metric(
+        _PROVIDERS,
         "palaver_provider_waiting",
         "gauge",
         "Model steps that wait for their turn at the provider.",

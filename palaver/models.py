@@ -138,8 +138,9 @@ class Waiting(BaseModel):
     """The attempt that will be next, with ``backoff``."""
     error_class: ErrorClassName | None = None
     code: str | None = None
-    """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached. With
-    ``no_worker`` what is lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``."""
+    """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached; or ``outage``,
+    with the ``error_class`` of the last failure. With ``no_worker`` what is lacked: ``tool:NAME``, ``provider:NAME`` or
+    ``key:VARIABLE``."""
 
 
 class Cancel(BaseModel):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from palaver.errors import ConfigurationError, ErrorClass
-from palaver.retry import RetryPolicy, Rule
+from palaver.retry import FIELDS, RetryPolicy, Rule
 from palaver.toml_file import read_toml, warn_of_unknown
 
 _VARIABLE: Final = "PALAVER_RETRY_POLICIES"
@@ -25,7 +25,7 @@ def load_policies(path: Path | None) -> Mapping[str, RetryPolicy]:
         return {}
     tables = read_toml(path, _VARIABLE)
     for name, policy in tables.items():
-        _drop_unknown(policy, ("max_elapsed", "rules"), name, path)
+        _drop_unknown(policy, FIELDS, name, path)
         rules = policy.get("rules") if isinstance(policy, dict) else None
         _drop_unknown(rules, tuple(ErrorClass), f"{name}.rules", path)
         for each, rule in rules.items() if isinstance(rules, dict) else ():

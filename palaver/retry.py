@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random as _random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from palaver.errors.exceptions import ConfigurationError
 from palaver.errors.failure import Failure
 from palaver.errors.vocabulary import ErrorClass
 from palaver.lifecycle import StopReason
-from palaver.verdicts import GiveUp, RetryAfter
+from palaver.verdicts import GiveUp, Postpone, RetryAfter
 
 Jitter = Literal["full", "equal", "none"]
 """How a back-off is randomised: over its full length, over its upper half, or not at all."""
@@ -28,6 +28,9 @@ Then = Literal["fail", "fallback_model"]
 SPREAD: Final = 0.1
 """A wait that a provider asked for is lengthened by up to this share, so that not all callers return at once. It is
 never shortened: an early caller would be refused again."""
+FALLBACK_AFTER: Final = 0.1
+"""Of its patience a step waits this share for its own model if it may go on with another one: a minute by default,
+which is longer than a restart."""
 MAX_ATTEMPTS: Final = 100
 MAX_SECONDS: Final = 86_400.0
 """Upper bounds of the values in a policy. Clients send policies with their runs, and every run must end."""
@@ -93,16 +96,19 @@ class Rule:
 class RetryPolicy:
     """The rules of a kind of step, and how long its retries may take in all.
 
-    Raises ConfigurationError for a ``max_elapsed`` out of bounds.
+    Raises ConfigurationError for a ``max_elapsed`` or a ``patience`` out of bounds.
     """
 
     rules: Mapping[ErrorClass, Rule] = field(default_factory=dict)
     max_elapsed: timedelta = timedelta(minutes=30)
     """The time from the start of the first attempt to the start of the last one. No attempt begins later."""
+    patience: timedelta = timedelta(minutes=10)
+    """How long a step waits for the end of an outage: that costs it no attempt, and none of ``max_elapsed``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
         _within("max_elapsed", self.max_elapsed.total_seconds(), 0, MAX_SECONDS)
+        _within("patience", self.patience.total_seconds(), 0, MAX_SECONDS)
 
     def decide(
         self,
@@ -139,9 +145,19 @@ class RetryPolicy:
             return GiveUp(failure.noting(note), stop_reason(failure))
         return RetryAfter(delay, failure, rule.attempts)
 
+    def outlast(self, failure: Failure, turn: float, waited: float, *, other_model: bool) -> Postpone | GiveUp:
+        """Wait for the end of an outage, or give the step up. ``failure`` is the provider's last one, ``turn`` the
+        seconds until the step may ask again, ``waited`` those since it met the outage. It waits less for its own model
+        if the run has an ``other_model`` that is not out, too."""
+        patience = self.patience.total_seconds() * (FALLBACK_AFTER if other_model else 1)
+        if waited >= patience:
+            note = f"Gave up: waited {waited:.0f} s for the outage to end, the policy allows {patience:g} s."
+            return GiveUp(failure.noting(note, user_action="wait"), stop_reason(failure))
+        return Postpone(min(turn, patience - waited), "outage", failure=failure)
+
     def over(self, base: RetryPolicy) -> RetryPolicy:
         """This policy, completed with the rules of ``base`` for all classes that this policy does not name."""
-        return RetryPolicy({**base.rules, **self.rules}, self.max_elapsed)
+        return replace(self, rules={**base.rules, **self.rules})
 
     def falls_back(self, failure: Failure) -> bool:
         """Whether the run continues with its next model once this failure is no longer retried."""
@@ -150,23 +166,31 @@ class RetryPolicy:
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """A policy from JSON or TOML: ``{"max_elapsed": 600, "rules": {"timeout": {"attempts": 3}}}``.
+        """A policy from JSON or TOML: ``{"patience": 60, "rules": {"timeout": {"attempts": 3}}}``.
 
         Times are in seconds; a field that is not given has its default, a class that is not named fails.
         Raises ConfigurationError: it points at the wrong value and names the nearest right one.
         """
-        table = _table(value, ("max_elapsed", "rules"))
+        table = _table(value, FIELDS)
         rules = _table(table.get("rules", {}), tuple(ErrorClass), pointer="/rules")
-        seconds = table.get("max_elapsed", 1800)
-        _within("max_elapsed", seconds, 0, MAX_SECONDS)
-        return cls({ErrorClass(name): _rule(name, rule) for name, rule in rules.items()}, timedelta(seconds=seconds))
+        times = {name: table[name] for name in FIELDS[:-1] if name in table}
+        for name, seconds in times.items():
+            _within(name, seconds, 0, MAX_SECONDS)
+        parsed = {ErrorClass(name): _rule(name, rule) for name, rule in rules.items()}
+        return cls(parsed, **{name: timedelta(seconds=seconds) for name, seconds in times.items()})
 
     def dump(self) -> dict[str, Any]:
-        """The policy as ``parse`` takes it."""
+        """The policy as ``parse`` takes it; also that of older code, unless it says something that is new."""
+        usual = self.patience == RetryPolicy().patience
         return {
             "max_elapsed": self.max_elapsed.total_seconds(),
+            **({} if usual else {"patience": self.patience.total_seconds()}),
             "rules": {name.value: asdict(rule) for name, rule in self.rules.items()},
         }
+
+
+FIELDS: Final = ("max_elapsed", "patience", "rules")
+"""Those of a policy."""
 
 
 def _rule(name: str, value: object) -> Rule:

@@ -93,6 +93,8 @@ class Settings(BaseSettings):
     """Whether traces have the content of messages, arguments and results; otherwise names and counts alone."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
     """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
+    probe_interval: float = Field(default=5.0, ge=0.1, le=300)
+    """A provider, or a model, that is out is tried so often, by one call of the whole fleet."""
     retention: float = Field(default=7 * 86400.0, ge=1)
     """A finished run and its conversation stay this long after the last run ended."""
     feed_retention: float = Field(default=3600.0, ge=1)

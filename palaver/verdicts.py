@@ -143,6 +143,8 @@ class Postpone:
     code: str
     """The limit that was reached, or what is lacked, as shown in the run's ``waiting``."""
     reason: WaitReason = WaitReason.PROVIDER_COOLDOWN
+    failure: Failure | None = None
+    """How the provider failed last, in an outage."""
     usage: Usage = field(default_factory=Usage)
 
 

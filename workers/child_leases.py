@@ -88,7 +88,7 @@ def _lease(run_id: str, conversation_id: str, step: str, call: ActiveCall) -> Le
         elapsed=0.0,
         time_left=0.0,
         agent=AgentSpec.model_construct(model=""),
-        falls_back=False,
+        fallback=None,
         call=ToolCall(id=call_of(step) or "", name=call.tool, arguments="{}"),
         position=0,
         entries=(),

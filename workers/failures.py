@@ -10,8 +10,9 @@ from typing import Final
 from palaver.errors import ErrorClass, Failure, ToolFailure, classify
 from palaver.leases import Lease
 from palaver.retry import RetryPolicy
-from palaver.verdicts import Continue, RetryAfter, ToolOutcome, Verdict
+from palaver.verdicts import Continue, GiveUp, Postpone, RetryAfter, ToolOutcome, Verdict
 
+from .provider_permit import ProviderOut
 from .work import Work
 
 log = logging.getLogger("palaver.workers.failures")
@@ -22,14 +23,21 @@ _FRAMES: Final = 20
 
 
 async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdict:
-    """The verdict on an exception of a step's function. If the provider asked for fewer requests, all steps wait."""
-    lease = work.lease
+    """The verdict on an exception of a step's function. If the provider asked for fewer requests, all steps wait. If it
+    is out, that costs the step no attempt."""
+    lease, limiter = work.lease, work.runtime.limiter
+    if isinstance(error, ProviderOut):
+        return _until_it_is_back(error.failure, error.turn, work, policy)
     if lease.call is not None:
         log_raised(error, lease.call.name, lease)
     failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
     if failure.error_class is ErrorClass.INTERNAL:
         log.exception("step %s/%s failed inside", lease.run_id, lease.step)
-    return await work.runtime.limiter.apply(lease, _by_policy(failure, lease, policy))
+    if lease.call is None:
+        out = await limiter.met_outage(lease, failure, work.permit.probes)
+        if out is not None:
+            return _until_it_is_back(failure, out.seconds, work, policy)
+    return await limiter.apply(lease, _by_policy(failure, lease, policy))
 
 
 def log_raised(error: Exception, tool: str, lease: Lease) -> None:
@@ -45,17 +53,35 @@ def log_raised(error: Exception, tool: str, lease: Lease) -> None:
     )
 
 
+def _until_it_is_back(failure: Failure, turn: float, work: Work, policy: RetryPolicy) -> Verdict:
+    """The verdict on a step whose provider is out, and which may ask again in ``turn`` seconds."""
+    lease, policy = work.lease, _own(policy, work.lease)
+    other = (
+        lease.fallback is not None and policy.falls_back(failure) and not work.runtime.limiter.is_out(lease.fallback)
+    )
+    judged = policy.outlast(failure, turn, lease.out_for or 0.0, other_model=other)
+    return judged if isinstance(judged, Postpone) else _given_up(judged, lease, policy)
+
+
 def _by_policy(failure: Failure, lease: Lease, policy: RetryPolicy) -> Verdict:
     """The verdict of the retry policy: the run's own rules first, then those of the step kind."""
-    if lease.call is None and lease.agent.retry is not None:
-        # The API has replaced the policy's name by the policy.
-        policy = RetryPolicy.parse(lease.agent.retry).over(policy)
+    policy = _own(policy, lease)
     judged = policy.decide(failure, lease.attempt, lease.elapsed)
-    if isinstance(judged, RetryAfter):
-        return judged
+    return judged if isinstance(judged, RetryAfter) else _given_up(judged, lease, policy)
+
+
+def _own(policy: RetryPolicy, lease: Lease) -> RetryPolicy:
+    """The policy of the step kind, behind the rules of the run: the API has replaced their name by them."""
+    if lease.call is not None or lease.agent.retry is None:
+        return policy
+    return RetryPolicy.parse(lease.agent.retry).over(policy)
+
+
+def _given_up(judged: GiveUp, lease: Lease, policy: RetryPolicy) -> Verdict:
+    """What follows: the run ends, or goes on with its next model, or its model is told."""
+    failure = judged.failure
     if lease.call is not None:
-        if failure.recoverable:
-            return Continue(outcomes=(ToolOutcome.failed(lease.call, judged.failure),))
-    elif lease.falls_back and policy.falls_back(failure):
-        return RetryAfter(0.0, judged.failure, fallback=True)
+        return Continue(outcomes=(ToolOutcome.failed(lease.call, failure),)) if failure.recoverable else judged
+    if lease.fallback is not None and policy.falls_back(failure):
+        return RetryAfter(0.0, failure, fallback=True)
     return judged

@@ -100,14 +100,15 @@ class ModelPort:
         agent: AgentSpec,
         body: bytes,
         *,
+        on_begin: Callable[[], None],
         show: Callable[[str, str], None],
         time_left: float,
         request_id: str,
         reader: AnswerReader,
         progress: CallProgress,
     ) -> ModelReply:
-        """Ask the model; ``show`` gets the answer's text and reasoning as they come, ``time_left`` (s) bounds the whole
-        call.
+        """Ask the model; ``on_begin`` is called once the answer begins to come, ``show`` gets its text and reasoning as
+        they come, ``time_left`` (s) bounds the whole call.
 
         ``reader`` gathers the answer, so that the caller has what came before a failure; ``progress`` says how far
         the call is.
@@ -119,7 +120,7 @@ class ModelPort:
         """
         try:
             provider = self._providers[agent.provider]
-            return await self._complete(provider, agent, body, show, time_left, request_id, reader, progress)
+            return await self._complete(provider, agent, body, on_begin, show, time_left, request_id, reader, progress)
         except ProviderError as error:
             error.provider, error.model = agent.provider, agent.model_name
             raise
@@ -129,6 +130,7 @@ class ModelPort:
         provider: Provider,
         agent: AgentSpec,
         body: bytes,
+        on_begin: Callable[[], None],
         show: Callable[[str, str], None],
         time_left: float,
         request_id: str,
@@ -173,6 +175,7 @@ class ModelPort:
                     now = loop.time()
                     if not begun:
                         begun, progress.first_after = True, now - asked_at
+                        on_begin()
                     # A timer moved for each token costs more than parsing the token.
                     if now >= move_at:
                         move_at = now + timeouts.idle * _IDLE_SLACK

@@ -117,6 +117,7 @@ async def _ask(
         await port.complete(
             agent,
             protocol.body(agent, [prompt], (), port.settings(agent, plain=True)),
+            on_begin=lambda: None,
             show=lambda text, thoughts: None,
             time_left=seconds,
             request_id="check",

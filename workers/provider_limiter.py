@@ -1,7 +1,8 @@
-"""The limits of the providers, as one worker process knows them.
+"""The gates of the providers, as one worker process knows them.
 
-The store decides who may call. It is asked only where it could say no: for a provider with limits, and for one that
-cools down, which every worker hears the moment it begins. A worker that is not subscribed to that asks each time.
+The store decides who may call. It is asked only where it could say no: for a provider with limits, and for a provider
+or a model that cools down or is out, which every worker hears the moment it begins. A worker that is not subscribed to
+that asks each time.
 """
 
 from __future__ import annotations
@@ -9,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from palaver.errors import ErrorClass
+from palaver.errors import ErrorClass, Failure, sign_of_outage
 from palaver.follow_up import Publish, follow_up
 from palaver.leases import Lease
 from palaver.models import Usage
 from palaver.providers import Limits, Provider
 from palaver.store import Store
-from palaver.store.providers import Wait
-from palaver.verdicts import GiveUp, Postpone, RetryAfter, Verdict
+from palaver.store.providers import Admitted, Cooling, Wait
+from palaver.verdicts import GiveUp, RetryAfter, Verdict
+
+from .provider_permit import ProviderPermit
 
 log = logging.getLogger("palaver.workers.provider_limiter")
 
@@ -29,65 +31,8 @@ _COOL_DOWN: Final = 1.0
 """Seconds, when the provider does not say how long: the first back-off of most clients."""
 _LONGEST: Final = 300.0
 """Seconds that one answer may stop everybody for: the cap of the usual policy. Who asks for more is asked again."""
-_BYTES_A_TOKEN: Final = 4
-"""Of a prompt: the providers' own rule of thumb for English text. The true count replaces it after the call."""
-
-
-class _NoRoom(Exception):
-    """Leaves the block of a permit; it gets no further than that."""
-
-
-class ProviderPermit:
-    """An attempt's permit to call its provider: a context around all its model calls, with ``begin_call`` before each.
-
-    If a call may not begin, the block ends there, and ``postponed`` is the verdict. A second call is rare, and one that
-    had to wait for a place might wait for ever for the attempt's own: it takes none, and those who come later wait for
-    it as well.
-    """
-
-    def __init__(
-        self, limiter: ProviderLimiter, lease: Lease, prompt_bytes: Callable[[], int], used: Callable[[], Usage]
-    ) -> None:
-        self.postponed: Postpone | None = None
-        self._limiter = limiter
-        self._lease = lease
-        self._prompt_bytes = prompt_bytes
-        self._used = used
-        self._admitted_with: int | None = None
-        """Tokens; None if no place is taken."""
-        self._cooling_until: float | None = None
-        """As it was when the newest call began."""
-
-    async def __aenter__(self) -> Self:
-        """Ask for a place, where one is needed."""
-        limiter, agent = self._limiter, self._lease.agent
-        if limiter.asks(agent.provider):
-            tokens = self._prompt_bytes() // _BYTES_A_TOKEN + (agent.max_output_tokens or 0)
-            wait = await limiter.admit(self._lease, tokens)
-            if wait is not None:
-                self.postponed = Postpone(wait.seconds, wait.code)
-            elif limiter.limits(agent.provider):
-                self._admitted_with = tokens
-        return self
-
-    def begin_call(self) -> None:
-        """A call begins here; the block ends if there is no room, or a cool-down began since the call before."""
-        until, before = self._limiter.cooling_until(self._lease.agent.provider), self._cooling_until
-        if before is not None and until > before:
-            self.postponed = Postpone(until - asyncio.get_running_loop().time(), "cooldown")
-        if self.postponed is not None:
-            raise _NoRoom
-        self._cooling_until = until
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        """Give the place back, with what the calls took."""
-        if self._admitted_with is not None:
-            usage = self._used()
-            taken = usage.input_tokens + usage.output_tokens or (self._admitted_with if error is None else 0)
-            await self._limiter.release(self._lease, self._admitted_with, taken, usage.model_calls)
-        return isinstance(error, _NoRoom)
+_MOST_GATES: Final = 1000
+"""That a worker remembers answers of: models are named by those who submit runs."""
 
 
 class ProviderLimiter:
@@ -101,7 +46,12 @@ class ProviderLimiter:
         self._heartbeat = heartbeat
         self._subscribed = False
         self._cooling_until: dict[str, float] = {}
-        """By the loop's clock: these cool down, or did a moment ago."""
+        """By the loop's clock: these gates cool down or are out, or did a moment ago."""
+        self._failing_since: dict[str, float] = {}
+        """Those that are out: when the first of the failures in a row was."""
+        self._answered_at: dict[str, float] = {}
+        """When the newest answer began, by gate."""
+        self._tellings: set[asyncio.Task[None]] = set()
         self._in_flight: defaultdict[str, set[str]] = defaultdict(set)
 
     def permit(self, lease: Lease, prompt_bytes: Callable[[], int], used: Callable[[], Usage]) -> ProviderPermit:
@@ -112,40 +62,89 @@ class ProviderLimiter:
         """The limits of a provider, as this worker's table has them."""
         return self._limits.get(provider, Limits())
 
-    def asks(self, provider: str) -> bool:
+    def asks(self, gate: str) -> bool:
         """Whether the store could refuse a call."""
-        return not self._subscribed or provider in self._cooling_until or bool(self.limits(provider))
+        return not self._subscribed or gate in self._cooling_until or bool(self.limits(gate))
 
-    def cooling_until(self, provider: str) -> float:
+    def cooling_until(self, gate: str) -> float:
         """When the present cool-down will be forgotten, by the loop's clock; a new one makes it later."""
-        return self._cooling_until.get(provider, 0.0)
+        return self._cooling_until.get(gate, 0.0)
 
-    async def admit(self, lease: Lease, tokens: int) -> Wait | None:
-        """Take a place for an attempt that may use so many ``tokens``; when to ask again, if there is none."""
-        provider, call = lease.agent.provider, _call(lease)
-        limits = self.limits(provider)
-        answer = await self._store.providers.admit(provider, call, limits, tokens)
-        await self._wake(provider, answer.woken)
+    def is_out(self, model: str) -> bool:
+        """Whether the model or its provider is out, as far as this worker has heard."""
+        return model in self._failing_since or model.partition("/")[0] in self._failing_since
+
+    async def admit(self, lease: Lease, gate: str, tokens: int) -> Admitted | Wait:
+        """Take a place for an attempt that may use so many ``tokens``, or say when to ask again."""
+        call, limits = _call(lease), self.limits(gate)
+        answer = await self._store.providers.admit(gate, call, limits, tokens)
+        await self._wake(gate, answer.woken)
         if isinstance(answer, Wait):
             return answer
-        if self.cooling_until(provider) < asyncio.get_running_loop().time():
-            self._cooling_until.pop(provider, None)
-        if limits:
-            self._in_flight[provider].add(call)
-        return None
+        if self.cooling_until(gate) < asyncio.get_running_loop().time():
+            self._cooling_until.pop(gate, None)
+        if limits or answer.probes:
+            self._in_flight[gate].add(call)
+        return answer
 
     async def release(self, lease: Lease, admitted_with: int, used: int, calls: int) -> None:
         """Give the place back: so many ``calls`` were made, which ``used`` so many tokens."""
-        provider, call = lease.agent.provider, _call(lease)
-        self._in_flight[provider].discard(call)
+        await self._give_back(lease.agent.provider, _call(lease), tokens=admitted_with, used=used, calls=calls)
+
+    async def _give_back(self, gate: str, call: str, *, tokens: int, used: int, calls: int = 1) -> None:
+        self._in_flight[gate].discard(call)
         try:
             woken = await self._store.providers.release(
-                provider, call, self.limits(provider), tokens=admitted_with, used=used, calls=calls
+                gate, call, self.limits(gate), tokens=tokens, used=used, calls=calls
             )
-            await self._wake(provider, woken)
+            await self._wake(gate, woken)
         except Exception as error:
             # The answer that was paid for matters more than the place, which comes free by itself.
-            log.warning("a place at %s is not given back: %s", provider, type(error).__name__)
+            log.warning("a place at %s is not given back: %s", gate, type(error).__name__)
+
+    def answered(self, lease: Lease, gates: Iterable[str], probes: set[str]) -> None:
+        """The call was answered. Who thinks that one of the ``gates`` is out is told, and ``probes`` end."""
+        now = asyncio.get_running_loop().time()
+        for gate in gates:
+            if len(self._answered_at) >= _MOST_GATES:
+                self._answered_at.clear()
+            self._answered_at[gate] = now
+            if gate in probes or gate in self._failing_since:
+                probes.discard(gate)
+                self._tell_answer(gate, _call(lease))
+
+    async def forgo(self, lease: Lease, probes: set[str]) -> None:
+        """The ``probes`` showed nothing: others may be made."""
+        while probes:
+            await self._give_back(probes.pop(), _call(lease), tokens=0, used=0)
+
+    async def met_outage(self, lease: Lease, failure: Failure, probes: set[str]) -> Wait | None:
+        """Report what a failed call says of its provider and its model; when to ask again, if there is an outage."""
+        agent, sign = lease.agent, sign_of_outage(failure)
+        about = None if sign is None else agent.model if sign.of_model else agent.provider
+        if failure.provider is not None and failure.provider.http_status is not None:
+            self.answered(lease, {agent.provider, agent.model} - {about}, probes)
+        await self.forgo(lease, probes - {about} if about else probes)
+        if sign is None or about is None:
+            return None
+        probes.discard(about)
+        call = _call(lease)
+        self._in_flight[about].discard(call)
+        at = self._answered_at.get(about)
+        try:
+            out = await self._store.providers.report_failure(
+                about,
+                call,
+                failure,
+                counts_as=call if sign.of_request else f"{call} {lease.try_number}",
+                answered=None if at is None else asyncio.get_running_loop().time() - at,
+            )
+            if out is not None:
+                await self._wake(about, out.woken)
+        except Exception as error:
+            log.warning("a failure of %s is not reported: %s", about, type(error).__name__)
+            return None
+        return out
 
     async def apply(self, lease: Lease, verdict: Verdict) -> Verdict:
         """What a failure means for all: a provider that asked for fewer requests gets none for a while.
@@ -175,21 +174,49 @@ class ProviderLimiter:
                 if news is None:
                     self._subscribed = True
                 else:
-                    self._cool_down(news.provider, news.seconds)
+                    self._hear(news)
         finally:
             self._subscribed = False
+
+    def _hear(self, news: Cooling) -> None:
+        now = asyncio.get_running_loop().time()
+        for gate in [gate for gate, until in self._cooling_until.items() if until < now]:
+            del self._cooling_until[gate]
+        self._cooling_until[news.gate] = now + news.seconds
+        self._failing_since.pop(news.gate, None)
+        if news.failing_for is None:
+            return
+        since = self._failing_since[news.gate] = now - news.failing_for
+        if self._answered_at.get(news.gate, since) > since:
+            # The others do not know it: only failures are told. One worker without a network is no outage.
+            self._tell_answer(news.gate, "")
 
     async def renew_places(self) -> None:
         """Keep the places of the calls in flight, three times a lease."""
         while True:
             for provider, calls in self._in_flight.items():
-                if calls and self.limits(provider).max_in_flight:
+                if calls:
                     await self._store.providers.renew_places(provider, tuple(calls))
             await asyncio.sleep(self._heartbeat)
 
     def _cool_down(self, provider: str, seconds: float) -> None:
         until = asyncio.get_running_loop().time() + seconds
         self._cooling_until[provider] = max(until, self.cooling_until(provider))
+
+    def _tell_answer(self, gate: str, call: str) -> None:
+        """In the background: nobody waits for it. If it changes nothing, there will be news."""
+        self._in_flight[gate].discard(call)
+        self._failing_since.pop(gate, None)
+        task = asyncio.create_task(self._report_answer(gate, call, self._answered_at[gate]))
+        self._tellings.add(task)
+        task.add_done_callback(self._tellings.discard)
+
+    async def _report_answer(self, gate: str, call: str, at: float) -> None:
+        try:
+            answered = asyncio.get_running_loop().time() - at
+            await self._wake(gate, await self._store.providers.report_answer(gate, call, answered=answered))
+        except Exception as error:
+            log.warning("an answer of %s is not reported: %s", gate, type(error).__name__)
 
     async def _wake(self, provider: str, calls: Sequence[str]) -> None:
         """Have the steps of ``calls`` delivered now; the place of one that waits no more goes to the next."""

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from palaver.cli.text import clock, document, one_line
+from palaver.cli.text import clock, document, one_line, outage_of
 from palaver.errors import ConfigurationError, classify
 from palaver.exits import EX_USAGE, refuse
 from palaver.limits import most
@@ -22,7 +22,7 @@ from palaver.providers import Provider, load_providers
 from palaver.settings import settings
 from palaver.starting import refusing
 from palaver.store import Store
-from palaver.store.providers import ProviderUsage
+from palaver.store.provider_states import Outage, ProviderUsage
 
 from .provider_check import Finding, check_all
 
@@ -101,6 +101,9 @@ async def _list(table: Mapping[str, Provider], *, as_json: bool) -> None:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for each in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(each, widths, strict=True)).rstrip())
+    for row in rows:
+        for outage in row["outages"]:
+            print(outage_of(row["name"], outage))
 
 
 def _row(name: str, provider: Provider, used: ProviderUsage | None) -> dict[str, Any]:
@@ -114,10 +117,23 @@ def _row(name: str, provider: Provider, used: ProviderUsage | None) -> dict[str,
         "key_set": provider.has_key if provider.api_key_env else None,
         "cooling_until": used.cooling_until.isoformat() if used and used.cooling_until else None,
         "waiting": used.waiting if used else None,
+        "outages": [_outage(each) for each in used.outages] if used else [],
         "max_in_flight": provider.max_in_flight,
         "requests_per_minute": provider.requests_per_minute,
         "tokens_per_minute": provider.tokens_per_minute,
         "models": [*provider.models],
+    }
+
+
+def _outage(outage: Outage) -> dict[str, Any]:
+    return {
+        "model": outage.model,
+        "since": outage.since.isoformat(),
+        "error_class": outage.failure.error_class,
+        "code": outage.failure.code,
+        "message": outage.failure.message,
+        "next_probe": outage.next_probe.isoformat(),
+        "waiting": outage.waiting,
     }
 
 

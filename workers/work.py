@@ -181,6 +181,7 @@ class Work:
             reply = await runtime.model.complete(
                 agent,
                 body,
+                on_begin=self.permit.answered,
                 show=show,
                 time_left=self.time_left,
                 request_id=f"{request_id}:{purpose}-{len(self._readers)}" if purpose else request_id,

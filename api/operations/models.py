@@ -11,7 +11,7 @@ from palaver.errors import Refused
 from palaver.limits import beyond, most
 from palaver.listed_model import ANY_OTHER, ListedModel, ListedPrice
 from palaver.providers import Provider
-from palaver.store.providers import ProviderUsage
+from palaver.store.provider_states import ProviderUsage
 
 from .backend import Backend, within_deadline
 

@@ -6,7 +6,9 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
+from palaver.errors import ErrorClassName
 from palaver.step_kinds import QueueName
+from palaver.store.provider_states import Outage
 
 from .backend import Backend, within_deadline
 
@@ -34,6 +36,22 @@ class QueueState(BaseModel):
     workers: list[QueueWorker]
 
 
+class OutageState(BaseModel):
+    """A provider that is out, or one of its models: calls failed in a row as in an outage."""
+
+    model: str | None
+    """Null: all of its models."""
+    since: datetime
+    error_class: ErrorClassName
+    """Of the last failure, as are code and message."""
+    code: str
+    message: str
+    next_probe: datetime
+    """One call tries it then, at the earliest; all others wait."""
+    waiting: int
+    """Model steps that wait for its end."""
+
+
 class ProviderState(BaseModel):
     """A model provider, as all workers together use it."""
 
@@ -42,6 +60,8 @@ class ProviderState(BaseModel):
     """It asked for fewer requests: nobody calls it before, and few at first after that."""
     waiting: int
     """Model steps that wait for it, in no queue and with no worker."""
+    outages: list[OutageState]
+    """Empty: calls are answered."""
     in_flight: int | None
     """Calls under way; null without `max_in_flight`, they are not counted then."""
     max_in_flight: int | None
@@ -110,6 +130,7 @@ async def read_providers(backend: Backend) -> list[ProviderState]:
                 name=each.name,
                 cooling_until=each.cooling_until,
                 waiting=each.waiting,
+                outages=[_outage(outage) for outage in each.outages],
                 in_flight=each.in_flight if limits.max_in_flight else None,
                 max_in_flight=limits.max_in_flight,
                 requests_last_minute=each.requests_last_minute if limits else None,
@@ -119,6 +140,18 @@ async def read_providers(backend: Backend) -> list[ProviderState]:
             )
         )
     return states
+
+
+def _outage(outage: Outage) -> OutageState:
+    return OutageState(
+        model=outage.model,
+        since=outage.since,
+        error_class=outage.failure.error_class,
+        code=outage.failure.code,
+        message=outage.failure.message,
+        next_probe=outage.next_probe,
+        waiting=outage.waiting,
+    )
 
 
 async def read_lacked(backend: Backend) -> list[LackedState]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from palaver.cli.advice import advise
 from palaver.cli.doing import doing, doing_lines
 from palaver.cli.pending import action_lines
-from palaver.cli.text import amount, clock, lacked, moment, one_line, plain, said, usage, waiting
+from palaver.cli.text import amount, clock, lacked, moment, one_line, outage_of, plain, said, usage, waiting
 from palaver.limits import most
 from palaver.listed_model import ListedModel
 from palaver.models import Cancel, Run
@@ -118,6 +118,9 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             for entry in value:
                 table.add_row(*(Text(_cell(entry.get(column))) for column in columns))
             to.print(table)
+            for entry in value:
+                for outage in entry.get("outages") or ():
+                    to.print(Text(plain(outage_of(str(entry.get("name")), outage)), "yellow"), soft_wrap=True)
         elif name == "room" and isinstance(value, dict):
             to.print(Text(plain(f"room: {_room(value)}")), soft_wrap=True)
         elif isinstance(value, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -105,6 +106,14 @@ def said(error: object, limit: int = SNIPPET) -> str:
     return one_line(provider.get("message"), limit) if isinstance(provider, dict) else ""
 
 
+def outage_of(provider: str, outage: Mapping[str, Any]) -> str:
+    """What is out, since when, what comes next, and why; from an entry of ``outages`` of a provider."""
+    what = f"{provider}/{outage['model']}" if outage.get("model") else provider
+    since, probe = (moment(datetime.fromisoformat(outage[name])) for name in ("since", "next_probe"))
+    why = f"{one_line(outage.get('error_class'))}: {one_line(outage.get('message'), 600)}"
+    return f"{one_line(what)} is out since {since} (next try {probe}, {outage.get('waiting')} steps wait): {why}"
+
+
 def lacked(code: str) -> str:
     """``no worker has tool look_up``, from the code of such a wait."""
     return f"no worker has {one_line(code.replace(':', ' ', 1))}"
@@ -117,6 +126,8 @@ def waiting(run: Run) -> str:
     parts = [run.waiting.reason.value.replace("_", " ")]
     if run.waiting.reason is WaitReason.NO_WORKER:
         parts = [lacked(run.waiting.code or "")]
+    if run.waiting.code == "outage":
+        parts = ["outage of the provider"]
     if run.waiting.run_id:
         parts.append(f"behind {run.waiting.run_id}")
     if run.waiting.until:

@@ -47,6 +47,7 @@ _NO_ROOM: Final[Mapping[str, str]] = {
     "max_in_flight": "as many calls as the provider may have are under way",
     "requests_per_minute": "the provider's requests of this minute are used up",
     "tokens_per_minute": "the provider's tokens of this minute are used up",
+    "outage": "calls fail one after the other, and one at a time tries again",
 }
 """Why there is no room for a call, by the code of ``run.waiting``."""
 _CANCELLING: Final[Mapping[str, str]] = {
@@ -123,9 +124,16 @@ class Transcript:
         step, code = one_line(event.step), one_line(event.code)
         lacks = event.reason is WaitReason.NO_WORKER
         reason = lacked(code) if lacks else _NO_ROOM.get(code) or f"{event.reason} {code}".rstrip()
+        if event.error is not None:
+            reason += f": {why(event.error)}"
         self.doing = f"waiting: {reason}"
-        # A place in flight comes free by the end of another call, and a worker comes when somebody starts it.
-        until = "" if lacks or code == "max_in_flight" else f" until {clock(event.at + timedelta(seconds=event.delay))}"
+        # A place in flight comes free by the end of another call, a worker comes when somebody starts it, and nobody
+        # knows when an outage ends.
+        until = (
+            ""
+            if lacks or code in ("max_in_flight", "outage")
+            else f" until {clock(event.at + timedelta(seconds=event.delay))}"
+        )
         if self._waits != (step, code):
             self._line(f"step {step} waits{until}: {reason}", "yellow")
         self._waits = (step, code)

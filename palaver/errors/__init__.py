@@ -41,6 +41,7 @@ from palaver.errors.exceptions import (
 )
 from palaver.errors.failure import ErrorClassName, ErrorObject, Failure, ProviderDetails, safe_text
 from palaver.errors.headers import retry_after
+from palaver.errors.outages import OutageSign, sign_of_outage
 from palaver.errors.vocabulary import FACTS, ClassFacts, ErrorClass, Source, UserAction
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "NoRoom",
     "NoWorker",
     "NotDurable",
+    "OutageSign",
     "PalaverError",
     "ProviderDetails",
     "ProviderError",
@@ -90,4 +92,5 @@ __all__ = [
     "classify",
     "retry_after",
     "safe_text",
+    "sign_of_outage",
 ]

@@ -215,6 +215,23 @@ class Failure:
         end = " " if message.endswith((".", "!", "?", ")", "…")) else ". "
         return replace(self, message=message + end + note, user_action=user_action or self.user_action)
 
+    @classmethod
+    def of_error(cls, error: ErrorObject) -> Failure:
+        """The failure that is ``error`` on the wire."""
+        provider = error["provider"]
+        return cls(
+            error_class=ErrorClass(error["class"]),
+            code=error["code"],
+            message=error["message"],
+            source=error["source"],
+            retryable=error["retryable"],
+            recoverable=error["recoverable"],
+            user_action=error["user_action"],
+            provider=None
+            if provider is None
+            else ProviderDetails(provider["name"], provider["model"], provider["http_status"], provider["request_id"]),
+        )
+
     def to_error(self, *, step: str | None, attempt: int | None) -> ErrorObject:
         """The failure on the wire. ``step`` is a model step's number or a tool step's ``seq/call_id``."""
         return {

@@ -56,16 +56,18 @@ class RunStarted(BaseEvent):
 
 
 class RunWaiting(BaseEvent):
-    """A step has to wait for room, or for a worker that has what it needs; no attempt is counted."""
+    """A step waits for room, the end of an outage, or a worker that has what it needs; no attempt is counted."""
 
     type: Literal[EventKind.RUN_WAITING] = EventKind.RUN_WAITING
     step: str
     reason: WaitReason
     code: str
-    """What there is no room for: ``cooldown``, or the limit that is reached. With ``no_worker`` what is lacked:
-    ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``."""
+    """What there is no room for: ``cooldown``, or the limit that is reached; or ``outage``. With ``no_worker`` what is
+    lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``."""
     delay: float
-    """Seconds."""
+    """Seconds; less if an outage ends or a place comes free."""
+    error: ErrorObject | None = None
+    """How a call failed last, of this step or another one (outage)."""
 
 
 class RunRetrying(BaseEvent):

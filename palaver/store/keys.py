@@ -29,7 +29,8 @@ palaver:worker-providers zset  providers that workers can call, by time of repor
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
-what they say has lost its meaning. There are none for a provider without limits that never asked to slow down.
+what they say has lost its meaning. There are none for a provider without limits that neither failed nor asked to slow
+down.
 
 {palaver:provider:<name>}:gate     hash   its cool-down, and how far its rates are used
 {palaver:provider:<name>}:calls    zset   calls in flight, by the time until which their place lasts
@@ -38,7 +39,11 @@ what they say has lost its meaning. There are none for a provider without limits
 {palaver:provider:<name>}:line     zset   those that wait for the end of another call, in order
 {palaver:provider:<name>}:queue    zset   all that wait and are not late, in order
 {palaver:provider:<name>}:sums     hash   tokens that they ask for, summed up for 32 places at once
-palaver:providers           pub/sub channel: providers that cool down
+{palaver:provider:<name>}:streak   zset   the last failures in a row that an outage shows itself by, by time
+{palaver:provider:<name>}:outage   hash   while it is out: who probes it, and how it failed last
+{palaver:provider:<name>}:models   zset   its models with a gate that has to be asked, by the time until which
+{palaver:provider:<name>}:model:<model>:…   the same keys, but for `models`: the gate of a model that is out
+palaver:providers           pub/sub channel: gates that have to be asked
 """
 
 from __future__ import annotations
@@ -200,9 +205,15 @@ class ProviderKeys(NamedTuple):
     line: Key
     queue: Key
     sums: Key
+    streak: Key
+    outage: Key
+    models: Key
+    """The provider's, also among the keys of a model."""
 
 
-def of_provider(name: str) -> ProviderKeys:
-    """The keys that a script about one provider is given."""
-    tag = f"{{palaver:provider:{name}}}"
-    return ProviderKeys(*(f"{tag}:{kind}" for kind in ProviderKeys._fields))
+def of_gate(name: str) -> ProviderKeys:
+    """The keys that a script about a gate is given: ``provider``, or ``provider/model``."""
+    provider, _, model = name.partition("/")
+    tag = f"{{palaver:provider:{provider}}}"
+    place = f"{tag}:model:{model}" if model else tag
+    return ProviderKeys(*(f"{tag if kind == 'models' else place}:{kind}" for kind in ProviderKeys._fields))

@@ -20,7 +20,8 @@ from palaver.store import keys
 from palaver.store.capacity import Capacity, Memory
 from palaver.store.connection import Connection, Fields, Pipeline, now_ms
 from palaver.store.fleet import Fleet, WorkerReport
-from palaver.store.providers import Providers, ProviderUsage
+from palaver.store.provider_states import ProviderUsage
+from palaver.store.providers import Providers
 
 _AT_ONCE: Final = 16
 """Shards that are read in one go: others get their turn in between."""
@@ -180,6 +181,7 @@ def _of_providers(usage: Iterable[ProviderUsage]) -> Samples:
     return {
         "palaver_provider_cooling": {(each.name,): int(each.cooling_until is not None) for each in listed},
         "palaver_provider_cooldowns_total": {(each.name,): each.cooldowns for each in listed},
+        "palaver_provider_outages": {(each.name,): len(each.outages) for each in listed},
         "palaver_provider_waiting": {(each.name,): each.waiting for each in listed},
         "palaver_provider_in_flight": {(each.name,): each.in_flight for each in listed},
     }

@@ -1,33 +1,37 @@
-"""The gate in front of each provider, shared by all workers: cool-downs, calls in flight, rates.
+"""The gate in front of each provider, shared by all workers: cool-downs, outages, calls in flight, rates.
 
 A call that may not begin gets a time at which to ask again; it takes no place in flight, and nothing polls for it.
 Waiting calls keep their order until they begin, however often the provider cools down (``lua/_queue.lua``). After a
 cool-down the calls begin one by one and then ever faster (``lua/_ramp.lua`` has the numbers). Rates are counted by
-GCRA, in ``lua/admit.lua``.
+GCRA, in ``lua/admit.lua``. In an outage one call at a time probes whether it is over (``lua/_breaker.lua``).
+
+A gate has the name of its provider. One of its models that is out alone has a gate too, ``provider/model``.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, assert_never
+from typing import assert_never
 
+import orjson
+
+from palaver.errors import Failure
 from palaver.providers import Limits
 from palaver.settings import Settings
-from palaver.store import keys, records
-from palaver.store.connection import Connection, Fields, Listener, now_ms
+from palaver.store import keys
+from palaver.store.connection import Connection, Listener, now_ms
 from palaver.store.contracts import providers as contract
+from palaver.store.provider_states import ProviderUsage, gates_of_models, provider_states
 from palaver.store.scripts import Scripts
-
-_ABSENT_MS: Final = 10_000
-"""A call that is later than this is not counted as waiting: most likely its run was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """The call may begin."""
 
+    probes: bool = False
+    """It shows whether an outage is over: what became of it must be reported, or it is released."""
     woken: tuple[str, ...] = ()
     """Calls that have a place now, too: promote their steps."""
 
@@ -37,34 +41,22 @@ class Wait:
     """The call may not begin yet."""
 
     code: str
-    """Why: ``cooldown``, ``max_in_flight``, ``requests_per_minute`` or ``tokens_per_minute``."""
+    """Why: ``outage``, ``cooldown``, ``max_in_flight``, ``requests_per_minute`` or ``tokens_per_minute``."""
     seconds: float
     """Ask again then: this time is the caller's own."""
+    failure: Failure | None = None
+    """How the provider failed last, in an outage."""
     woken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """A provider cools down: for ``seconds`` from now on, calls need permission."""
+    """A gate has to be asked for ``seconds`` from now on: it cools down, or is out."""
 
-    provider: str
+    gate: str
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderUsage:
-    """A provider as the store knows it."""
-
-    name: str
-    cooling_until: datetime | None
-    cooldowns: int
-    """How many have begun, since it had none for ten minutes."""
-    in_flight: int
-    """Calls that hold a place; only those of providers with ``max_in_flight`` do."""
-    waiting: int
-    requests_last_minute: int
-    """Of providers with a limit; those of others are not counted."""
-    tokens_last_minute: int
+    failing_for: float | None = None
+    """If it is out: seconds since the first of the failures in a row."""
 
 
 class Providers:
@@ -83,7 +75,7 @@ class Providers:
         """
         reply = await self._scripts.run(
             contract.Admit(
-                provider=keys.of_provider(provider),
+                provider=keys.of_gate(provider),
                 call=call,
                 lasts_ms=self._lease_ms,
                 limits=_in_script(limits),
@@ -92,9 +84,10 @@ class Providers:
         )
         match reply:
             case contract.Admitted():
-                return Admitted(reply.woken)
+                return Admitted(reply.probes, reply.woken)
             case contract.Wait():
-                return Wait(reply.why, reply.ms / 1000, reply.woken)
+                failure = Failure.of_error(orjson.loads(reply.error)) if reply.error else None
+                return Wait(reply.why, reply.ms / 1000, failure, reply.woken)
             case _:
                 assert_never(reply)
 
@@ -105,7 +98,7 @@ class Providers:
         first are counted now. Returns the calls to promote."""
         released = await self._scripts.run(
             contract.Release(
-                provider=keys.of_provider(provider),
+                provider=keys.of_gate(provider),
                 call=call,
                 limits=_in_script(limits),
                 more=contract.Uncounted(max(0, calls - 1), used - tokens),
@@ -116,7 +109,7 @@ class Providers:
     async def renew_places(self, provider: str, calls: Sequence[str]) -> None:
         """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
         await self._scripts.run(
-            contract.RenewPlaces(provider=keys.of_provider(provider), ms=self._lease_ms, calls=tuple(calls))
+            contract.RenewPlaces(provider=keys.of_gate(provider), ms=self._lease_ms, calls=tuple(calls))
         )
 
     async def cool_down(self, provider: str, seconds: float, call: str | None = None) -> float:
@@ -126,27 +119,48 @@ class Providers:
         cool-down ends.
         """
         cooled = await self._scripts.run(
-            contract.CoolDown(
-                provider=keys.of_provider(provider), provider_name=provider, ms=int(seconds * 1000), call=call
-            )
+            contract.CoolDown(provider=keys.of_gate(provider), gate_name=provider, ms=int(seconds * 1000), call=call)
         )
         return cooled.turn_ms / 1000
 
+    async def report_failure(
+        self, gate: str, call: str, failure: Failure, *, counts_as: str, answered: float | None
+    ) -> Wait | None:
+        """``call`` failed as in an outage: when it is to ask again, if it is one. Failures that ``counts_as`` the same
+        are one; ``answered`` is the seconds since the caller had its last answer."""
+        reply = await self._scripts.run(
+            contract.ReportFailure(
+                provider=keys.of_gate(gate),
+                gate_name=gate,
+                call=call,
+                counts_as=counts_as,
+                answered_ms=None if answered is None else int(answered * 1000),
+                error=orjson.dumps(failure.to_error(step=None, attempt=None)),
+            )
+        )
+        match reply:
+            case contract.Counted():
+                return None
+            case contract.IsOut():
+                return Wait("outage", reply.ms / 1000, failure, reply.woken)
+            case _:
+                assert_never(reply)
+
+    async def report_answer(self, gate: str, call: str, *, answered: float = 0.0) -> tuple[str, ...]:
+        """``call`` was answered, so many seconds ago: no outage lasts from before. Returns the calls to promote."""
+        reply = await self._scripts.run(
+            contract.ReportAnswer(
+                provider=keys.of_gate(gate), gate_name=gate, call=call, answered_ms=int(answered * 1000)
+            )
+        )
+        return reply.woken
+
     async def state(self, names: Iterable[str]) -> list[ProviderUsage]:
         """The providers of these names."""
-        now = await now_ms(self._redis)
-        listed = list(names)
-        pipeline = self._redis.pipeline(transaction=False)
-        for name in listed:
-            of = keys.of_provider(name)
-            pipeline.hgetall(of.gate)
-            pipeline.zcount(of.calls, f"({now}", "+inf")
-            pipeline.zcount(of.waiting, now - _ABSENT_MS, "+inf")
-        replies = await pipeline.execute() if listed else []
-        return [_state(name, now, *replies[3 * i : 3 * i + 3]) for i, name in enumerate(listed)]
+        return await provider_states(self._redis, list(names))
 
     async def news(self, names: Iterable[str]) -> AsyncGenerator[Cooling | None, None]:
-        """Providers that cool down, as they do, for ever; None once nothing more can be missed.
+        """Gates that have to be asked, as they have, for ever; None once nothing more can be missed.
 
         What was to be heard before that, or while the connection was broken, is looked up. Raises what Redis
         raises; start again then.
@@ -164,45 +178,25 @@ class Providers:
                         yield cooling
                     yield None
                 elif message["type"] == "message":
-                    name, _, left = message["data"].decode().partition(" ")
-                    yield Cooling(name, int(left) / 1000)
+                    # Older code does not tell the third.
+                    gate, left, failing = (*message["data"].decode().rsplit(" ", 2), "")[:3]
+                    yield Cooling(gate, int(left) / 1000, int(failing) / 1000 if failing else None)
         finally:
             await pubsub.aclose()
 
     async def _cooling(self, names: Iterable[str]) -> list[Cooling]:
         now, listed = await now_ms(self._redis), list(names)
+        of_models = await gates_of_models(self._redis, listed, now)
+        gates = [gate for name in listed for gate in (name, *of_models[name])]
         pipeline = self._redis.pipeline(transaction=False)
-        for name in listed:
-            pipeline.hget(keys.of_provider(name).gate, "opens")
-        opens = await pipeline.execute() if listed else []
-        left = {name: (float(at) - now) / 1000 for name, at in zip(listed, opens, strict=True) if at}
-        return [Cooling(name, seconds) for name, seconds in left.items() if seconds > 0]
+        for gate in gates:
+            pipeline.hmget(keys.of_gate(gate).gate, ("opens", "out"))
+        found = []
+        for gate, (opens, out) in zip(gates, await pipeline.execute() if gates else [], strict=True):
+            if opens and float(opens) > now:
+                found.append(Cooling(gate, (float(opens) - now) / 1000, (now - float(out)) / 1000 if out else None))
+        return found
 
 
 def _in_script(limits: Limits) -> contract.Rates:
     return contract.Rates(limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)
-
-
-def _state(name: str, now: int, gate: Fields, in_flight: int, waiting: int) -> ProviderUsage:
-    until = float(gate.get(b"until", 0))
-    return ProviderUsage(
-        name=name,
-        cooling_until=records.moment(until) if until > now else None,
-        cooldowns=int(float(gate.get(b"cooldowns", 0))),
-        in_flight=in_flight,
-        waiting=waiting,
-        requests_last_minute=_last_minute(gate, b"requests", now),
-        tokens_last_minute=_last_minute(gate, b"tokens", now),
-    )
-
-
-def _last_minute(gate: Fields, rate: bytes, now: int) -> int:
-    """The last 60 s, as if what the minute before used had been spread evenly over it."""
-    minute, into = divmod(now, 60_000)
-    age = minute - int(float(gate.get(b"minute", -2)))
-    this, before = float(gate.get(rate, 0)), float(gate.get(rate + b"_before", 0))
-    if age == 1:
-        this, before = 0.0, this
-    elif age != 0:
-        return 0
-    return max(0, round(this + before * (1 - into / 60_000)))

@@ -54,7 +54,7 @@ def settlement(
     """
     run = keys.of_run(lease.run_id, lease.conversation_id)
     match verdict:
-        case Postpone(delay=delay, reason=reason, code=code, usage=usage):
+        case Postpone(delay=delay, reason=reason, code=code, failure=failure, usage=usage):
             return contracts.Postpone(
                 run=run,
                 step=lease.step,
@@ -62,6 +62,7 @@ def settlement(
                 delay_ms=ceil(delay * 1000),
                 reason=reason,
                 code=code,
+                error=None if failure is None else _error(failure, lease),
                 used=used(usage),
             )
         case HandBack(begun=begun, usage=usage):

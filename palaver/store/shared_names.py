@@ -43,6 +43,7 @@ class ScriptSettings(NamedTuple):
     max_conversation_bytes: int
     max_queued: int
     max_losses: int
+    probe_interval_ms: int
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -57,6 +58,7 @@ class ScriptSettings(NamedTuple):
             max_conversation_bytes=settings.max_conversation_bytes,
             max_queued=settings.max_queued,
             max_losses=settings.max_losses,
+            probe_interval_ms=int(settings.probe_interval * 1000),
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from palaver.errors import ErrorClass, Failure
+from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.exposition import Times, Values
 from palaver.leases import Lease
 from palaver.lifecycle import StopReason
@@ -302,6 +303,20 @@ async def test_what_newer_code_counts_is_left_out(driver: StoreDriver) -> None:
     await driver.redis.hdel(keys.counts("00"), "what_is_this a b", "steps model done more")
 
 
+async def test_outages_are_counted_as_long_as_they_last(driver: StoreDriver) -> None:
+    async def told() -> Any:
+        return (await driver.store.measuring.read(["fake"]))["palaver_provider_outages"]["fake",]
+
+    refused = Failure.of(ErrorClass.CONNECTION, provider=ProviderDetails("fake", "echo"))
+    for gate, outages in (("fake", 1), ("fake/echo", 2)):
+        for i in range(5):
+            await driver.store.providers.report_failure(gate, f"c{i}", refused, counts_as=f"c{i}", answered=None)
+        assert await told() == outages
+    await driver.behind(datetime.now(UTC))
+    await driver.store.providers.report_answer("fake", "c0")
+    assert await told() == 1
+
+
 async def test_cool_downs_are_counted_as_they_begin(driver: StoreDriver) -> None:
     async def told() -> tuple[Any, Any]:
         found = await driver.store.measuring.read(["fake"])
@@ -312,7 +327,7 @@ async def test_cool_downs_are_counted_as_they_begin(driver: StoreDriver) -> None
         await driver.store.providers.cool_down("fake", 30)
     await driver.store.providers.cool_down("fake", 60)
     assert await told() == (1, 1)
-    await driver.redis.hset(keys.of_provider("fake").gate, "until", 1)
+    await driver.redis.hset(keys.of_gate("fake").gate, "until", 1)
     assert await told() == (0, 1)
     await driver.store.providers.cool_down("fake", 30)
     assert await told() == (1, 2)

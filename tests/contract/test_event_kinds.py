@@ -10,7 +10,7 @@ from palaver.leases import Delta, Lease, Progress
 from palaver.lifecycle import StopReason
 from palaver.models import Budget, Message, Usage
 from palaver.stuck import Nudge
-from palaver.verdicts import Condensed, Continue, Finish, Misfit, ToolOutcome
+from palaver.verdicts import Condensed, Continue, Finish, Misfit, Postpone, ToolOutcome
 from tests.checkers.events import declared
 from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
 
@@ -24,7 +24,7 @@ async def _due(driver: StoreDriver, run_id: str, step: str) -> Lease:
 async def _failures(driver: StoreDriver) -> str:
     """A run that waits, loses a worker, fails, is condensed and told off, and whose tool fails before it does."""
     run_id, lease = await driver.begin(budget=Budget(tool_calls=1))
-    await driver.postpone(lease)
+    await driver.store.steps.settle(lease, Postpone(60.0, "outage", failure=Failure.of(ErrorClass.CONNECTION)))
     lease = await _due(driver, run_id, "1")
     await driver.store.steps.write_deltas([Delta(lease, "Hm.", reasoning=True), Delta(lease, "Let me")])
     (settled,) = await driver.lose(lease)

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.leases import Delivery, Lease, Stray
 from palaver.lifecycle import RunStatus, WaitReason
 from palaver.store import keys
@@ -26,7 +27,7 @@ async def test_a_postponed_run_says_why_and_until_when(driver: StoreDriver) -> N
     assert run.waiting.until.timestamp() * 1000 == pytest.approx(due, abs=1)
     event = (await driver.events(run_id))[-1]
     assert event.type == "run.waiting"
-    assert event.data == {"step": "1", "reason": "provider_cooldown", "code": "cooldown", "delay": 60}
+    assert event.data == {"step": "1", "reason": "provider_cooldown", "code": "cooldown", "delay": 60, "error": None}
     # The lease is used up: a repeat is answered, and writes nothing.
     assert (await driver.finish(lease)).status == "running"
     assert (await driver.get(run_id)).waiting == run.waiting
@@ -83,7 +84,7 @@ async def test_a_step_that_lacks_a_tool_knows_since_when(driver: StoreDriver) ->
         assert waiting is not None
         assert (waiting.reason, waiting.code) == ("no_worker", 'look "up"')
         event = (await driver.events(run_id))[-1]
-        assert event.data == {"step": "1", "reason": "no_worker", "code": 'look "up"', "delay": 2}
+        assert event.data == {"step": "1", "reason": "no_worker", "code": 'look "up"', "delay": 2, "error": None}
         step = await _step(driver, run_id)
         await driver.redis.hset(keys.steps(run_id), "1", orjson.dumps({**step, "lacking_since": step["until"] - 9_000}))
         (settled,) = await driver.hasten(run_id, "1")
@@ -94,6 +95,62 @@ async def test_a_step_that_lacks_a_tool_knows_since_when(driver: StoreDriver) ->
     await driver.postpone(lease)
     (settled,) = await driver.hasten(run_id, "1")
     assert (await driver.claim(settled.deliveries[0])).lacking_for == 0
+
+
+OUT = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("fake", "echo"))
+
+
+async def test_a_step_that_waits_for_the_end_of_an_outage_says_how_it_failed_and_for_how_long(
+    driver: StoreDriver,
+) -> None:
+    run_id, lease = await driver.begin()
+    assert lease.out_for is None
+
+    async def out(lease: Lease) -> Lease:
+        await driver.store.steps.settle(lease, Postpone(2.0, "outage", failure=OUT))
+        step = await _step(driver, run_id)
+        await driver.redis.hset(keys.steps(run_id), "1", orjson.dumps({**step, "out_since": step["until"] - 9_000}))
+        (settled,) = await driver.hasten(run_id, "1")
+        return await driver.claim(settled.deliveries[0])
+
+    for _ in range(2):
+        lease = await out(lease)
+        run = await driver.get(run_id)
+        assert (lease.attempt, lease.try_number) == (1, 1)
+        assert lease.out_for is not None
+        assert 6.9 < lease.out_for < 9
+        assert run.current_steps[0].last_failure is not None
+        assert run.current_steps[0].last_failure.code == "connect_refused"
+    event = [each for each in await driver.events(run_id) if each.type == "run.waiting"][-1]
+    assert event.data["error"]["code"] == "connect_refused"
+    await driver.store.steps.settle(lease, Postpone(2.0, "outage", failure=OUT))
+    waiting = (await driver.get(run_id)).waiting
+    assert waiting is not None
+    assert (waiting.reason, waiting.code, waiting.error_class) == ("provider_cooldown", "outage", "connection")
+
+
+@pytest.mark.parametrize("how", ["retry", "room", "pause"])
+async def test_the_time_of_an_outage_begins_again_once_the_step_met_something_else(
+    driver: StoreDriver, how: str
+) -> None:
+    run_id, lease = await driver.begin()
+    await driver.store.steps.settle(lease, Postpone(2.0, "outage", failure=OUT))
+    if how == "pause":
+        await driver.act(run_id, PAUSE)
+        await driver.act(run_id, RESUME)
+        (settled,) = await driver.hasten(run_id, "1")
+    else:
+        (settled,) = await driver.hasten(run_id, "1")
+        lease = await driver.claim(settled.deliveries[0])
+        assert lease.out_for is not None
+        # The way back after the outage is a part of it.
+        await driver.postpone(lease)
+        (settled,) = await driver.hasten(run_id, "1")
+        lease = await driver.claim(settled.deliveries[0])
+        assert lease.out_for is not None
+        await (driver.retry(lease) if how == "retry" else driver.postpone(lease, code="max_in_flight"))
+        (settled,) = await driver.hasten(run_id, "1")
+    assert (await driver.claim(settled.deliveries[0])).out_for is None
 
 
 async def test_the_time_without_a_tool_begins_again_once_the_step_was_tried_or_stood_still(driver: StoreDriver) -> None:

@@ -154,9 +154,9 @@ class Crowd:
                 else:
                     woken += await store.providers.release("p", call, self.limits, tokens=0, used=0)
         assert not self._waiting, f"never admitted: {self._waiting}"
-        _, _, _, places, _, queue, sums = keys.of_provider("p")
-        left = [json.loads(await redis.hget(places, call)) for call in await redis.zrange(queue, 0, -1)]
-        assert sum(map(int, await redis.hvals(sums))) == sum(place["tokens"] for place in left)
+        gate = keys.of_gate("p")
+        left = [json.loads(await redis.hget(gate.places, call)) for call in await redis.zrange(gate.queue, 0, -1)]
+        assert sum(map(int, await redis.hvals(gate.sums))) == sum(place["tokens"] for place in left)
 
     def _will_ask(self, name: str, at: float) -> None:
         self._asks[name] = at

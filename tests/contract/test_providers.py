@@ -46,7 +46,7 @@ async def _turns(store: Store, redis: Any, calls: Iterable[object], limits: Limi
     """When each of ``calls``, which have to wait at ``a``, is to ask again, in seconds by Redis's clock."""
     listed = [str(call) for call in calls]
     assert min(await _waits(store, "a", listed, limits)) > 0
-    return {call: await redis.zscore(keys.of_provider("a")[2], call) / 1000 for call in listed}
+    return {call: await redis.zscore(keys.of_gate("a")[2], call) / 1000 for call in listed}
 
 
 async def test_after_a_cool_down_each_has_its_own_turn_in_the_order_of_asking(store: Store, redis: Any) -> None:
@@ -112,7 +112,7 @@ async def test_a_waiter_that_went_through_is_not_waited_for(store: Store, redis:
     await aeventually(first_begins, within=1)
     await store.providers.cool_down("a", 5)
     turns = list((await _turns(store, redis, range(1, 20))).values())
-    assert turns[0] == float(await redis.hget(keys.of_provider("a")[0], "until")) / 1000
+    assert turns[0] == float(await redis.hget(keys.of_gate("a")[0], "until")) / 1000
     assert turns[10] - turns[0] == pytest.approx(1.0, abs=0.1)
 
 
@@ -261,7 +261,7 @@ async def test_a_wait_for_tokens_is_exact_in_a_long_queue(store: Store, redis: A
     turns = []
     for i, tokens in enumerate(sizes):
         assert isinstance(await store.providers.admit("a", str(i), limits, tokens), Wait)
-        turns.append(await redis.zscore(keys.of_provider("a")[2], str(i)) / 1000)
+        turns.append(await redis.zscore(keys.of_gate("a")[2], str(i)) / 1000)
     # 1000 a second; a call may begin 5 s before the tokens up to its own are paid for.
     paid = [sum(sizes[: i + 1]) / 1000 for i in range(100)]
     assert [turn - turns[0] for turn in turns] == pytest.approx([each - paid[0] for each in paid], abs=0.01)
@@ -302,7 +302,7 @@ async def test_all_keys_of_a_provider_go_in_time(store: Store, redis: Any) -> No
     limits = Limits(max_in_flight=1, requests_per_minute=60)
     await _waits(store, "a", range(10), limits)
     await store.providers.cool_down("a", 3000)
-    ttls = [await redis.ttl(name) for name in keys.of_provider("a") if await redis.exists(name)]
+    ttls = [await redis.ttl(name) for name in keys.of_gate("a") if await redis.exists(name)]
     assert len(ttls) == 7
     assert min(ttls) > 3000
     assert max(ttls) < 3700
@@ -313,7 +313,7 @@ async def test_every_worker_hears_of_a_cool_down(store: Store) -> None:
     news = store.providers.news(["before", "a"])
     cooling = await anext(news)
     assert isinstance(cooling, Cooling)
-    assert (cooling.provider, round(cooling.seconds)) == ("before", 15)
+    assert (cooling.gate, round(cooling.seconds)) == ("before", 15)
     assert await anext(news) is None
     begun = time.monotonic()
     for _ in range(50):
@@ -324,7 +324,7 @@ async def test_every_worker_hears_of_a_cool_down(store: Store) -> None:
     heard.append(await anext(news))
     while isinstance(heard[-1], Cooling) and heard[-1].seconds < 30:
         heard.append(await anext(news))
-    assert all(isinstance(each, Cooling) and each.provider == "a" for each in heard)
+    assert all(isinstance(each, Cooling) and each.gate == "a" for each in heard)
     # The first, one for each tenth of a second by which the others made it longer, and the last.
     assert len(heard) <= 2 + took / 0.1
     await news.aclose()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.filters import RunFilter
 from palaver.leases import Delta, Lease
 from palaver.models import Message, Retry, ToolCall
@@ -353,7 +354,7 @@ async def _admit(driver: StoreDriver, n: int) -> Act:
 async def _admit_late(driver: StoreDriver, n: int) -> Act:
     """They were to come long ago."""
     await _crowd(driver, n)
-    waiting = keys.of_provider("fake")[2]
+    waiting = keys.of_gate("fake")[2]
     names = await driver.redis.zrange(waiting, 0, -1)
     now = (await driver.redis.time())[0] * 1000
     await driver.redis.zadd(waiting, {name: now - 10_000 + i for i, name in enumerate(names)})
@@ -371,6 +372,26 @@ async def _release(driver: StoreDriver, n: int) -> Act:
 async def _cool(driver: StoreDriver, n: int) -> Act:
     await _crowd(driver, n)
     return lambda: driver.store.providers.cool_down("fake", 60, "call1")
+
+
+FAILURE: Final = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("fake", "echo"))
+
+
+async def _fail(driver: StoreDriver, call: str) -> None:
+    await driver.store.providers.report_failure("fake", call, FAILURE, counts_as=call, answered=None)
+
+
+async def _break_down(driver: StoreDriver, n: int) -> Act:
+    """The probe of a provider fails that 8 n calls wait for."""
+    for i in range(8 * n + 5):
+        await _fail(driver, f"call{i}")
+    return lambda: _fail(driver, "another")
+
+
+async def _come_back(driver: StoreDriver, n: int) -> Act:
+    """All of them have slept for so long that they are to be woken at once."""
+    await _break_down(driver, n)
+    return lambda: driver.store.providers.report_answer("fake", "another")
 
 
 async def _hold(driver: StoreDriver, n: int) -> Act:
@@ -431,6 +452,8 @@ CASES: Final = (
     Case("admit", "8 calls that are late", _admit_late),
     Case("release", "8 calls that wait", _release),
     Case("cool_down", "8 calls that wait", _cool),
+    Case("report_failure", "8 calls that wait", _break_down),
+    Case("report_answer", "8 calls that wait", _come_back),
     Case("renew_places", "4 calls in flight", _hold),
 )
 """The worst that is known, script by script."""

@@ -76,6 +76,7 @@ async def test_providers_show_what_holds_their_runs_up() -> None:
         assert free == {
             "name": "free",
             "waiting": 0,
+            "outages": [],
             "in_flight": None,
             "max_in_flight": None,
             "requests_last_minute": None,
@@ -87,6 +88,7 @@ async def test_providers_show_what_holds_their_runs_up() -> None:
             "name": "limited",
             "cooling_until": None,
             "waiting": 1,
+            "outages": [],
             "in_flight": 1,
             "max_in_flight": 1,
             "requests_last_minute": 1,

@@ -110,7 +110,7 @@ def lease(*brought: LogMessage, rebuilt: bool = False) -> Lease:
         elapsed=0.0,
         time_left=60.0,
         agent=AgentSpec(model="a/b"),
-        falls_back=False,
+        fallback=None,
         call=None,
         position=brought[-1].position,
         entries=brought,

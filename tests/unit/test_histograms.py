@@ -36,7 +36,7 @@ def _lease(call: ToolCall | None = None, waited: float = 0.0) -> Lease:
         elapsed=0.0,
         time_left=1.0,
         agent=AgentSpec(model="fake/echo"),
-        falls_back=False,
+        fallback=None,
         call=call,
         position=0,
         entries=(),

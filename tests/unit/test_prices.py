@@ -140,7 +140,7 @@ async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -
     """What an attempt costs that asks these models, one after another."""
     runtime = SimpleNamespace(
         model=Providers(usages or [{"prompt_tokens": 1_000_000}] * len(asked)),
-        limiter=SimpleNamespace(permit=lambda *_: SimpleNamespace(begin_call=lambda: None)),
+        limiter=SimpleNamespace(permit=lambda *_: SimpleNamespace(begin_call=lambda: None, answered=lambda: None)),
         deltas=SimpleNamespace(buffer=lambda lease: None),
         tools=(),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
-from palaver.errors import ErrorClass, Failure
+from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.leases import Delivery, Lease
 from palaver.models import AgentSpec, Usage
 from palaver.providers import Provider
@@ -19,7 +19,8 @@ from palaver.store import Store
 from palaver.testing import aeventually
 from palaver.verdicts import Postpone, RetryAfter, Verdict
 from tests.contract.store_driver import StoreDriver
-from workers.provider_limiter import ProviderLimiter, ProviderPermit
+from workers.provider_limiter import ProviderLimiter
+from workers.provider_permit import ProviderOut, ProviderPermit
 
 NOTHING = Usage()
 URL = "http://127.0.0.1:1/v1"
@@ -45,9 +46,9 @@ class CountingRedis(FakeAsyncRedis):
 class Worker:
     """A worker process's gate."""
 
-    def __init__(self, server: FakeServer) -> None:
+    def __init__(self, server: FakeServer, settings: Settings | None = None) -> None:
         self.redis = CountingRedis(server=server)
-        settings = Settings(redis_url="redis://127.0.0.1:1/0")
+        settings = settings or Settings(redis_url="redis://127.0.0.1:1/0")
         store = Store(self.redis, settings)
         self.driver = StoreDriver(store, self.redis)
         self.published: list[Delivery] = []
@@ -129,6 +130,105 @@ async def test_a_worker_that_begins_to_listen_learns_what_it_missed(workers: tup
     await one.limited(await one.lease("other"))
     async with two.hearing():
         assert await two.refused(await two.lease("other"))
+
+
+REFUSED = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("free", "echo"))
+
+
+async def fails(worker: Worker, failure: Failure = REFUSED, times: int = 5) -> float | None:
+    """So many calls fail: when the last one may ask again, if there is an outage."""
+    out = None
+    for _ in range(times):
+        out = await worker.limiter.met_outage(await worker.lease("free"), failure, set())
+    return None if out is None else out.seconds
+
+
+async def test_an_outage_is_heard_by_the_other_worker_and_ends_with_the_answer_to_a_probe(
+    workers: tuple[Worker, Worker],
+) -> None:
+    one, two = workers
+    async with one.hearing(), two.hearing():
+        waits = await two.lease("free")
+        assert await fails(one, times=4) is None
+        assert await two.refused(waits) is None
+        assert await fails(one, times=1) is not None
+
+        async def is_out() -> bool:
+            with suppress(ProviderOut):
+                await two.refused(waits)
+                return False
+            return True
+
+        await aeventually(is_out)
+        assert two.limiter.is_out("free/other")
+        # It is over, and a call that was under way all the time says so.
+        two.limiter.answered(waits, ("free", "free/echo"), set())
+        await aeventually(lambda: not one.limiter.is_out("free/echo"))
+
+        async def may_call() -> bool:
+            return await two.refused(waits) is None
+
+        await aeventually(may_call)
+
+
+async def test_one_worker_that_reaches_nobody_holds_up_no_other(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    async with one.hearing(), two.hearing():
+        lease = await two.lease("free")
+        assert await fails(one, times=1) is None
+        clock = asyncio.get_running_loop().time
+        later = clock() + 0.1
+        await aeventually(lambda: clock() > later)
+        two.limiter.answered(lease, ("free", "free/echo"), set())
+        assert await fails(one, times=4) is not None
+
+        async def is_well() -> bool:
+            return not (await one.driver.store.providers.state(["free"]))[0].outages
+
+        await aeventually(is_well)
+
+
+async def test_a_worker_tells_what_it_knows_with_a_failure(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+    lease = await one.lease("free")
+    for _ in range(3):
+        assert await fails(one, times=4) is None
+        one.limiter.answered(lease, ("free", "free/echo"), set())
+
+
+async def test_an_answer_that_is_an_error_shows_that_the_provider_is_there(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+    busy = ProviderDetails("free", "echo", 503)
+    assert await fails(one, times=4) is None
+    assert await fails(one, Failure.of(ErrorClass.PROVIDER_ERROR, provider=busy), times=1) is None
+    assert await fails(one, times=4) is None
+    assert await fails(one, Failure.of(ErrorClass.PROVIDER_ERROR, provider=busy), times=4) is not None
+    (state,) = await one.driver.store.providers.state(["free"])
+    assert [outage.model for outage in state.outages] == ["echo"]
+
+
+async def test_a_probe_that_shows_nothing_is_made_by_the_next(workers: tuple[Worker, Worker]) -> None:
+    settings = Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=0.1)
+    server = FakeServer()
+    one, two = Worker(server, settings), Worker(server, settings)
+    await fails(one)
+    leases = {one: await one.lease("free"), two: await two.lease("free")}
+
+    async def probes(worker: Worker) -> ProviderPermit | None:
+        permit = worker.permit(leases[worker])
+        with suppress(ProviderOut):
+            await permit.__aenter__()
+            return permit
+        return None
+
+    first = await aeventually(lambda: probes(one))
+    assert first is not None
+    assert first.probes == {"free"}
+    assert await probes(two) is None
+    await first.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+    second = await aeventually(lambda: probes(two))
+    assert second is not None
+    await second.__aexit__(None, None, None)
 
 
 @pytest.mark.parametrize(("asked", "cools"), [(None, 1.0), (7.0, 7.0), (1e9, 300.0)])

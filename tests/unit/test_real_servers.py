@@ -120,6 +120,7 @@ async def answer(port: ModelPort, row: Row) -> ModelReply:
     return await port.complete(
         agent,
         CHAT_COMPLETIONS.body(agent, [asked], [], CallSettings()),
+        on_begin=lambda: None,
         show=lambda text, thoughts: None,
         time_left=30,
         request_id="run_1:1:1",

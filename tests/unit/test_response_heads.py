@@ -71,6 +71,7 @@ async def test_a_connection_that_was_switched_to_another_protocol_is_not_used_ag
                 await port.complete(
                     agent,
                     b"{}",
+                    on_begin=lambda: None,
                     show=lambda text, thoughts: None,
                     time_left=30,
                     request_id="run_1:1:1",

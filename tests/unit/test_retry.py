@@ -14,7 +14,7 @@ from palaver.errors import ConfigurationError, ErrorClass, Failure, RetryableToo
 from palaver.errors.failure import MAX_MESSAGE
 from palaver.lifecycle import StopReason
 from palaver.retry import MODEL_CALL, SPREAD, TOOL_CALL, RetryPolicy, Rule, stop_reason
-from palaver.verdicts import GiveUp, RetryAfter
+from palaver.verdicts import GiveUp, Postpone, RetryAfter
 
 RETRIED = {"rate_limited": 8, "provider_error": 5, "connection": 5, "timeout": 5, "storage": 10}
 
@@ -227,6 +227,39 @@ def test_a_wrong_policy_is_told_what_is_wrong(value: object, says: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         RetryPolicy.parse(value)
     assert str(caught.value) == says
+
+
+@pytest.mark.parametrize(
+    ("patience", "waited", "other_model", "waits"),
+    [
+        (600, 0, False, 30),
+        (600, 580, False, 20),
+        (600, 600, False, None),
+        (600, 45, True, 15),
+        (600, 60, True, None),
+        (0, 0, False, None),
+        (86_400, 86_000, False, 30),
+    ],
+)
+def test_the_end_of_an_outage_is_waited_for_with_patience(
+    patience: float, waited: float, other_model: bool, waits: float | None
+) -> None:
+    policy = RetryPolicy.parse({"patience": patience}).over(MODEL_CALL)
+    failure = Failure.of(ErrorClass.CONNECTION, code="connect_refused")
+    verdict = policy.outlast(failure, 30, waited, other_model=other_model)
+    if waits is not None:
+        assert verdict == Postpone(waits, "outage", failure=failure)
+        return
+    assert isinstance(verdict, GiveUp)
+    allowed = patience / 10 if other_model else patience
+    ends = f"Gave up: waited {waited} s for the outage to end, the policy allows {allowed:g} s."
+    assert verdict.failure.message.endswith(ends)
+    assert (verdict.failure.error_class, verdict.failure.user_action) == (ErrorClass.CONNECTION, "wait")
+
+
+def test_a_policy_that_older_code_must_read_says_nothing_new() -> None:
+    assert set(MODEL_CALL.dump()) == {"max_elapsed", "rules"}
+    assert RetryPolicy.parse(RetryPolicy.parse({"patience": 5}).dump()).patience.total_seconds() == 5
 
 
 def test_a_policy_goes_before_another_class_by_class() -> None:

@@ -27,7 +27,7 @@ from tests.pages import ROOT, blocks
 from workers.delta_writer import DeltaWriter
 from workers.tool_calls import ProgressBuffer, _key
 
-LEASE = Lease("run_1", "conv_1", "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), False, None, 0, ())
+LEASE = Lease("run_1", "conv_1", "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), None, None, 0, ())
 CALL = ToolCall(id="c1", name="charge")
 
 

@@ -7,7 +7,14 @@ from typing import Any, Final
 from palaver.store.contracts.declaration import Script
 from palaver.store.contracts.listing import FindRuns
 from palaver.store.contracts.logs import CopyLog, DeleteConversation, DeleteRun, ReadLog
-from palaver.store.contracts.providers import Admit, CoolDown, Release, RenewPlaces
+from palaver.store.contracts.providers import (
+    Admit,
+    CoolDown,
+    Release,
+    RenewPlaces,
+    ReportAnswer,
+    ReportFailure,
+)
 from palaver.store.contracts.runs import Act, Cancel, Submit
 from palaver.store.contracts.steps import Claim, HandBack, Postpone, Promote, Renew, Settle, Sweep, WriteDeltas
 
@@ -29,6 +36,8 @@ __all__ = [
     "Release",
     "Renew",
     "RenewPlaces",
+    "ReportAnswer",
+    "ReportFailure",
     "Settle",
     "Submit",
     "Sweep",
@@ -38,6 +47,6 @@ __all__ = [
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act,
     DeleteRun, DeleteConversation, CopyLog, ReadLog, FindRuns, Renew, WriteDeltas,
-    Admit, Release, CoolDown, RenewPlaces,
+    Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
 )  # fmt: skip
 """Every script."""

@@ -1,4 +1,4 @@
-"""What workers ask the gate of a provider. Times are ms by Redis's clock."""
+"""What workers ask, and tell, the gate of a provider or of one of its models. Times are ms by Redis's clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from palaver.store.contracts.declaration import Script
+from palaver.store.contracts.wire import Json
 from palaver.store.keys import ProviderKeys
 
 
@@ -30,6 +31,8 @@ class Uncounted(NamedTuple):
 class Admitted:
     """The call may begin."""
 
+    probes: bool
+    """It shows whether an outage is over."""
     woken: tuple[str, ...]
     """Calls that have a place now, too."""
 
@@ -39,8 +42,10 @@ class Wait:
     """The call may not begin yet."""
 
     why: str
-    """cooldown | requests_per_minute | tokens_per_minute | max_in_flight"""
+    """outage | cooldown | requests_per_minute | tokens_per_minute | max_in_flight"""
     ms: int
+    error: Json | None
+    """The last failure, in an outage."""
     woken: tuple[str, ...]
 
 
@@ -87,10 +92,55 @@ class CoolDown(Script[Cooled]):
     """A provider asked for fewer requests: no call begins for a while, and then calls begin one by one."""
 
     provider: ProviderKeys
-    provider_name: str
+    gate_name: str
     ms: int
     call: str | None
     """A call that is to be made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """It may have been chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsOut:
+    """Nobody calls but one probe at a time, and the call that failed waits behind all others."""
+
+    ms: int
+    """Until it is to ask again."""
+    woken: tuple[str, ...]
+
+
+class ReportFailure(Script[Counted | IsOut]):
+    """A call failed as in an outage. Enough of them in a row, and it is one."""
+
+    provider: ProviderKeys
+    gate_name: str
+    call: str
+    counts_as: str
+    """Failures that count as the same are one."""
+    answered_ms: int | None
+    """Since the worker had its last answer; None if it had none."""
+    error: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """It is known."""
+
+    woken: tuple[str, ...]
+    """Calls whose turn is near, because the outage is over."""
+
+
+class ReportAnswer(Script[Answered]):
+    """A call was answered: what failed before says nothing any more."""
+
+    provider: ProviderKeys
+    gate_name: str
+    call: str
+    answered_ms: int
+    """Since then."""
 
 
 @dataclass(frozen=True, slots=True)

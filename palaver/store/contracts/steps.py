@@ -52,6 +52,8 @@ class Leased:
     try_number: int
     """Lost ones included."""
     elapsed_ms: int
+    out_ms: int | None
+    """Since the step met an outage of its provider; None if it did not."""
     lacking_ms: int
     """Since a worker first lacked what the step needs; 0 if none did."""
     left_ms: int
@@ -201,6 +203,8 @@ class Postpone(Script[Moved | Stale]):
     delay_ms: int
     reason: WaitReason
     code: str
+    error: Json | None
+    """How the provider failed last, in an outage."""
     used: Used
 
 

@@ -33,6 +33,7 @@ local function reset_step(name, step)
   if step.state ~= StepState.READY then unindex_step(name, step) end
   local tried = step.state == StepState.LEASED and not step.untried
   if tried or step.state == StepState.PARKED then step.lacking_since = nil end
+  if step.state == StepState.PARKED then step.out_since = nil end
   step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
   step.spared, step.untried = nil, nil
   return not PAUSING and STATUS ~= RunStatus.PAUSED

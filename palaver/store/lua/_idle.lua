@@ -19,10 +19,10 @@ end
 
 local function wait_for_step(step)
   mark_running()
+  local class = step.failed and step.failed.class
   if step.postponed == step['until'] then
-    wait_for(step.reason, { ['until'] = step['until'], code = step.code })
+    wait_for(step.reason, { ['until'] = step['until'], code = step.code, error_class = step.out_since and class })
   else
-    local class = step.failed and step.failed.class
     wait_for(WaitReason.BACKOFF, { ['until'] = step['until'], attempt = try_of(step), error_class = class })
   end
 end

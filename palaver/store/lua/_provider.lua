@@ -3,7 +3,9 @@
 -- The gate is a hash: until (end of the cool-down), opens (from when nobody need ask for it), published (the `until` that
 -- was published), cooldowns (how many have begun), begun (how far the ramp is used), orders (places in the queue so far),
 -- looked (up to when who is late was looked for); used_<rate> (GCRA: the time up to which calls have used a rate); minute,
--- and <rate> and <rate>_before (what this minute and the one before it used).
+-- and <rate> and <rate>_before (what this minute and the one before it used). While the provider is out: out (since when),
+-- every (ms from one probe to the next; `until` is the time of the next one), probing (until when one is under way, unless
+-- it is renewed). After that: woken (the order of the last call that was woken).
 local GATE, CALLS, LINE = keys.gate, keys.calls, keys.line
 
 -- A grant that nobody uses goes to the next in line; a waiter that does not come back is forgotten; one in line asks
@@ -18,15 +20,28 @@ for i = 1, #fields, 2 do gate[fields[i]] = tonumber(fields[i + 1]) end
 local UNTIL = gate['until'] or 0
 local woken = {}
 
+-- Whether the circuit is open: nobody calls but one probe at a time.
+local function is_out() return gate.out and NOW < gate.opens end
+
 local function save_field(name, number)
   gate[name] = number
   redis.call('HSET', GATE, name, string.format('%.3f', number))
 end
 
+local function drop_fields(...)
+  for _, name in ipairs({ ... }) do gate[name] = nil end
+  redis.call('HDEL', GATE, ...)
+end
+
+local function set_until(at)
+  UNTIL = at
+  save_field('until', at)
+end
+
 -- Let all keys expire some time after `at`, when they are no longer needed.
 local function expire(at)
   local left = math.max(math.ceil(at - NOW) + PATIENCE, redis.call('PTTL', GATE))
-  for _, key in ipairs({ GATE, CALLS, LINE, keys.waiting, keys.places, keys.queue, keys.sums }) do
+  for _, key in ipairs({ GATE, CALLS, LINE, keys.waiting, keys.places, keys.queue, keys.sums, keys.streak, keys.outage }) do
     redis.call('PEXPIRE', key, left)
   end
 end

@@ -8,7 +8,7 @@
 -- idempotent, edited (somebody changed its arguments).
 -- Leased: fence, worker, nonce, spared (when its worker was lost, another step was to blame, or nobody).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
--- lacking_since (when a worker first lacked what it needs, ms).
+-- out_since (when it first met the outage of its provider, ms), lacking_since (when a worker first lacked what it needs, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.
 

@@ -58,7 +58,7 @@ local function retry_step(name, step)
   end
   local error = cjson.decode(args.error)
   step.failed = { class = error.class, code = error.code, message = error.message, at = NOW, attempts = args.attempts }
-  step.attempt = step.attempt + 1
+  step.attempt, step.out_since = step.attempt + 1, nil
   deliver_later(name, step, NOW + args.delay_ms)
   update_idle_status()
 end

@@ -1,4 +1,4 @@
--- needs: ramp
+-- needs: breaker
 local CALL, LASTS, MOST, TOKENS = args.call, args.lasts_ms, args.limits.max_in_flight, args.tokens
 -- A rate lets 5 s worth of it begin at once.
 local BURST = 5000
@@ -9,8 +9,10 @@ local slack = place.ends == UNTIL and place.turn <= NOW and SLACK or 0
 local function wait(why, turn, at)
   place.tokens, place.rated = TOKENS, true
   join_queue(CALL, place, turn, at)
+  wake_next()
   expire(at)
-  return reply.wait { why = why, ms = math.ceil(at - NOW), woken = woken }
+  local error = why == 'outage' and redis.call('HGET', OUTAGE, 'error') or nil
+  return reply.wait { why = why, ms = math.ceil(at - NOW), error = error, woken = woken }
 end
 
 local turn, why = NOW, nil
@@ -19,7 +21,11 @@ local function not_before(at, reason, ahead)
 end
 
 local ramps, used = NOW < (gate.opens or 0), {}
-if ramps then not_before(turn_of(place), 'cooldown', slack) end
+if ramps and is_out() then
+  not_before(turn_of(place), 'outage', 0)
+elseif ramps then
+  not_before(turn_of(place), 'cooldown', slack)
+end
 for _, rate in ipairs({ { 'requests', 1, calls_ahead }, { 'tokens', TOKENS, tokens_ahead } }) do
   local name, amount, ahead, per_minute = rate[1], rate[2], rate[3], args.limits[rate[1]]
   if per_minute then
@@ -33,7 +39,7 @@ end
 if why then
   redis.call('ZREM', LINE, CALL)
   if redis.call('ZREM', CALLS, CALL) == 1 then grant_places(MOST or 0) end
-  return wait(why, turn, turn)
+  return wait(why, turn, why == 'outage' and told_at(place, turn) or turn)
 end
 
 if MOST then
@@ -45,7 +51,12 @@ if MOST then
   end
   redis.call('ZADD', CALLS, NOW + LASTS, CALL)
 end
-if ramps then save_field('begun', ramp_used() + 1) end
+local probes = is_out() or false
+if probes then
+  begin_probe(CALL, LASTS)
+elseif ramps then
+  save_field('begun', ramp_used() + 1)
+end
 local latest = NOW + LASTS
 for name, time in pairs(used) do
   save_field(name, time)
@@ -56,5 +67,6 @@ if MOST or next(used) then
   count_rate('tokens', TOKENS)
 end
 forget_call(CALL)
+wake_next()
 expire(latest)
-return reply.admitted { woken = woken }
+return reply.admitted { probes = probes, woken = woken }

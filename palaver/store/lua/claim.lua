@@ -40,6 +40,7 @@ local most = limits().budget.tool_calls
 return reply.leased {
   fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
   elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW,
+  out_ms = step.out_since and NOW - step.out_since or nil,
   lacking_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = facts[1], model = facts[3] or 0,
   metadata = facts[5], submitted_by = facts[6], call = step.call, edited = step.edited,
   calls_left = most and math.max(0, most - (facts[4] or 0)),

@@ -1,13 +1,12 @@
--- needs: ramp
+-- needs: circuit
 local ends = NOW + args.ms
 if UNTIL <= NOW then
   save_field('published', 0)
   save_field('cooldowns', (gate.cooldowns or 0) + 1)
 end
 if ends > UNTIL then
-  UNTIL = ends
-  save_field('until', UNTIL)
-  save_field('opens', UNTIL + RAMP)
+  set_until(ends)
+  save_field('opens', math.max(UNTIL + RAMP, is_out() and gate.opens or 0))
   save_field('begun', 0)
 end
 local at = UNTIL
@@ -21,6 +20,6 @@ expire(math.max(at, gate.opens))
 -- Hundreds of calls in flight may be refused at once; the workers are not told of each.
 if UNTIL - (gate.published or 0) >= 100 then
   save_field('published', UNTIL)
-  redis.call('PUBLISH', Channel.PROVIDERS, args.provider_name .. ' ' .. string.format('%.0f', gate.opens - NOW))
+  publish_gate()
 end
 return reply.cooled { ends_ms = UNTIL - NOW, turn_ms = at - NOW }

@@ -12,10 +12,18 @@ end
 untried(step)
 step.first = step.first and step.first + args.delay_ms
 step.lacking_since = args.reason == WaitReason.NO_WORKER and (step.lacking_since or NOW) or nil
+if args.error then
+  local error = cjson.decode(args.error)
+  step.out_since = step.out_since or NOW
+  step.failed = { class = error.class, code = error.code, message = error.message, at = NOW }
+elseif args.code ~= 'cooldown' then
+  step.out_since = nil
+end
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
 if not PAUSING then
   emit(EventKind.RUN_WAITING, '{"step":"' .. name .. '","reason":"' .. args.reason .. '","code":'
-    .. cjson.encode(args.code) .. ',"delay":' .. (args.delay_ms / 1000) .. '}')
+    .. cjson.encode(args.code) .. ',"delay":' .. (args.delay_ms / 1000)
+    .. (args.error and ',"error":' .. args.error or '') .. '}')
 end
 deliver_later(name, step, step.postponed)
 update_idle_status()

@@ -1,4 +1,8 @@
--- needs: provider
-for _, call in ipairs(args.calls) do redis.call('ZADD', CALLS, 'XX', NOW + args.ms, call) end
+-- needs: breaker
+local prober = gate.probing and redis.call('HGET', OUTAGE, 'prober')
+for _, call in ipairs(args.calls) do
+  redis.call('ZADD', CALLS, 'XX', NOW + args.ms, call)
+  if call == prober then save_field('probing', NOW + args.ms) end
+end
 expire(NOW + args.ms)
 return reply.places_renewed()

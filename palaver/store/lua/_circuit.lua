@@ -1,0 +1,42 @@
+-- Opens and closes the circuit of a provider, or of one of its models.
+-- needs: breaker
+-- So many failures without an answer between open it. At a provider that fails every tenth call by chance, that is one
+-- call in 100,000; and it is as many as a step has attempts, so that one run alone first has those.
+local FAILURES = 5
+-- Failures that are longer ago say nothing of now. First-token timeouts come after two minutes.
+local MEMORY = 300000
+
+-- All workers hear for how long they are to ask, and in an outage for how long it has failed.
+local function publish_gate()
+  local first = is_out() and redis.call('ZRANGE', STREAK, 0, 0, 'WITHSCORES')[2]
+  local failing = first and string.format('%.0f', NOW - first) or ''
+  redis.call('PUBLISH', Channel.PROVIDERS, string.format('%s %.0f ', args.gate_name, gate.opens - NOW) .. failing)
+end
+
+-- A model's gate is listed with its provider as long as anybody has to ask for it.
+local function list_model()
+  local model = string.match(args.gate_name, '/(.+)')
+  if not model then return end
+  redis.call('ZREMRANGEBYSCORE', keys.models, '-inf', NOW)
+  redis.call('ZADD', keys.models, string.format('%.0f', gate.opens), model)
+  redis.call('PEXPIRE', keys.models, math.ceil(gate.opens - NOW) + PATIENCE)
+end
+
+local function open_circuit()
+  drop_fields('woken', 'probing')
+  save_field('out', NOW)
+  save_field('every', Setting.PROBE_INTERVAL_MS)
+  set_until(NOW + gate.every)
+end
+
+local function close_circuit()
+  drop_fields('out', 'every', 'probing')
+  set_until(NOW)
+  save_field('opens', NOW + RAMP)
+  save_field('begun', 0)
+  redis.call('DEL', STREAK, OUTAGE)
+  save_field('woken', wake_sleepers(0))
+  expire(gate.opens)
+  list_model()
+  publish_gate()
+end

@@ -1,0 +1,26 @@
+-- needs: circuit
+if args.answered_ms then redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - args.answered_ms) end
+local was_out = is_out()
+if not was_out then redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - MEMORY) end
+redis.call('ZADD', STREAK, NOW, args.counts_as)
+redis.call('ZREMRANGEBYRANK', STREAK, 0, -FAILURES - 1)
+if not was_out and redis.call('ZCARD', STREAK) < FAILURES then
+  redis.call('PEXPIRE', STREAK, MEMORY)
+  return reply.counted()
+end
+
+local probed = end_probe(args.call)
+if not was_out then open_circuit() end
+redis.call('HSET', OUTAGE, 'error', args.error)
+-- If nobody probes for so long, nobody waits any more.
+save_field('opens', NOW + PATIENCE)
+-- The call already has a place if this script is repeated because the answer was lost. It has begun: it waits behind all.
+local place = leave_queue(args.call)
+local turn = turn_of(place)
+local at = told_at(place, turn)
+join_queue(args.call, place, turn, at)
+if probed then wake_sleepers(0) end
+expire(gate.opens)
+list_model()
+if probed or not was_out then publish_gate() end
+return reply.is_out { ms = math.ceil(at - NOW), woken = woken }

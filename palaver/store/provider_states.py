@@ -1,0 +1,133 @@
+"""Providers as the store knows them, for people to see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import orjson
+
+from palaver.errors import Failure
+from palaver.store import keys, records
+from palaver.store.connection import Connection, Fields, now_ms
+
+_MOST_MODELS: Final = 100
+"""Gates of models that are looked at, of one provider."""
+_ABSENT_MS: Final = 10_000
+"""A call that is later than this is not counted as waiting: most likely its run was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A provider that is out, or one of its models."""
+
+    model: str | None
+    """None: all of them."""
+    since: datetime
+    failure: Failure
+    """The last one."""
+    next_probe: datetime
+    """The next call begins then at the earliest, unless the one that is under way is answered."""
+    waiting: int
+    """Calls that wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderUsage:
+    """A provider as the store knows it."""
+
+    name: str
+    cooling_until: datetime | None
+    cooldowns: int
+    """How many have begun, since it had none for ten minutes."""
+    in_flight: int
+    """Calls that hold a place; only those of providers with ``max_in_flight`` do."""
+    waiting: int
+    requests_last_minute: int
+    """Of providers with a limit; those of others are not counted."""
+    tokens_last_minute: int
+    outages: tuple[Outage, ...]
+
+
+async def provider_states(redis: Connection, names: Sequence[str]) -> list[ProviderUsage]:
+    """The providers of these names."""
+    now = await now_ms(redis)
+    of_models = await gates_of_models(redis, names, now)
+    gates = [gate for name in names for gate in (name, *of_models[name])]
+    pipeline = redis.pipeline(transaction=False)
+    for gate in gates:
+        of = keys.of_gate(gate)
+        pipeline.hgetall(of.gate)
+        pipeline.zcount(of.calls, f"({now}", "+inf")
+        pipeline.zcount(of.waiting, now - _ABSENT_MS, "+inf")
+        pipeline.hget(of.outage, "error")
+    replies = await pipeline.execute() if gates else []
+    found = {gate: _Record(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
+    return [_state(found[name], [found[each] for each in (name, *of_models[name])], now) for name in names]
+
+
+async def gates_of_models(redis: Connection, providers: Sequence[str], now: int) -> dict[str, list[str]]:
+    """The gates of models that have to be asked, by provider."""
+    pipeline = redis.pipeline(transaction=False)
+    for name in providers:
+        pipeline.zrange(keys.of_gate(name).models, f"({now}", "+inf", byscore=True, offset=0, num=_MOST_MODELS)
+    replies = await pipeline.execute() if providers else []
+    return {
+        name: [f"{name}/{model.decode()}" for model in models] for name, models in zip(providers, replies, strict=True)
+    }
+
+
+class _Record(NamedTuple):
+    """What there is of a gate."""
+
+    name: str
+    fields: Fields
+    in_flight: int
+    waiting: int
+    error: bytes | None
+    """The last failure of its outage."""
+
+    def number(self, field: bytes) -> float:
+        """A field of it, 0 if it has none."""
+        return float(self.fields.get(field, 0))
+
+
+def _state(provider: _Record, gates: Sequence[_Record], now: int) -> ProviderUsage:
+    until = provider.number(b"until")
+    cools = until > now and b"out" not in provider.fields
+    return ProviderUsage(
+        name=provider.name,
+        cooling_until=records.moment(until) if cools else None,
+        cooldowns=int(provider.number(b"cooldowns")),
+        in_flight=provider.in_flight,
+        waiting=sum(gate.waiting for gate in gates),
+        requests_last_minute=_last_minute(provider.fields, b"requests", now),
+        tokens_last_minute=_last_minute(provider.fields, b"tokens", now),
+        outages=tuple(outage for gate in gates if (outage := _outage(gate, now)) is not None),
+    )
+
+
+def _outage(gate: _Record, now: int) -> Outage | None:
+    if b"out" not in gate.fields or gate.error is None or gate.number(b"opens") <= now:
+        return None
+    return Outage(
+        model=gate.name.partition("/")[2] or None,
+        since=records.instant(gate.number(b"out")),
+        failure=Failure.of_error(orjson.loads(gate.error)),
+        next_probe=records.instant(max(now, gate.number(b"until"))),
+        waiting=gate.waiting,
+    )
+
+
+def _last_minute(gate: Fields, rate: bytes, now: int) -> int:
+    """The last 60 s, as if what the minute before used had been spread evenly over it."""
+    minute, into = divmod(now, 60_000)
+    age = minute - int(float(gate.get(b"minute", -2)))
+    this, before = float(gate.get(rate, 0)), float(gate.get(rate + b"_before", 0))
+    if age == 1:
+        this, before = 0.0, this
+    elif age != 0:
+        return 0
+    return max(0, round(this + before * (1 - into / 60_000)))

@@ -1,0 +1,226 @@
+"""The circuit breaker of a provider, or of a model there: what opens it, who probes, what closes it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from palaver.errors import ErrorClass, Failure, ProviderDetails
+from palaver.providers import Limits
+from palaver.settings import Settings
+from palaver.store import Store, keys
+from palaver.store.provider_states import Outage
+from palaver.store.providers import Admitted, Cooling, Wait
+from palaver.testing import aeventually
+
+NONE = Limits()
+REFUSED = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("a", "echo"))
+INTERVAL = 0.2
+
+
+@pytest.fixture(scope="session")
+def settings() -> Settings:
+    """The usual ones, and probes follow each other closely."""
+    return Settings(redis_url="redis://127.0.0.1:1/0", shards=1, lease_seconds=1.0, probe_interval=INTERVAL)
+
+
+async def fail(
+    store: Store, call: str, *, gate: str = "a", counts_as: str | None = None, answered: float | None = None
+) -> Wait | None:
+    """``call`` fails as in an outage."""
+    return await store.providers.report_failure(gate, call, REFUSED, counts_as=counts_as or call, answered=answered)
+
+
+async def break_down(store: Store, gate: str = "a") -> list[Wait]:
+    """Open it: what each of the calls is told that failed while it was open."""
+    told = [await fail(store, f"f{i}", gate=gate) for i in range(8)]
+    assert told[:4] == [None] * 4
+    return [each for each in told if each is not None]
+
+
+async def admit(store: Store, call: str, gate: str = "a", limits: Limits = NONE) -> Admitted | Wait:
+    return await store.providers.admit(gate, call, limits, 0)
+
+
+async def probe(store: Store, call: str, gate: str = "a") -> Admitted:
+    """``call`` comes until it is the probe."""
+
+    async def begun() -> Admitted | None:
+        answer = await admit(store, call, gate)
+        return answer if isinstance(answer, Admitted) else None
+
+    answer = await aeventually(begun, every=0.02)
+    assert answer is not None
+    assert answer.probes
+    return answer
+
+
+async def outages(store: Store) -> tuple[Outage, ...]:
+    (state,) = await store.providers.state(["a"])
+    return state.outages
+
+
+async def test_a_few_failures_in_a_row_open_it_and_who_comes_waits(store: Store) -> None:
+    told = await break_down(store)
+    assert [each.code for each in told] == ["outage"] * 4
+    # Each would have its probe an interval after the one before.
+    assert [round(each.seconds / INTERVAL) for each in told] == [1, 2, 3, 4]
+    answer = await admit(store, "new")
+    assert isinstance(answer, Wait)
+    assert answer.code == "outage"
+    assert answer.failure == REFUSED
+    (outage,) = await outages(store)
+    assert (outage.model, outage.failure, outage.waiting) == (None, REFUSED, 5)
+    assert outage.next_probe > outage.since
+
+
+async def test_an_answer_between_them_begins_the_row_anew(store: Store) -> None:
+    for i in range(4):
+        assert await fail(store, f"f{i}") is None
+    assert await fail(store, "f4", answered=0.0) is None
+    await asyncio.sleep(0.01)
+    await store.providers.report_answer("a", "other")
+    for i in range(4):
+        assert await fail(store, f"g{i}") is None
+    assert await fail(store, "g4") is not None
+
+
+async def test_one_request_that_fails_again_and_again_is_no_outage(store: Store) -> None:
+    for _ in range(20):
+        assert await fail(store, "poison", counts_as="poison") is None
+    assert await admit(store, "other") == Admitted()
+
+
+async def test_one_call_probes_and_its_failure_leaves_it_open(store: Store) -> None:
+    await break_down(store)
+    await probe(store, "f4")
+    assert isinstance(await admit(store, "f5"), Wait)
+    again = await fail(store, "f4")
+    # It has begun: it waits behind all others now.
+    assert again is not None
+    others = [await admit(store, f"f{i}") for i in (5, 6, 7)]
+    assert all(isinstance(each, Wait) and each.seconds < again.seconds for each in others)
+    await probe(store, "f5")
+    (outage,) = await outages(store)
+    assert outage.waiting == 3
+
+
+async def test_the_answer_to_a_probe_closes_it_and_wakes_nobody_but_the_first_of_those_who_wait(store: Store) -> None:
+    await break_down(store)
+    waiting = [f"w{i}" for i in range(40)]
+    for call in waiting:
+        assert isinstance(await admit(store, call), Wait)
+    await probe(store, "f4")
+    woken = await store.providers.report_answer("a", "f4")
+    assert await outages(store) == ()
+    order = ["f5", "f6", "f7", *waiting]
+    # 10 may begin in the first second. Those who would have probed by then come by themselves.
+    assert set(woken) <= set(order[:11])
+
+
+async def test_an_answer_from_before_the_failures_does_not_close_it(store: Store) -> None:
+    await asyncio.sleep(0.05)
+    await break_down(store)
+    await store.providers.report_answer("a", "old", answered=5.0)
+    assert len(await outages(store)) == 1
+    # One that came in between does: they were not in a row, and only its worker knew it.
+    await store.providers.report_answer("a", "other")
+    assert await outages(store) == ()
+
+
+async def test_a_probe_whose_worker_died_is_replaced_after_a_lease(store: Store) -> None:
+    await break_down(store)
+    await probe(store, "f4")
+    answer = await admit(store, "f5")
+    assert isinstance(answer, Wait)
+    assert INTERVAL < answer.seconds <= 1.0
+    await probe(store, "f5")
+    # What the first one brings after all is an answer, and a failure of it ends no probe of another's.
+    await fail(store, "f4")
+    assert isinstance(await admit(store, "f6"), Wait)
+
+
+async def test_a_probe_that_goes_on_is_held_and_one_that_was_broken_off_given_back(store: Store) -> None:
+    await break_down(store)
+    await probe(store, "f4")
+    for _ in range(8):
+        await asyncio.sleep(INTERVAL)
+        await store.providers.renew_places("a", ["f4"])
+        assert isinstance(await admit(store, "f5"), Wait)
+    woken = await store.providers.release("a", "f4", NONE, tokens=0, used=0)
+    assert "f5" in woken
+    await probe(store, "f5")
+
+
+async def test_who_was_woken_and_is_gone_gives_its_turn_to_the_next(store: Store) -> None:
+    await break_down(store)
+    gone = [f"gone{i}" for i in range(30)]
+    for call in (*gone, "last"):
+        await admit(store, call)
+    await probe(store, "f4")
+    woken = list(await store.providers.report_answer("a", "f4"))
+    seen = set(woken)
+    while woken and "last" not in seen:
+        more = await store.providers.release("a", woken.pop(0), NONE, tokens=0, used=0)
+        seen |= set(more)
+        woken += more
+    assert "last" in seen
+
+
+async def test_a_model_that_is_out_leaves_the_others_of_its_provider_alone(store: Store) -> None:
+    await break_down(store, "a/big/one")
+    assert isinstance(await admit(store, "x", "a/big/one"), Wait)
+    assert await admit(store, "x", "a") == Admitted()
+    assert await admit(store, "x", "a/small") == Admitted()
+    (outage,) = await outages(store)
+    assert outage.model == "big/one"
+    news = store.providers.news(["a"])
+    heard = await anext(news)
+    assert isinstance(heard, Cooling)
+    assert heard.gate == "a/big/one"
+    assert heard.failing_for is not None
+    assert await anext(news) is None
+    await probe(store, "x", "a/big/one")
+    await store.providers.report_answer("a/big/one", "x")
+    while isinstance(heard, Cooling) and heard.failing_for is not None:
+        heard = await anext(news)
+    assert isinstance(heard, Cooling)
+    assert (heard.gate, round(heard.seconds)) == ("a/big/one", 10)
+    await news.aclose()
+
+
+async def test_every_key_of_an_outage_goes_away_by_itself(store: Store, redis: Any) -> None:
+    await fail(store, "f0", gate="a/m")
+    await break_down(store)
+    await probe(store, "f4", "a")
+    for name in [key async for key in redis.scan_iter("{palaver:provider:*")]:
+        assert 0 < await redis.ttl(name) <= 1300, name
+
+
+async def test_a_limit_holds_for_a_probe_as_well(store: Store) -> None:
+    await break_down(store)
+    await asyncio.sleep(INTERVAL)
+    narrow = replace(NONE, max_in_flight=1)
+    first = await admit(store, "f4", "a", narrow)
+    assert isinstance(first, Admitted)
+    assert first.probes
+    assert await redis_calls(store) == 1
+    await store.providers.report_answer("a", "f4")
+    second = await admit(store, "f5", "a", narrow)
+    assert isinstance(second, Wait)
+    assert second.code == "max_in_flight"
+
+
+async def redis_calls(store: Store) -> int:
+    (state,) = await store.providers.state(["a"])
+    return state.in_flight
+
+
+def test_the_gates_of_a_provider_and_of_its_models_are_in_one_slot() -> None:
+    of_model, of_provider = keys.of_gate("a/b/c"), keys.of_gate("a")
+    assert {key[: key.index("}") + 1] for key in (*of_model, *of_provider)} == {"{palaver:provider:a}"}
+    assert of_model.models == of_provider.models
+    assert len({*of_model, *of_provider}) == 2 * len(of_model) - 1
