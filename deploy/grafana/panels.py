@@ -25,11 +25,11 @@ def _rate(metric: str, by: str, *, where: str = "") -> str:
     return f"max by ({by}) (rate({metric}{where}[$__rate_interval]))"
 
 
-def _quantiles(metric: str, by: str, *, window: str = "$__rate_interval") -> dict[str, str]:
-    """Three of them, of a histogram that the scripts count."""
+def _quantiles(metric: str, by: str = "", *, over: str = "max", window: str = "$__rate_interval") -> dict[str, str]:
+    """Three of them, of a histogram that the scripts count; `over` is `sum` for one that each worker has."""
     labels = ", ".join(filter(None, ("le", by)))
     shown = f" {{{{{by}}}}}" if by else ""
-    rates = f"max by ({labels}) (rate({metric}_bucket[{window}]))"
+    rates = f"{over} by ({labels}) (rate({metric}_bucket[{window}]))"
     return {f"p{each}{shown}": f"histogram_quantile({each / 100:g}, {rates})" for each in (50, 95, 99)}
 
 
@@ -62,12 +62,12 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
                 "limit": "max(palaver_runs_limit)",
             },
         ),
-        Panel("From submit to end", "s", _quantiles("palaver_run_duration_seconds", "")),
+        Panel("From submit to end", "s", _quantiles("palaver_run_duration_seconds")),
         Panel("Submitted", "ops", {"runs": "max(rate(palaver_runs_submitted_total[$__rate_interval]))"}),
         Panel(
             "Cancelled: from the request to the end",
             "s",
-            _quantiles("palaver_cancel_duration_seconds", "", window="1h"),
+            _quantiles("palaver_cancel_duration_seconds", window="1h"),
             "Of the last hour.",
         ),
     ),
@@ -157,6 +157,25 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Cool-downs in an hour",
             "short",
             {"{{provider}}": "max by (provider) (increase(palaver_provider_cooldowns_total[1h]))"},
+        ),
+    ),
+    "How long things take, as workers see it": (
+        Panel(
+            "A step, from its claim to its end", "s", _quantiles("palaver_step_duration_seconds", "kind", over="sum")
+        ),
+        Panel(
+            "The first token of an answer",
+            "s",
+            _quantiles("palaver_time_to_first_token_seconds", "provider", over="sum"),
+        ),
+        Panel("A call of a model", "s", _quantiles("gen_ai_client_operation_duration_seconds", "model", over="sum")),
+        Panel("Tokens of a call", "short", _quantiles("gen_ai_client_token_usage", "type", over="sum")),
+        Panel("A step waits for its worker", "s", _quantiles("palaver_claim_wait_seconds", over="sum")),
+        Panel(
+            "A step stops after its run was cancelled",
+            "s",
+            _quantiles("palaver_cancel_stop_seconds", over="sum", window="1h"),
+            "Of the last hour.",
         ),
     ),
     "The store and the API": (

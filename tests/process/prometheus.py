@@ -63,10 +63,10 @@ class Prometheus:
         self._child.reap(time.monotonic() + 10)
 
     def series(self, query: str) -> list[Mapping[str, Any]]:
-        """What a query answers over all the time since the start, a point a second."""
+        """What a query answers over all the time since the start, a point a second; without what is no number."""
         asked = {"query": query, "start": str(self._begun), "end": str(time.time()), "step": "1"}
         found: list[Mapping[str, Any]] = self._ask("/query_range", **asked)["result"]
-        return found
+        return [each for each in found if any(value != "NaN" for _, value in each["values"])]
 
     def fired(self) -> set[tuple[str, str]]:
         """Alerts that have fired, each with the queue, provider or class that it was of."""

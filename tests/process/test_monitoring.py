@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +17,11 @@ import pytest
 from deploy.check.kit import Kit
 from deploy.check.monitoring import ask, rules
 from deploy.grafana.panels import queries
+from palaver.stack.child import Child
 from palaver.testing import eventually
+from palaver.testing.ports import free_port
 from tests.process.cluster import Cluster, stream
+from tests.process.one_more import one_more
 from tests.process.prometheus import PROGRAM, Prometheus
 
 pytestmark = [
@@ -33,17 +38,37 @@ FIRE: Final = {
 
 
 @pytest.fixture
-def prometheus(cluster: Cluster, tmp_path: Path) -> Iterator[Prometheus]:
-    with Prometheus(tmp_path / "prometheus", Kit().alerts, cluster.stack.url) as running:
+def workers(cluster: Cluster) -> Iterator[Mapping[str, Child]]:
+    """One of each kind, in place of the cluster's, that answers with its own metrics."""
+    ports = {role: str(free_port()) for role in ("worker", "tools")}
+    for role in ports:
+        cluster.kill(role)
+    with ExitStack() as running:
+        yield {
+            role: running.enter_context(one_more(cluster, role, PALAVER_METRICS_PORT=port))
+            for role, port in ports.items()
+        }
+
+
+@pytest.fixture
+def prometheus(cluster: Cluster, workers: Mapping[str, Child], tmp_path: Path) -> Iterator[Prometheus]:
+    urls = [f"http://127.0.0.1:{child.environment['PALAVER_METRICS_PORT']}" for child in workers.values()]
+    with Prometheus(tmp_path / "prometheus", Kit().alerts, cluster.stack.url, *urls) as running:
         eventually(lambda: running.series("palaver_build_info"), within=30)
         yield running
 
 
-def test_every_panel_has_data_and_every_alert_is_evaluated(cluster: Cluster, prometheus: Prometheus) -> None:
+def test_every_panel_has_data_and_every_alert_is_evaluated(
+    cluster: Cluster, prometheus: Prometheus, workers: Mapping[str, Child]
+) -> None:
     with cluster.redis() as server:
         server.config_set("maxmemory", "1gb")
     try:
+        # What is counted for the first time is no increase: there has to be something before.
+        cluster.ended(cluster.submit("tool-1", tools=["record"]))
+        eventually(lambda: prometheus.series("gen_ai_client_token_usage_count"), within=30)
         waiting = _load(cluster)
+        workers["worker"].kill(signal.SIGKILL)
         eventually(lambda: prometheus.fired() >= FIRE, within=60, every=0.5, why="the alerts")
         cluster.start("worker")
         for run_id in waiting:
@@ -56,7 +81,7 @@ def test_every_panel_has_data_and_every_alert_is_evaluated(cluster: Cluster, pro
 
 
 def _load(cluster: Cluster) -> list[str]:
-    """Something of everything that is counted; at its end nobody takes steps, and these runs have not ended."""
+    """Something of everything that is counted; these runs have not ended."""
     cool = cluster.submit("limited/429-1-60+echo")
     pending = cluster.submit("tool-1", tools=["send"])
     narrow = [cluster.submit("narrow/hang") for _ in range(3)]
@@ -77,8 +102,7 @@ def _load(cluster: Cluster) -> list[str]:
     watching.start()
     cluster.saw(lost, "message.delta")
     cluster.pending(pending)
-    cluster.kill("worker")
-    return [cool, pending, lost, *narrow, cluster.submit("echo")]
+    return [cool, pending, lost, *narrow, cluster.submit("hang")]
 
 
 def _every_panel_has_data(prometheus: Prometheus) -> None:
