@@ -17,9 +17,9 @@ from palaver.process_tree import below
 from palaver.stack.child import Child
 from palaver.testing.ports import HOST
 
-_STREAM: Final = "tokens-600+rate-30"
-"""Twenty seconds: long enough to submit a thousand, to watch them and to look."""
-_WITHIN: Final = 60.0
+_STREAM: Final = "tokens-600+rate-15"
+"""Forty seconds: long enough to submit a thousand, to watch them and to look."""
+_WITHIN: Final = 120.0
 _LISTENING: Final = 1.0
 """Seconds for a process that was just started, or just left alone, to come to rest."""
 

@@ -36,6 +36,8 @@ def _quantiles(metric: str, by: str = "", *, over: str = "max", window: str = "$
 _END: Final = "status, stop_reason, error_class"
 _UNFINISHED: Final = "queued|running|requires_action|paused|cancelling"
 
+AS_WORKERS_SEE: Final = "How long things take, as workers see it"
+
 ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "Runs": (
         Panel(
@@ -159,7 +161,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             {"{{provider}}": "max by (provider) (increase(palaver_provider_cooldowns_total[1h]))"},
         ),
     ),
-    "How long things take, as workers see it": (
+    AS_WORKERS_SEE: (
         Panel(
             "A step, from its claim to its end", "s", _quantiles("palaver_step_duration_seconds", "kind", over="sum")
         ),
@@ -200,11 +202,11 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
 """What an operator looks at."""
 
 
-def queries() -> dict[str, str]:
-    """Every query, by panel and legend."""
+def queries(*rows: str) -> dict[str, str]:
+    """Every query of these rows, or of all, by panel and legend."""
     return {
         f"{panel.title}: {legend}": query
-        for panels in ROWS.values()
-        for panel in panels
+        for row in rows or ROWS
+        for panel in ROWS[row]
         for legend, query in panel.queries.items()
     }

@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes the stack every second, with our alerts in a time of seconds instead of minutes."""
+"""A real Prometheus that scrapes the stack every other second, with our alerts in seconds instead of minutes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from palaver.testing.ports import free_port
 
 PROGRAM: Final = shutil.which("prometheus")
 _CONFIG: Final = """
-global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
+global: {{scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 1s}}
 rule_files: [alerts.yaml]
 scrape_configs:
   - job_name: palaver
