@@ -25,6 +25,8 @@ class Turn:
     end: int = 0
     by_the_user: bool = False
     results: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)
+    """The ids of calls that the provider gave, by those of the log."""
     parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """What the results show, by call id."""
 
@@ -41,7 +43,7 @@ class Turn:
 
 def digests(run: Run, entries: Sequence[LogEntry]) -> tuple[set[str], set[str]]:
     """Of the histories that the run may ask with, and of those that it got a whole answer to."""
-    told, withdrawn = Told(run.agent.instructions), set[int]()
+    told, withdrawn = Told(run.agent.instructions, run.model), set[int]()
     asked, kept = set(), set()
     for index, entry in enumerate(entries):
         message = message_of(entry)
@@ -49,7 +51,7 @@ def digests(run: Run, entries: Sequence[LogEntry]) -> tuple[set[str], set[str]]:
             kept.add(told.digest)
         if entry.type == "messages.withdrawn":
             withdrawn.update(range(entry.data["first"], entry.data["last"] + 1))
-            told = Told(run.agent.instructions)
+            told = Told(run.agent.instructions, run.model)
             for earlier in entries[:index]:
                 if earlier.position not in withdrawn:
                     told.add(earlier)
@@ -62,7 +64,8 @@ def digests(run: Run, entries: Sequence[LogEntry]) -> tuple[set[str], set[str]]:
 class Told:
     """What a model is told, as the log's entries come."""
 
-    def __init__(self, instructions: str) -> None:
+    def __init__(self, instructions: str, model: str = "") -> None:
+        self._model = model
         self._system = [{"role": "system", "content": instructions}] if instructions else []
         self._turns: list[Turn] = []
 
@@ -89,17 +92,27 @@ class Told:
             text, shown = _shown(message)
             turns[-1].parts[message["call_id"]] = shown
             content = f"Error: {text}" if message.get("is_error") else text
-            turns[-1].results[message["call_id"]] = {
-                "role": "tool", "tool_call_id": message["call_id"], "content": content,
-            }  # fmt: skip
+            call_id = turns[-1].given.get(message["call_id"], message["call_id"])
+            turns[-1].results[message["call_id"]] = {"role": "tool", "tool_call_id": call_id, "content": content}
             turns[-1].end = entry.position
         elif message.get("tool_calls"):
             calls = [_call(call) for call in message["tool_calls"]]
-            turns.append(Turn([{**_said(message), "tool_calls": calls}], entry.position))
+            given = _given_ids(entry, self._model)
+            turns.append(Turn([{**_said(message), "tool_calls": calls}], entry.position, given=given))
             turns[-1].results = {call["id"]: None for call in calls}
+            for call in calls:
+                call["id"] = given.get(call["id"], call["id"])
         elif message.get("content") or message["role"] == "user":
             by_the_user = message["role"] == "user" and not entry.data.get("nudge")
             turns.append(Turn([_said(message)], entry.position, by_the_user))
+
+
+def _given_ids(entry: LogEntry, model: str) -> dict[str, str]:
+    """What the provider of ``model`` calls its calls, where the log calls them otherwise."""
+    if entry.opaque is None or entry.opaque.origin.partition("/")[2] != model:
+        return {}
+    calls = orjson.loads(entry.opaque.fields).get("tool_calls", {})
+    return {call_id: fields["id"] for call_id, fields in calls.items() if "id" in fields}
 
 
 def _shown(result: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
