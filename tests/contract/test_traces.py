@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
 
 from palaver.lifecycle import StopReason
 from palaver.limits import most
@@ -13,6 +11,7 @@ from palaver.models import Message
 from palaver.store import keys
 from palaver.verdicts import Finish
 from tests.contract.store_driver import StoreDriver, approve
+from tests.process.otlp import Span, decoded
 from workers.tracing import names
 from workers.tracing.content import content_of
 from workers.tracing.records import Record, spans
@@ -30,8 +29,8 @@ async def _outcomes(driver: StoreDriver) -> list[tuple[str, str]]:
     return [(each.step, each.text("outcome") or each.text("status")) for each in await _records(driver)]
 
 
-async def _spans(driver: StoreDriver) -> list[ReadableSpan]:
-    return [span for record in await _records(driver) for span in spans(record, Resource.get_empty(), {})]
+async def _spans(driver: StoreDriver) -> list[Span]:
+    return [decoded(span) for record in await _records(driver) for span in spans(record, {})]
 
 
 async def test_each_attempt_is_recorded_once_however_it_ends(driver: StoreDriver) -> None:
@@ -45,8 +44,8 @@ async def test_each_attempt_is_recorded_once_however_it_ends(driver: StoreDriver
         ("1", "retry"), ("1", "lost"), ("1", "handed_back"), ("1", "finish"), ("", "completed"),
     ]  # fmt: skip
     made = await _spans(driver)
-    assert len({span.context.span_id for span in made}) == 5
-    assert [span.status.description for span in made] == [None, "worker lost", None, None, None]
+    assert len({span.span_id for span in made}) == 5
+    assert [span.said for span in made] == ["", "worker lost", "", "", ""]
 
 
 async def test_a_lost_answer_records_nothing_twice(driver: StoreDriver) -> None:
@@ -61,8 +60,8 @@ async def test_what_waits_and_was_not_tried_is_no_span(driver: StoreDriver) -> N
     await driver.postpone(lease)
     await driver.store.runs.cancel(run_id)
     (root,) = await _spans(driver)
-    assert [event.name for event in root.events] == ["run.started", "run.waiting", "run.cancelling"]
-    assert root.events[1].attributes == {
+    assert [name for name, _ in root.events] == ["run.started", "run.waiting", "run.cancelling"]
+    assert dict(root.events[1][1]) == {
         "palaver.step": "1", "palaver.reason": "provider_cooldown", "palaver.code": "cooldown", "palaver.delay": 60.0,
     }  # fmt: skip
 
@@ -79,12 +78,12 @@ async def test_approvals_are_events_without_what_is_asked(driver: StoreDriver) -
     await driver.act(run_id, approve())
     await driver.store.runs.cancel(run_id, reason=CANARY)
     root = (await _spans(driver))[-1]
-    said = {event.name: dict(event.attributes or {}) for event in root.events}
+    said = {name: dict(attributes) for name, attributes in root.events}
     assert said["action.required"] == {
         "palaver.step": "1/c1", "palaver.action.type": "approval", "palaver.action.tool": "calculator",
     }  # fmt: skip
     assert said["action.resolved"] == {"palaver.call_id": "c1", "palaver.decision": "approve"}
-    assert CANARY not in root.to_json()
+    assert CANARY not in str(root)
 
 
 async def test_events_of_a_run_are_bounded(driver: StoreDriver) -> None:

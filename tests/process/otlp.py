@@ -146,19 +146,24 @@ def _spans(body: bytes) -> Iterator[Span]:
     for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
         for scope in resource.scope_spans:
             for span in scope.spans:
-                yield Span(
-                    span.trace_id.hex(),
-                    span.span_id.hex(),
-                    span.parent_span_id.hex(),
-                    span.name,
-                    Proto.SpanKind.Name(span.kind),
-                    {each.key: _value(each.value) for each in span.attributes},
-                    tuple((event.name, _pairs(event.attributes)) for event in span.events),
-                    span.status.code == Status.STATUS_CODE_ERROR,
-                    span.status.message,
-                    span.start_time_unix_nano,
-                    span.end_time_unix_nano,
-                )
+                yield decoded(span)
+
+
+def decoded(span: Proto) -> Span:
+    """A span as it is sent."""
+    return Span(
+        span.trace_id.hex(),
+        span.span_id.hex(),
+        span.parent_span_id.hex(),
+        span.name,
+        Proto.SpanKind.Name(span.kind),
+        {each.key: _value(each.value) for each in span.attributes},
+        tuple((event.name, _pairs(event.attributes)) for event in span.events),
+        span.status.code == Status.STATUS_CODE_ERROR,
+        span.status.message,
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
+    )
 
 
 def _pairs(attributes: Any) -> tuple[tuple[str, Any], ...]:

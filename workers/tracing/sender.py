@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
 
 from palaver.limits import most
 from palaver.store.connection import StreamEntry
@@ -26,7 +26,7 @@ from palaver.store.spans import HOLD, SpanOutbox
 from palaver.version import __version__
 
 from .content import content_of
-from .records import Record, spans
+from .records import Record, fill, spans
 
 log = logging.getLogger("palaver.workers.tracing")
 
@@ -38,6 +38,14 @@ _LONGEST: Final = 60.0
 """Seconds between two tries while the collector is away, and between two lines in the log about it."""
 _UNWANTED: Final = frozenset({400, 413, 422})
 """Statuses of a collector that would take the same spans no better another time."""
+
+
+class _Exporter(OTLPSpanExporter):
+    """OpenTelemetry's, for its settings, its connection and its patience, with what is encoded already."""
+
+    def send(self, encoded: bytes) -> bool:
+        """Whether a request was taken."""
+        return self._client.export(encoded).success
 
 
 class SpanSender:
@@ -53,7 +61,7 @@ class SpanSender:
         self._status = 0
         session = requests.Session()
         session.hooks["response"].append(self._answered)
-        self._exporter = OTLPSpanExporter(session=session)
+        self._exporter = _Exporter(session=session)
         # It has a line for each try.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._delay = _EVERY
@@ -88,15 +96,15 @@ class SpanSender:
         await self._outbox.forget(shard, taken)
         return len(taken) == most("span_batch")
 
-    async def _spans(self, records: Sequence[StreamEntry]) -> tuple[Sequence[StreamEntry], list[ReadableSpan]]:
+    async def _spans(self, records: Sequence[StreamEntry]) -> tuple[Sequence[StreamEntry], list[Span]]:
         """The spans of as many of the first records as are sent at once."""
-        made: list[ReadableSpan] = []
+        made: list[Span] = []
         characters = 0
         for number, (_, fields) in enumerate(records, 1):
             try:
                 record = Record(fields)
                 content = await content_of(record, self._outbox) if self._content else {}
-                made += spans(record, self._resource, content)
+                made += spans(record, content)
             except (KeyError, ValueError) as error:
                 self._say("a record of a newer version is in no trace: %r", error)
                 continue
@@ -105,7 +113,7 @@ class SpanSender:
                 return records[:number], made
         return records, made
 
-    async def _sent(self, shard: str, made: Sequence[ReadableSpan]) -> bool:
+    async def _sent(self, shard: str, made: Sequence[Span]) -> bool:
         """Whether the collector took them. As long as it has not answered, nobody else sends."""
         sending = asyncio.ensure_future(in_thread(lambda: self._export(made)))
         while not sending.done():
@@ -113,9 +121,15 @@ class SpanSender:
             await self._outbox.hold(shard, self._worker)
         return sending.result()
 
-    def _export(self, made: Sequence[ReadableSpan]) -> bool:
+    def _export(self, made: Sequence[Span]) -> bool:
         self._status = 0
-        return self._exporter.export(made) is SpanExportResult.SUCCESS
+        request = ExportTraceServiceRequest()
+        of_resource = request.resource_spans.add()
+        fill(of_resource.resource.attributes, self._resource.attributes)
+        of_scope = of_resource.scope_spans.add()
+        of_scope.scope.name, of_scope.scope.version = "palaver", __version__
+        of_scope.spans.extend(made)
+        return self._exporter.send(request.SerializeToString())
 
     def _answered(self, response: requests.Response, **_: Any) -> None:
         self._status = response.status_code
