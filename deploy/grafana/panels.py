@@ -154,7 +154,14 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
                 "{{provider}}, waiting": "max by (provider) (palaver_provider_waiting) > 0",
             },
         ),
-        Panel("Providers that cool down", "short", {"{{provider}}": "max by (provider) (palaver_provider_cooling)"}),
+        Panel(
+            "Providers that cool down, or are out",
+            "short",
+            {
+                "{{provider}} cools down": "max by (provider) (palaver_provider_cooling)",
+                "{{provider}}, outages": "max by (provider) (palaver_provider_outages)",
+            },
+        ),
         Panel(
             "Cool-downs in an hour",
             "short",

@@ -74,6 +74,15 @@ def a_provider_cools_down(reader: Reader) -> Iterator[None]:
 
 
 @contextmanager
+def a_provider_is_out(reader: Reader) -> Iterator[None]:
+    """Nobody listens where it should be."""
+    for _ in range(4):
+        reader.cluster.submit("busy/echo")
+    _asked(reader, "busy/echo")
+    yield
+
+
+@contextmanager
 def one_user_fills_a_provider(reader: Reader) -> Iterator[None]:
     """All that a provider may be asked at a time is taken by runs with one tag."""
     for _ in range(3):
@@ -282,6 +291,7 @@ SYMPTOMS: Final[Mapping[str, Symptom]] = {
     "Workers are there, and the queue grows": workers_are_full,
     "No worker has what a step needs": a_worker_lacks_something,
     "A provider cools down": a_provider_cools_down,
+    "A provider is out": a_provider_is_out,
     "One user's runs hold up everybody": one_user_fills_a_provider,
     "A model hangs": a_model_hangs,
     "A tool hangs": a_tool_hangs,
