@@ -294,17 +294,18 @@ MUTANTS: Final = {
             "ordinary_day",
             "calls_within_need calls_within_tries",
             "workers/work.py",
-            "        return await runtime.model.complete(\n",
-            "        await runtime.model.complete(\n"
-            "            agent,\n"
-            "            body,\n"
-            "            show=lambda text, thoughts: None,\n"
-            "            time_left=lease.time_left,\n"
-            "            request_id=request_id,\n"
-            "            reader=self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent)),\n"
-            "            progress=self._active.progress,\n"
-            "        )\n"
-            "        return await runtime.model.complete(\n",
+            "            reply = await runtime.model.complete(\n",
+            "            await runtime.model.complete(\n"
+            "                agent,\n"
+            "                body,\n"
+            "                on_begin=lambda: None,\n"
+            "                show=lambda text, thoughts: None,\n"
+            "                time_left=lease.time_left,\n"
+            "                request_id=request_id,\n"
+            "                reader=self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent)),\n"
+            "                progress=progress,\n"
+            "            )\n"
+            "            reply = await runtime.model.complete(\n",
         ),
     )
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -79,7 +78,6 @@ def hardly_anybody_asked(provider: FailingProvider, since: float, until: float) 
     """One an interval in the whole fleet."""
     probes = [at for at, _ in provider.failed if since + ON_THE_WIRE < at < until]
     assert len(probes) <= (until - since - ON_THE_WIRE) / INTERVAL + 1, f"{len(probes)} calls"
-    assert all(later - at > INTERVAL / 4 for at, later in pairwise(probes))
 
 
 @pytest.mark.parametrize("status", [503, 500, None])
@@ -88,9 +86,11 @@ def test_a_crowd_waits_until_its_provider_is_back(
 ) -> None:
     cluster.start("worker")
     provider.status = status
-    runs = [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(CROWD if status == 503 else 50)]
-    eventually(lambda: len(provider.passed) > len(runs) / 4, within=60)
+    crowd = CROWD if status == 503 else 50
+    runs = [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(crowd // 2)]
+    eventually(lambda: len(provider.passed) > crowd / 4, within=60)
     provider.out = True
+    runs += [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(crowd - len(runs))]
     outage = seen(cluster)
     begun = time.monotonic()
     others = [cluster.submit("fake/tool-1", tools=["calculator"]) for _ in range(20)]
