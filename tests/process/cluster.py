@@ -53,6 +53,12 @@ timeouts = {{ first_token = 0.3, idle = 0.3, total = 2.0 }}
 base_url = "{url}/v1"
 cache = "auto"
 
+[providers.claude]
+protocol = "anthropic"
+base_url = "{url}/v1"
+thinking = "summarized"
+max_output_tokens = 4096
+
 [providers.busy]
 base_url = "http://127.0.0.1:{busy_port}/v1"
 

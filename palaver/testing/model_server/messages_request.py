@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from palaver.testing.model_server.grammar import Script
 from palaver.testing.model_server.history import BREAKPOINTS, Chat, History, InvalidRequest
-from palaver.testing.model_server.thoughts import check_thoughts, thinker_of
+from palaver.testing.model_server.thoughts import MADE, check_thoughts, thinker_of
 
 FIELDS = frozenset({
     "model", "messages", "max_tokens", "stream", "system", "tools", "tool_choice", "temperature", "top_p", "top_k",
@@ -31,9 +31,9 @@ OF_ROLE = {
     "user": frozenset({"text", "image", "document", "tool_result"}),
     "assistant": frozenset({"text", "thinking", "redacted_thinking", "tool_use"}),
 }
-HIDDEN = ("thinking", "redacted_thinking")
 TOOL = frozenset({"name", "description", "input_schema", "cache_control", "strict", "type"})
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+NUMBERED = re.compile(r"_[0-9]+\Z")
 ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -63,7 +63,7 @@ def read(body: bytes, headers: Mapping[str, str]) -> Chat:
     tools = _tools(request)
     history = _history(request["messages"], thinker_of(request["model"]))
     _count_breakpoints(request, history)
-    messages = orjson.dumps(_plain(request["messages"]), option=orjson.OPT_SORT_KEYS)
+    messages = orjson.dumps(list(_as_chat(request)), option=orjson.OPT_SORT_KEYS)
     return Chat(
         model=request["model"],
         stream=bool(request.get("stream")),
@@ -261,19 +261,35 @@ def _count_breakpoints(request: Mapping[str, Any], history: History) -> None:
         raise InvalidRequest(f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {found}.")
 
 
-def _plain(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages without breakpoints and thoughts: with and without them, a request is the same."""
-    return [
-        {
-            "role": message["role"],
-            "content": [
-                {name: value for name, value in block.items() if name != "cache_control"}
-                for block in _blocks(message["content"], message["role"], "")
-                if block["type"] not in HIDDEN
-            ],
-        }
-        for message in messages
-    ]
+def _as_chat(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The messages as those of a chat completion, without breakpoints and thoughts: a conversation has one digest,
+    whichever API it comes by."""
+    if told := _words(request.get("system")):
+        yield {"role": "system", "content": told}
+    for message in request["messages"]:
+        blocks = _blocks(message["content"], message["role"], "")
+        if message["role"] == "assistant":
+            calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
+            text = "".join(block["text"] for block in blocks if block["type"] == "text")
+            yield {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+            continue
+        for block in blocks:
+            if block["type"] == "tool_result":
+                said = "Error: " * bool(block.get("is_error")) + _words(block.get("content"))
+                yield {"role": "tool", "tool_call_id": _given(block["tool_use_id"]), "content": said}
+            else:
+                plain = {name: value for name, value in block.items() if name != "cache_control"}
+                yield {"role": "user", "content": plain["text"] if plain["type"] == "text" else [plain]}
+
+
+def _call(block: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": block["name"], "arguments": orjson.dumps(block["input"]).decode()}
+    return {"id": _given(block["id"]), "type": "function", "function": function}
+
+
+def _given(call_id: str) -> str:
+    """The id without the number that keeps it apart from the same one of another answer."""
+    return call_id if call_id.startswith(MADE) else NUMBERED.sub("", call_id)
 
 
 def _words(content: object) -> str:

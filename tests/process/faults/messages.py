@@ -1,0 +1,155 @@
+"""Faults of providers that speak Anthropic's Messages: in their own words, with the same ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from tests.process.faults.row import (
+    CAP,
+    SECOND,
+    STREAM,
+    WHOLE,
+    Row,
+    asked,
+    completes,
+    fails,
+    recovers,
+    retried,
+    stops,
+    words,
+)
+from tests.process.faults.saying import SSE, Raw, Told, http, page
+
+MESSAGES: Mapping[str, Any] = {"protocol": "anthropic", "max_output_tokens": 4096}
+HASTY = {"timeouts": {"first_token": 1.0, "idle": 1.0, "total": 20.0}}
+CALCULATOR = ("calculator",)
+FINE = {"type": "text", "text": "Fine."}
+CALL = {"type": "tool_use", "id": "toolu_1", "name": "calculator", "input": {"expression": "1 + 1"}}
+TURN = {"script": "raw@1+say-5", "tools": CALCULATOR, "tries": 2, "output": words(5)}
+
+INVALID = ("invalid_request", ".invalid_request_error")
+SERVER = ("provider_error", ".api_error")
+BAD = ("provider_error", "bad_model_response", 200)
+TRUNCATED = ("connection", "stream_truncated", 200)
+LIMITED = ("rate_limited", ".rate_limit_error", 429)
+OVERLOADED = ("rate_limited", ".overloaded_error")
+WINDOW = ("context_window", ".invalid_request_error", 400)
+
+
+def message(*blocks: Mapping[str, Any], stop: str = "end_turn", ends: bool = True) -> Told:
+    """An answer of these blocks; without their ends, they were cut off."""
+
+    def told(stream: bool) -> Raw:
+        if not stream:
+            return http(200, {"content": blocks, "stop_reason": stop, "usage": {"input_tokens": 1, "output_tokens": 1}})
+        return http(200, "".join(_events(blocks, stop, ends)), content_type=SSE)
+
+    return told
+
+
+def _events(blocks: tuple[Mapping[str, Any], ...], stop: str, ends: bool) -> Iterator[str]:
+    yield _event("message_start", message={"usage": {"input_tokens": 1, "output_tokens": 1}})
+    for index, block in enumerate(blocks):
+        yield _event("content_block_start", index=index, content_block=block)
+        if ends:
+            yield _event("content_block_stop", index=index)
+    yield _event("message_delta", delta={"stop_reason": stop}, usage={"output_tokens": 1})
+    yield _event("message_stop")
+
+
+def _event(kind: str, **more: Any) -> str:
+    return f"event: {kind}\ndata: {orjson.dumps({'type': kind, **more}).decode()}\n\n"
+
+
+STATUSES = (
+    fails("400", "400", *INVALID, 400),
+    fails("401", "401", "authentication", ".authentication_error", 401),
+    fails("402", "402", "quota_exhausted", ".billing_error", 402),
+    fails("403", "403", "permission", ".permission_error", 403),
+    fails("404", "404", "not_found", ".not_found_error", 404),
+    fails("413", "413", "context_window", ".request_too_large", 413),
+    retried("500", "500", *SERVER, 500),
+    retried("502-page", page(502), "provider_error", "http_502", 502),
+    retried("504", "504", "provider_error", ".timeout_error", 504),
+    retried("529", "529", *OVERLOADED, 529),
+    retried("429", "429", *LIMITED),
+    retried("429-seconds", "429-*-2", *LIMITED, delays=asked(2)),
+    retried("429-date", "429date-*-1", *LIMITED, delays=((1.0, 2.2), (SECOND, 2.2))),
+    retried("429-ms", "429ms-*-1700", *LIMITED, delays=asked(1.7)),
+    fails(
+        "429-beyond-the-cap", "429-*-5", *LIMITED, retryable=True,
+        note=f"Gave up: it asks to wait 5 s, the policy allows {CAP:g} s.",
+    ),
+    # A limit of a month has the status of one of a minute, and one that was set by oneself has another one.
+    fails("quota", "quota", "quota_exhausted", ".enforced_spend_limit_reached", 429),
+    fails("budget", "budget", "quota_exhausted", ".invalid_request_error", 400),
+    fails("context", "context", *WINDOW),
+    fails("window", "window-1", *WINDOW),
+    stops("policy", "policy", "content_filter"),
+)  # fmt: skip
+
+BROKEN = (
+    retried("reset", "reset", "connection", "connection_reset"),
+    retried("cut", "say-20+reasoning+rate-200+cut-*-25", *TRUNCATED, forms=STREAM, withdrawn=True),
+    retried("cut-in-arguments", "tool-1+args-split-3+cut-*-5", *TRUNCATED, forms=STREAM, tools=CALCULATOR),
+    retried("cut", "say-20+cut", *TRUNCATED, forms=WHOLE),
+    retried("short", "short", *TRUNCATED, forms=STREAM),
+    retried("hang", "hang", "timeout", "first_token_timeout", provider=HASTY),
+    retried(
+        "stall", "say-20+rate-100+stall-*-15", "timeout", "idle_timeout", 200, provider=HASTY, forms=STREAM,
+        withdrawn=True,
+    ),
+    retried("bad-json", "badjson", *BAD),
+    retried("html", "html", *BAD),
+    retried("a-list", http(200, "data: [1]\n\n", content_type=SSE), *BAD, forms=STREAM),
+    retried("empty", "empty", "provider_error", "empty_completion", 200),
+    retried("call-without-an-end", message(CALL, stop="tool_use", ends=False), *BAD, forms=STREAM, tools=CALCULATOR),
+    retried("stop-without-calls", message(FINE, stop="tool_use"), *BAD),
+    retried("error-in-stream", "say-20+rate-100+errorchunk-*-15", *SERVER, 200, forms=STREAM, withdrawn=True),
+    retried("overloaded", "say-20+rate-100+overloaded-*-15", *OVERLOADED, 200, forms=STREAM, withdrawn=True),
+    retried("overloaded", "overloaded", *OVERLOADED, 200, forms=WHOLE),
+    fails(
+        "outgrown", message(FINE, stop="model_context_window_exceeded"), "context_window",
+        ".model_context_window_exceeded", 200,
+    ),
+)  # fmt: skip
+
+ENDS = (
+    stops("filter", "say-9+filter", "content_filter", output="w1 w2 w3"),
+    stops("length", "say-9", "max_tokens", output="w1 w2", agent={"max_output_tokens": 2}),
+    stops("length-in-a-call", message(CALL, stop="max_tokens", ends=False), "max_tokens", tools=CALCULATOR),
+    completes("unknown-stop", message(FINE, stop="because"), output="Fine."),
+    completes("stop-sequence", message(FINE, stop="stop_sequence"), output="Fine."),
+    completes("call", message(CALL, stop="tool_use"), **TURN),
+    completes("same-id-twice", message(CALL, CALL, stop="tool_use"), **TURN),
+    completes("id-that-is-no-name", message(CALL | {"id": "a/b c"}, stop="tool_use"), **TURN),
+    completes(
+        "bad-arguments", "tool-1+badargs-1+say-5", told_to_model="invalid_tool_call", tools=CALCULATOR, tries=2,
+        output=words(5), forms=STREAM,
+    ),
+    completes(
+        "unknown-tool", "tool-1+unknowntool-1+say-5", told_to_model="invalid_tool_call", tools=CALCULATOR, tries=2,
+        output=words(5),
+    ),
+)  # fmt: skip
+
+RECOVERIES = tuple(
+    recovers(row, script, said=20 if "20" in script else 5)
+    for name, script in {
+        "429-ms": "429ms-2-1700+say-5",
+        "529": "529-2+say-5",
+        "overloaded": "say-20+rate-100+overloaded-2-15",
+        "cut": "say-20+reasoning+rate-200+cut-2-25",
+    }.items()
+    for row in (*STATUSES, *BROKEN)
+    if row.name == name and (True in row.forms)
+)
+
+ROWS: tuple[Row, ...] = tuple(
+    replace(row, name=f"messages-{row.name}", provider={**MESSAGES, **row.provider})
+    for row in (*STATUSES, *BROKEN, *ENDS, *RECOVERIES)
+)
