@@ -7,19 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from opentelemetry.sdk import environment_variables
 from pydantic import ValidationError
 
 from palaver.secret_files import SUFFIX
 from palaver.settings import SECRET, Settings
 from palaver.starting import PREFIX, variables
+from palaver.traces import HEADERS
 
 from .containers import containers_of
 from .kit import Kit, documents, run
 
-_SECRET: Final = ("FLOWER_BASIC_AUTH", *(PREFIX + name.upper() for name in SECRET))
+_SECRET: Final = ("FLOWER_BASIC_AUTH", *HEADERS, *(PREFIX + name.upper() for name in SECRET))
 _OTHERS: Final = frozenset({"PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"})
+_TRACING: Final = re.compile(r"OTEL_(EXPORTER_OTLP_(TRACES_)?[A-Z]+|TRACES_[A-Z_]+|SERVICE_NAME|RESOURCE_ATTRIBUTES)")
+"""Of OpenTelemetry's variables, those of traces."""
 _KEY: Final = re.compile(r'^api_key_env = "(\w+)"$', re.MULTILINE)
 _LINE: Final = re.compile(r"^Environment=(\w+)=(.*)$", re.MULTILINE)
+_INSTANCE: Final = "1"
+"""What stands for the name of a unit's instance."""
 _IMAGE: Final = re.compile(r"(\w+)=(\S+)")
 
 
@@ -55,7 +61,9 @@ def _wrong(variable: Variable, keys: frozenset[str]) -> Iterator[str]:
 
 
 def _is_read(name: str) -> bool:
-    """Whether it is a variable of Palaver's, or an option of Flower."""
+    """Whether it is a variable of Palaver's, one of OpenTelemetry's for traces, or an option of Flower."""
+    if _TRACING.fullmatch(name):
+        return name in vars(environment_variables)
     if name.startswith("FLOWER_"):
         from flower.options import default_options
 
@@ -74,7 +82,8 @@ def _variables(kit: Kit) -> Iterator[Variable]:
     for line in re.findall(r"^ENV (.*)$", kit.dockerfile.read_text(), re.MULTILINE):
         yield from (Variable("Dockerfile", name, value) for name, value in _IMAGE.findall(line))
     for unit in [*kit.units, *kit.drop_ins]:
-        yield from (Variable(unit.name, name, value) for name, value in _LINE.findall(unit.read_text()))
+        set_there = _LINE.findall(unit.read_text().replace("%i", _INSTANCE))
+        yield from (Variable(f"{unit.parent.name}/{unit.name}", name, value) for name, value in set_there)
     (stack,) = documents(run("docker-compose", "--file", str(kit.compose), "config", "--no-path-resolution"))
     for name, service in stack["services"].items():
         for each, value in service.get("environment", {}).items():

@@ -38,6 +38,7 @@ API = "deploy/helm/palaver/templates/api.yaml"
 HELPERS = "deploy/helm/palaver/templates/_helpers.tpl"
 WORKER_UNIT = "deploy/systemd/palaver-worker@.service"
 DROP_IN = "deploy/systemd/palaver-worker@.service.d/openai.conf"
+METRICS_DROP_IN = "deploy/systemd/palaver-worker@.service.d/metrics.conf"
 COMPOSE = "deploy/compose.yaml"
 REDIS = "deploy/redis.conf"
 SHELL = "compose: redis: its shell stays process 1"
@@ -128,6 +129,11 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
         (names, WORKERS, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "nobody reads PALAVER_DRAIN_GRAVE"),
         (names, WORKER_UNIT, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "nobody reads PALAVER_DRAIN_GRAVE"),
         (names, COMPOSE, "PALAVER_PROVIDERS:", "PALAVER_PROVIDER:", "nobody reads PALAVER_PROVIDER"),
+        (names, COMPOSE, "PALAVER_METRICS_PORT:", "PALAVER_METRICS_PROT:", "nobody reads PALAVER_METRICS_PROT"),
+        (names, COMPOSE, "PALAVER_METRICS_KEYS_FILE:", "PALAVER_METRIC_KEYS_FILE:", "reads PALAVER_METRIC_KEYS_FILE"),
+        (names, COMPOSE, "OTEL_TRACES_SAMPLER:", "OTEL_TRACE_SAMPLER:", "nobody reads OTEL_TRACE_SAMPLER"),
+        (names, METRICS_DROP_IN, "PALAVER_METRICS_PORT", "PALAVER_METRIC_PORT", "nobody reads PALAVER_METRIC_PORT"),
+        (names, METRICS_DROP_IN, "946%i", "%ith", "PALAVER_METRICS_PORT=1th"),
         (names, COMPOSE, 'PALAVER_DRAIN_GRACE: "10"', 'PALAVER_DRAIN_GRACE: "soon"', "PALAVER_DRAIN_GRACE=soon"),
         (names, COMPOSE, "PALAVER_API_KEYS_FILE: /run", "PALAVER_API_KEYS: /run", "PALAVER_API_KEYS is a secret"),
         (names, HELPERS, "name: {{ .name }}", "name: X_{{ .name }}", "nobody reads X_PALAVER_REDIS_URL"),
@@ -191,6 +197,10 @@ def test_a_secret_in_the_chart_is_found(kit: Kit) -> None:
         ("settings: {PALAVER_API_KEYS: a-key}", "PALAVER_API_KEYS"),
         ("settings: {PALAVER_DRAIN_GRACE: '90'}", "PALAVER_DRAIN_GRACE"),
         ("worker: {minReplicas: 0}", "minReplicas"),
+        ("settings: {PALAVER_METRICS_KEYS: a-key}", "PALAVER_METRICS_KEYS"),
+        ("tracing: {endpoint: 'http://c:4318', settings: {OTEL_TRACES_SAMPLR: always_on}}", "OTEL_TRACES_SAMPLR"),
+        ("tracing: {endpoint: 'http://c:4318', settings: {OTEL_EXPORTER_OTLP_HEADERS: k=v}}", "OTLP_HEADERS"),
+        ("tracing: {headersKey: otlp-headers}", "headersKey"),
         ("drainSecond: 5", "drainSecond"),
         ("existingSecret: ''", "existingSecret"),
     ],
@@ -224,6 +234,22 @@ def test_each_role_of_the_chart_has_the_url_of_its_own_user(kit: Kit) -> None:
     manifests = kit.render(kit.chart / "ci" / LEAST, kit.root / "more.yaml")
     keys = {each.role: each.secrets["PALAVER_REDIS_URL"] for manifest in manifests for each in containers_of(manifest)}
     assert keys == {role: logins.secret_of(user) for role, user in logins.USERS.items()}
+
+
+def test_traces_are_begun_by_the_api_and_sent_by_model_workers_which_alone_have_the_key(kit: Kit) -> None:
+    values = kit.chart / "ci" / LEAST
+    values.write_text(values.read_text() + "tracing: {endpoint: 'http://collector:4318', headersKey: otlp-headers}\n")
+    manifests = kit.render(values)
+    containers = {each.role: each for manifest in manifests for each in containers_of(manifest)}
+    endpoint, headers = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"
+    assert {role for role, each in containers.items() if each.values.get(endpoint)} == {"api", "worker"}
+    assert {role: each.secrets.get(headers) for role, each in containers.items()} == {
+        "api": None,
+        "worker": "otlp-headers",
+        "tools": None,
+    }
+    broken(kit, HELPERS, endpoint, "OTEL_EXPORTER_OTLP_TARGET")
+    assert "palaver-api: nobody reads OTEL_EXPORTER_OTLP_TARGET" in "\n".join(names(kit))
 
 
 @pytest.mark.process

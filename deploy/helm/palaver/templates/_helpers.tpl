@@ -33,6 +33,18 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{/* Where the traces go that the API begins and model workers send. */}}
+{{- define "palaver.tracing" -}}
+{{- with .Values.tracing.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+{{- end }}
+{{- range $name, $value := .Values.tracing.settings }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end }}
+
 {{/* A pod template's metadata: a change of the providers starts the pods again. */}}
 {{- define "palaver.podMetadata" -}}
 labels:
