@@ -6,13 +6,13 @@ it says. A row here and a module in ``workers/protocols`` are one protocol.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from palaver.content import FilePart, ImagePart, Part
-from palaver.model_options import ModelOptions, ReasoningEffort
+from palaver.model_options import ModelOptions, NamedTool, ReasoningEffort
 from palaver.providers import ProtocolName
 
 Role = Literal["user", "assistant", "tool"]
@@ -46,8 +46,22 @@ class Carried:
         return ""
 
 
+def refused_while_thinking(options: ModelOptions) -> Iterator[tuple[str, str]]:
+    """Pointers to those of ``options`` that Anthropic refuses of a model that is told to think, each with what it would
+    take (platform.claude.com, "Extended thinking": feature compatibility)."""
+    if options.temperature not in (None, 1):
+        yield "/temperature", "takes no temperature but 1"
+    if options.top_p is not None and options.top_p < _LEAST_TOP_P:
+        yield "/top_p", f"takes no top_p below {_LEAST_TOP_P:g}"
+    if "top_k" in (options.extra_body or {}):
+        yield "/extra_body/top_k", "takes no top_k"
+    if options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool):
+        yield "/tool_choice", "takes no tool_choice but auto and none"
+
+
 NAMED: Final[Mapping[str, str]] = MappingProxyType({"image": "an image", "file": "a file", "reasoning": "reasoning"})
 """Kinds of content in words."""
+_LEAST_TOP_P: Final = 0.95
 _EVERY_OPTION: Final = frozenset(ModelOptions.model_fields)
 _EVERY_EFFORT: Final[frozenset[str]] = frozenset(get_args(ReasoningEffort))
 _IMAGES_AND_FILES: Final = frozenset({"image", "file"})

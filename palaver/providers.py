@@ -156,6 +156,11 @@ class Provider(BaseModel):
         return self
 
     @property
+    def thinks(self) -> bool:
+        """Whether its models are told to think."""
+        return self.thinking not in (None, "off")
+
+    @property
     def caches(self) -> bool:
         """Whether prompts get cache breakpoints."""
         return self.protocol == "anthropic" if self.cache is None else self.cache == "auto"

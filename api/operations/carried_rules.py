@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.carried import CARRIED, Carried
+from palaver.carried import CARRIED, Carried, refused_while_thinking
 from palaver.errors import Fault
 from palaver.limits import beyond, most
 from palaver.model_options import JsonSchemaFormat, ModelOptions, NamedTool
@@ -39,6 +39,7 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterat
         if agent.reasoning_effort is not None and agent.reasoning_effort not in carried.efforts:
             yield _unsupported("/agent/reasoning_effort", f"{lacks} effort")
         yield from _extra_body_faults(agent, carried)
+    yield from _thinking_faults(agent, providers)
 
 
 def content_faults(messages: Sequence[Message], agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:
@@ -89,6 +90,21 @@ def _extra_body_faults(agent: AgentSpec, carried: Carried) -> Iterator[Fault]:
         if name in carried.written:
             own = f": use {name} of the agent" if name in ModelOptions.model_fields else ""
             yield _unsupported(f"/agent/extra_body{pointer((name,))}", f"is a field that Palaver writes itself{own}")
+
+
+def _thinking_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:
+    """About the first model that its provider's table tells to think, unless the agent says itself whether it does."""
+    if "thinking" in (agent.extra_body or {}):
+        return
+    for model in agent.models:
+        provider = providers.get(model.partition("/")[0])
+        if provider is not None and provider.thinks:
+            for where, takes in refused_while_thinking(agent):
+                why = (
+                    f"cannot be sent to {model}: its provider's table has thinking on, and a model that thinks {takes}"
+                )
+                yield _unsupported(f"/agent{where}", why)
+            return
 
 
 def _unsupported(where: str, why: str) -> Fault:

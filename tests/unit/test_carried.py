@@ -148,5 +148,40 @@ def test_options_have_bounds(options: dict[str, Any]) -> None:
         agent(**options)
 
 
+CLAUDE: Mapping[str, Any] = {"base_url": "http://127.0.0.1:1/v1", "protocol": "anthropic", "max_output_tokens": 100}
+FORCED: Mapping[str, Any] = {"tool_choice": "required", "temperature": 0.5, "top_p": 0.9, "extra_body": {"top_k": 5}}
+"""What no model that thinks takes."""
+
+
+def refused_of_claude(thinking: str | None, model: str = "claude/x", **options: Any) -> list[tuple[str, str, str]]:
+    known = {**PROVIDERS, "claude": Provider.model_validate({**CLAUDE, "thinking": thinking})}
+    found = option_faults(agent(**{"model": model, **options}), known)
+    return [(fault.pointer, fault.code, fault.message) for fault in found]
+
+
+@pytest.mark.parametrize("thinking", ["adaptive", "summarized"])
+def test_what_a_model_that_thinks_does_not_take_is_refused(thinking: str) -> None:
+    found = refused_of_claude(thinking, **FORCED)
+    assert {where for where, _, _ in found} == {
+        "/agent/tool_choice", "/agent/temperature", "/agent/top_p", "/agent/extra_body/top_k",
+    }  # fmt: skip
+    assert refused_of_claude(thinking, model="fake/echo", fallbacks=["claude/x"], temperature=0) == [(
+        "/agent/temperature", "unsupported_option",
+        "cannot be sent to claude/x: its provider's table has thinking on, and a model that thinks takes no "
+        "temperature but 1",
+    )]  # fmt: skip
+    (named,) = refused_of_claude(thinking, tool_choice={"name": "add"})
+    assert named[0] == "/agent/tool_choice"
+
+
+@pytest.mark.parametrize("thinking", ["adaptive", "summarized"])
+def test_what_a_model_that_thinks_takes_is_not(thinking: str) -> None:
+    assert not refused_of_claude(thinking, temperature=1, top_p=0.95, tool_choice="auto")
+    assert not refused_of_claude(thinking, **{**FORCED, "extra_body": {"thinking": {"type": "disabled"}, "top_k": 5}})
+    for other in ("off", None):
+        assert not refused_of_claude(other, **FORCED)
+    assert not refused_of_claude(thinking, model="fake/echo", **FORCED)
+
+
 def test_a_client_tool_may_be_chosen() -> None:
     assert not faults(tools=[], client_tools=[{"name": "ask"}], tool_choice={"name": "ask"})

@@ -32,6 +32,8 @@ OF_ROLE = {
     "assistant": frozenset({"text", "thinking", "redacted_thinking", "tool_use"}),
 }
 TOOL = frozenset({"name", "description", "input_schema", "cache_control", "strict", "type"})
+LEAST_TOP_P = 0.95
+"""Of a model that thinks."""
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 NUMBERED = re.compile(r"_[0-9]+\Z")
 ID = re.compile(r"[A-Za-z0-9_-]+")
@@ -101,6 +103,10 @@ def _thinking(request: Mapping[str, Any]) -> None:
         raise InvalidRequest("Thinking may not be enabled when tool_choice forces tool use.")
     if thinking["type"] == "adaptive" and request.get("temperature", 1) != 1:
         raise InvalidRequest("`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.")
+    if thinking["type"] == "adaptive" and request.get("top_p", 1) < LEAST_TOP_P:
+        raise InvalidRequest("`top_p` must be greater than or equal to 0.95 when thinking is enabled.")
+    if thinking["type"] == "adaptive" and "top_k" in request:
+        raise InvalidRequest("`top_k` must be unset when thinking is enabled.")
 
 
 def _schema(request: Mapping[str, Any]) -> dict[str, Any]:
