@@ -157,7 +157,7 @@ def _own(calls: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 
 def _extra(call: LedgerEntry) -> bool:
-    return call.outcome == "refused:context_length" or _condenses(call)
+    return call.outcome in ("refused:context_length", "refused:stale") or _condenses(call)
 
 
 def _condenses(call: LedgerEntry) -> bool:

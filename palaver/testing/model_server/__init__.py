@@ -1,4 +1,4 @@
-"""A scriptable model server, which speaks OpenAI's chat completions and Anthropic's Messages.
+"""A scriptable model server, which speaks OpenAI's chat completions and Responses, and Anthropic's Messages.
 
     with ModelServer.running() as server:
         run_my_agent(base_url=server.base_url, model="tool-3+429-1@2")
@@ -34,6 +34,8 @@ rate-R              R tokens a second (default: at once); N tokens take N/R seco
 chunk-K             K tokens an event (1)
 args-split[-K]      tool arguments streamed in fragments of K characters (5)
 reasoning[-N]       N tokens (8) of `reasoning_content` before the answer
+stale-N             Responses: from the N-th model call of the turn on, reasoning of the calls before it gets
+                    400 invalid_encrypted_content, and is not wanted back
 window-N            400 context_length_exceeded when the prompt has more than N tokens (its JSON size / 4)
 ==================  ========================================================================================
 
@@ -98,6 +100,11 @@ stop reasons and counts are that API's: with breakpoints, half of a prompt is re
 written. And so is what it refuses: fields that it does not know, no max_tokens, roles that do not alternate, results
 that are not complete or not first, ids of calls that come twice, thoughts that are lost, changed or out of order,
 texts without a visible character, a breakpoint on a failed result, an assistant's message at the end.
+
+`POST /v1/responses` is the same model once more. What it thinks is an item of reasoning, with a summary and encrypted,
+and has to come back, as it was, before the calls that it led to. It refuses what is to be stored (`store` has to be
+false), fields that it does not know, calls without an output or with two, outputs without a call, ids of calls that
+come twice, and a `max_output_tokens` below 16.
 
 `GET /ledger?run=…&outcome=…&after=N` is a page of what was asked and how it ended (see LedgerEntry),
 `DELETE /ledger` starts it anew, `GET /healthz` says that the server is up.

@@ -68,7 +68,7 @@ class Completions:
             outcome = "refused:unknown_model"
             return await sending.whole(404, dialect.error(404, str(error), "model_not_found"))
         except Refused as error:
-            outcome = "refused:unchanged"
+            outcome = f"refused:{error.why}"
             return await sending.whole(400, error.body)
         except InvalidRequest as error:
             outcome = "refused:invalid_request"

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from palaver.testing.model_server import messages_request, messages_wire, providers, refusals, wire
+from palaver.testing.model_server import (
+    messages_request,
+    messages_wire,
+    providers,
+    refusals,
+    responses_request,
+    responses_wire,
+    wire,
+)
 from palaver.testing.model_server.grammar import Script
 from palaver.testing.model_server.history import Chat, read
 from palaver.testing.model_server.reply import Reply
@@ -120,4 +128,19 @@ class Messages:
         return headers.get("X-Api-Key")
 
 
-DIALECTS: tuple[Dialect, ...] = (ChatCompletions(), Messages())
+class Responses(ChatCompletions):
+    """OpenAI's newer one: errors are as in the older one."""
+
+    path = "/v1/responses"
+    end = b""
+    read = staticmethod(responses_request.read)
+    check = staticmethod(responses_request.check)
+    document = staticmethod(responses_wire.document)
+    events = staticmethod(responses_wire.events)
+    empty_document = staticmethod(responses_wire.empty_document)
+    empty_events = staticmethod(responses_wire.empty_events)
+    broken_events = staticmethod(responses_wire.broken_events)
+    interrupted = staticmethod(responses_wire.interrupted)
+
+
+DIALECTS: tuple[Dialect, ...] = (ChatCompletions(), Messages(), Responses())

@@ -16,7 +16,7 @@ STATUS = re.compile(r"[45]\d\d")
 ALWAYS = "*"
 
 ANSWERS = ("echo", "say-N", "tool-N", "parallel-N[-M]", "steps-A-B-…", "use-NAME", "use-each", "json[-N]")
-PACE = ("tokens-N", "ttft-MS", "rate-R", "chunk-K", "args-split[-K]", "reasoning[-N]", "window-N")
+PACE = ("tokens-N", "ttft-MS", "rate-R", "chunk-K", "args-split[-K]", "reasoning[-N]", "window-N", "stale-N")
 FAULTS: dict[str, tuple[str, ...]] = {
     "429date": ("N", "S"),
     "429ms": ("N", "MS"),
@@ -82,6 +82,7 @@ class Script:
     args_split: int | None = None
     reasoning: int = 0
     window: int | None = None
+    stale: int | None = None
     provider: str | None = None
     faults: tuple[Fault, ...] = ()
 
@@ -186,6 +187,8 @@ def _shape(name: str, args: list[str]) -> tuple[list[int], dict[str, Any]]:
             return [], {"reasoning": _whole(n)}
         case "window", [n]:
             return [], {"window": _whole(n)}
+        case "stale", [n]:
+            return [], {"stale": _whole(n, least=2)}
         case provider, [] if provider in PROVIDERS:
             return [], {"provider": provider}
     raise UnknownModel("no such directive")

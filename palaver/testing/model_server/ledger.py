@@ -27,7 +27,7 @@ class LedgerEntry:
     first_byte_at: when the first byte of the answer was handed to the socket.
     ended_at: when the server was done with it; None while it is open.
     closed_by_client_at: when the client's disconnect was seen.
-    digest: sha256 of the messages, as JSON with sorted keys; those of Anthropic's API as they are in a chat.
+    digest: sha256 of the messages, as JSON with sorted keys; those of other APIs as they are in a chat.
     turn: user messages so far. call_index: 1 + assistant messages since the last of them.
     tool_results: tool messages since the last user message.
     attempt: which try of the same (run, model, messages) this is, from 1.

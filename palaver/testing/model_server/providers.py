@@ -25,9 +25,10 @@ THOUGHTS = 6
 class Refused(Exception):
     """The provider's 400."""
 
-    def __init__(self, body: object) -> None:
+    def __init__(self, body: object, why: str = "unchanged") -> None:
         super().__init__("refused")
         self.body = orjson.dumps(body)
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)

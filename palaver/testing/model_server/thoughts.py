@@ -1,4 +1,5 @@
-"""What a model of Anthropic's Messages thinks: signed, hidden in part, and wanted back as it was.
+"""What a model thinks in APIs that want it back as it was: signed and hidden in part in Anthropic's Messages, encrypted
+in OpenAI's Responses.
 
 It is a function of what the model said: a thought is signed, and the id of a call says whether one came before it. So
 it can be told whether everything came back, without a memory of earlier requests.
@@ -10,9 +11,12 @@ import base64
 import hashlib
 from typing import Any
 
+import orjson
+
 from palaver.testing.model_server.history import InvalidRequest
 
 MADE = "toolu_"
+CALL = "call_"
 PLAIN = "plain"
 """Behind that in an id: no thought came before the call."""
 
@@ -57,3 +61,19 @@ def check_thoughts(blocks: list[dict[str, Any]], thinker: str, where: str) -> No
         raise InvalidRequest(
             f"{where}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{blocks[0]['type']}`."
         )
+
+
+def encrypted(model: str, identity: str, summary: object) -> str:
+    """What is encrypted of an item of reasoning: its model alone can read it, and all of the item is sealed by it."""
+    sealed = orjson.dumps([model, identity, summary], option=orjson.OPT_SORT_KEYS)
+    return "gAAAA" + base64.b64encode(hashlib.sha256(b"encrypted " + sealed).digest()).decode()
+
+
+def response_call_id(model: str, digest: str, index: int, *, thinks: bool) -> str:
+    """An id that no other answer has, as Responses has them."""
+    return f"{CALL}{thinker_of(model) if thinks else digest[16:24]}{digest[:14]}{index:02x}"
+
+
+def thinks(call_id: str, model: str) -> bool:
+    """Whether a thought of this model came before the call."""
+    return call_id.startswith(CALL + thinker_of(model))
