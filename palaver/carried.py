@@ -88,8 +88,20 @@ _ANTHROPIC: Final = Carried(
         "max_tokens", "output_config",
     }),
 )  # fmt: skip
+_RESPONSES: Final = Carried(
+    options=_EVERY_OPTION - {"seed", "stop"},
+    formats=frozenset({"text", "json_object", "json_schema"}),
+    efforts=_EVERY_EFFORT,
+    parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": _IMAGES_AND_FILES}),
+    addresses=_IMAGES_AND_FILES,
+    written=frozenset({
+        "model", "input", "stream", "store", "include", "instructions", "tools", "tool_choice", "parallel_tool_calls",
+        "temperature", "top_p", "max_output_tokens", "reasoning", "text", "previous_response_id", "conversation",
+        "background", "stream_options",
+    }),
+)  # fmt: skip
 
 CARRIED: Final[Mapping[ProtocolName, Carried]] = MappingProxyType(
-    {"chat_completions": _CHAT_COMPLETIONS, "anthropic": _ANTHROPIC}
+    {"chat_completions": _CHAT_COMPLETIONS, "anthropic": _ANTHROPIC, "responses": _RESPONSES}
 )
 """Every protocol, by its name in the providers file."""

@@ -112,6 +112,8 @@ class LogMessage:
     """On an answer: input tokens of the call that it came from; 0 if unknown."""
     opaque: Opaque | None = None
     """On an answer: what its provider wants back with it."""
+    drops: str = ""
+    """No message: from here on, what was made by this origin is not sent back to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,16 @@ class Opaque:
         for name in _TEXTS:
             if found.get(name):
                 return str(found[name])
+        if items := found.get("items"):
+            return "\n\n".join(_summary(item) for item in items if isinstance(item, dict) and _summary(item))
         blocks = ((block, name) for field, name in _BLOCKS for block in found.get(field, ()))
         return "".join(str(block.get(name) or "") for block, name in blocks if isinstance(block, dict))
 
     def shown(self) -> dict[str, Any]:
         """The JSON values, as the API shows them to clients that ask; whole numbers of any length stay whole."""
         return {"origin": self.origin, "fields": json.loads(self.fields)}
+
+
+def _summary(item: dict[str, Any]) -> str:
+    """What an item of Responses says of the model's thoughts."""
+    return "\n\n".join(str(part.get("text") or "") for part in item.get("summary") or item.get("content") or ())

@@ -40,8 +40,8 @@ from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 from palaver.toml_file import read_model, read_toml
 
-ProtocolName = Literal["chat_completions", "anthropic"]
-"""How a provider is spoken to: OpenAI's chat completions, or Anthropic's Messages."""
+ProtocolName = Literal["chat_completions", "anthropic", "responses"]
+"""How a provider is spoken to: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
 Thinking = Literal["adaptive", "summarized", "off"]
 """Whether a model thinks before it answers: as much as it finds right, the same and says so in words, or not."""
 _DEAREST: Final = 1_000_000
@@ -113,7 +113,7 @@ class Provider(BaseModel):
     cache: Literal["auto", "off"] | None = None
     """Whether prompts get cache breakpoints: ``cache_control`` on blocks of content. None: if the protocol has them."""
     thinking: Thinking | None = None
-    """With ``protocol = "anthropic"``; None leaves it to the model."""
+    """With ``protocol = "anthropic"``, and ``summarized`` with ``"responses"``; None leaves it to the model."""
     max_output_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
     """Of an answer to an agent that does not say it itself."""
     max_completion_tokens: bool = False
@@ -147,10 +147,18 @@ class Provider(BaseModel):
     def _fits_its_protocol(self) -> Self:
         if self.protocol == "anthropic" and self.max_output_tokens is None:
             raise ValueError('max_output_tokens is needed with protocol = "anthropic": how long an answer may be')
-        if self.protocol == "chat_completions" and self.api_key_env and "@" in urlsplit(self.base_url).netloc:
+        if self.protocol != "anthropic" and self.api_key_env and "@" in urlsplit(self.base_url).netloc:
             raise ValueError("base_url has a login and api_key_env a key: a request has room for one of them")
-        if self.protocol != "anthropic" and self.thinking is not None:
-            raise ValueError('thinking goes with protocol = "anthropic"; here, use reasoning_effort of an agent')
+        if self.protocol == "responses" and self.thinking not in (None, "summarized"):
+            raise ValueError(
+                'thinking is "summarized" or nothing with protocol = "responses"; use reasoning_effort of an agent'
+            )
+        if self.protocol == "responses" and self.cache == "auto":
+            raise ValueError('cache = "auto" does not go with protocol = "responses": the provider caches by itself')
+        if self.protocol == "chat_completions" and self.thinking is not None:
+            raise ValueError(
+                'thinking goes with protocol = "anthropic" or "responses"; here, use reasoning_effort of an agent'
+            )
         if self.protocol != "chat_completions" and (self.max_completion_tokens or self.short_call_ids):
             raise ValueError('max_completion_tokens and short_call_ids go with protocol = "chat_completions"')
         return self
@@ -211,14 +219,14 @@ def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
         return table
     if not placed and preset.base_url is None:
         raise _refusal(name, f"needs a base_url, like {preset.example}")
-    known = {
-        "base_url": preset.base_url,
-        "api_key_env": preset.api_key_env,
-        "protocol": preset.protocol,
-        "max_output_tokens": preset.max_output_tokens,
-        "max_completion_tokens": preset.max_completion_tokens or None,
-        "short_call_ids": preset.short_call_ids or None,
-    }
+    known: dict[str, Any] = {"base_url": preset.base_url, "api_key_env": preset.api_key_env}
+    if table.get("protocol", preset.protocol) == preset.protocol:
+        known |= {
+            "protocol": preset.protocol,
+            "max_output_tokens": preset.max_output_tokens,
+            "max_completion_tokens": preset.max_completion_tokens or None,
+            "short_call_ids": preset.short_call_ids or None,
+        }
     return {name: value for name, value in known.items() if value is not None} | table
 
 

@@ -60,7 +60,15 @@ class Condensed:
     through: int
 
 
-LogNote = Nudge | Condensed
+@dataclass(frozen=True, slots=True)
+class ReasoningDropped:
+    """From here on nothing that ``origin`` made so far is sent back to it: it does not take it any more."""
+
+    origin: str
+    """``protocol/provider/model``."""
+
+
+LogNote = Nudge | Condensed | ReasoningDropped
 """What an attempt did to the conversation before its outcome. The log gets it together with the outcome, whatever that
 is."""
 

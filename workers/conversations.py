@@ -18,7 +18,7 @@ from palaver.leases import Lease, LogMessage
 from palaver.models import Message
 from palaver.stuck import Turn
 from palaver.stuck_limits import MAX_TURNS
-from palaver.verdicts import Condensed
+from palaver.verdicts import Condensed, ReasoningDropped
 
 from .protocols import ModelProtocol
 
@@ -118,6 +118,13 @@ class CachedConversation:
         other._condense(condensed.summary, condensed.through)
         return other
 
+    def dropping(self, dropped: ReasoningDropped) -> CachedConversation:
+        """This conversation as it will be once ``dropped`` is in the log."""
+        other = copy(self)
+        other._messages, other._ends = self._messages.copy(), self._ends[:]
+        other._drop(dropped.origin)
+        return other
+
     def older_part(self) -> OlderPart | None:
         """What to condense: everything but the newest whole turns, a quarter of the bytes at most.
 
@@ -143,6 +150,9 @@ class CachedConversation:
         message = entry.message
         if entry.run_id != self._run_id:
             self._begin(entry.run_id)
+        if entry.drops:
+            self._drop(entry.drops)
+            return
         if message.role == "tool":
             self._answer(message, entry.position)
             return
@@ -220,6 +230,14 @@ class CachedConversation:
         for text, end in [(summarised, 0), *turns]:
             self._append(text, end)
         self.prompt_tokens = 0
+
+    def _drop(self, origin: str) -> None:
+        """Leave out what only ``origin`` understands, if that is who is asked: nobody else was sent it anyway."""
+        if origin == self.origin:
+            turns = [(self.protocol.plain(text), end) for text, end in zip(self._messages, self._ends, strict=True)]
+            self._messages, self._ends, self._size = [], array("q"), 0
+            for text, end in turns:
+                self._append(text, end)
 
 
 class ConversationCache:

@@ -21,6 +21,8 @@ UNKNOWN_MODEL: Final = "palaver-check"
 """What is asked for where nobody names a model. A provider that says that it has none of this name was reached, and has
 taken the key."""
 _AT_A_TIME: Final = 32
+_LIMITS: Final = ("max_tokens", "max_output_tokens")
+"""What protocols call how long an answer may be."""
 _PROMPT: Final = "Answer with one word."
 _C = ErrorClass
 
@@ -90,7 +92,7 @@ async def check(name: str, provider: Provider, model: str | None, seconds: float
         return Finding(name, model, False, f"The variable {key} with its key is not set.", f"set {key}", "key")
     named = model or next((each for each in (*provider.models, *provider.prices) if each != "*"), None)
     failure = await _ask(name, provider, named or UNKNOWN_MODEL, seconds)
-    if failure and "max_tokens" in _words(failure):
+    if failure and any(limit in _words(failure) for limit in _LIMITS):
         # Some models think before their first token, and refuse such a limit; runs set none unless somebody asks.
         failure = await _ask(name, provider, named or UNKNOWN_MODEL, seconds, max_tokens=None)
     if failure is None:

@@ -17,6 +17,7 @@ from .condensing import ask_within_window
 from .failures import log_raised
 from .output_check import misfit_of
 from .protocols import PAUSE
+from .reasoning import ask_with_reasoning
 from .sources.containment import Told, failure_of
 from .tool_calls import make_call
 from .work import Work
@@ -29,7 +30,7 @@ async def call_model(work: Work) -> Verdict:
     if (stuck := work.look_back()) is not None:
         return GiveUp(stuck.failure, StopReason.STUCK)
     async with work.permit as permit:
-        reply = await ask_within_window(work, lambda: work.ask(work.agent, work.messages(), show=work.show))
+        reply = await ask_within_window(work, lambda: ask_with_reasoning(work))
     if permit.postponed is not None:
         return permit.postponed
     failpoint("model.answered")

@@ -19,7 +19,7 @@ from palaver.providers import Price
 from palaver.secrets import hide
 from palaver.stuck import Nudge, Stuck, find_repetition
 from palaver.tools import ToolDeclaration
-from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, RetryAfter, Verdict
+from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, ReasoningDropped, RetryAfter, Verdict
 
 from .active_step import ActiveStep
 from .conversations import CachedConversation, OlderPart
@@ -41,6 +41,7 @@ class Work:
         self._begun = time.monotonic()
         self._readers: list[tuple[AnswerReader, Price | None]] = []
         self._condensed: list[Condensed] = []
+        self._dropped: list[ReasoningDropped] = []
         self._notes = AttemptNotes()
         self._nudge: Nudge | None = None
         self._text: list[str] = []
@@ -86,6 +87,17 @@ class Work:
         """The model sees a summary from here on; the log has it with the outcome of this attempt."""
         self._condensed.append(condensed)
         self._conversation = self._conversation.having(condensed)
+
+    def drop_reasoning(self) -> bool:
+        """Send the model nothing back that it made so far; the log has it with the outcome of this attempt. Whether
+        there was something."""
+        dropped = ReasoningDropped(self._conversation.origin)
+        without = self._conversation.dropping(dropped)
+        if without.messages() == self._conversation.messages():
+            return False
+        self._conversation = without
+        self._dropped.append(dropped)
+        return True
 
     def look_back(self) -> Stuck | None:
         """How the run is stuck; None if it is not. If it might be, the next model call contains a hint to the model."""
@@ -264,7 +276,7 @@ class Work:
 
     def accounted(self, verdict: Verdict) -> Verdict:
         """``verdict`` with the usage and the notes of the attempt."""
-        notes: tuple[LogNote, ...] = (*self._condensed, *((self._nudge,) if self._nudge else ()))
+        notes: tuple[LogNote, ...] = (*self._condensed, *self._dropped, *((self._nudge,) if self._nudge else ()))
         if isinstance(verdict, Postpone | HandBack):
             # The next attempt condenses, and looks back, for itself.
             return replace(verdict, usage=self.usage)

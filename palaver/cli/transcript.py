@@ -24,6 +24,7 @@ from palaver.events import (
     MessageDelta,
     MessageDiscarded,
     MessagesWithdrawn,
+    ReasoningDropped,
     RunCancelling,
     RunPaused,
     RunPausing,
@@ -228,6 +229,10 @@ class Transcript:
     @_tell.register
     def _condensed(self, event: ConversationCondensed) -> None:
         self._line("(the conversation grew too long: its older part is now a summary to the model)", "yellow")
+
+    @_tell.register
+    def _dropped(self, event: ReasoningDropped) -> None:
+        self._line("(the provider no longer takes back what the model thought: it goes on without that)", "yellow")
 
     @_tell.register
     def _tool_progress(self, event: ToolProgress) -> None:

@@ -53,7 +53,8 @@ _DECISIVE_CODES: Final[Mapping[str, ErrorClass]] = {
     **_codes(
         _C.CONTENT_FILTER,
         "content_filter content_filtered content_policy_violation contentpolicyviolationerror"
-        " data_inspection_failed moderation_blocked responsibleaipolicyviolation",
+        " data_inspection_failed moderation_blocked responsibleaipolicyviolation bio_policy"
+        " image_content_policy_violation misalignment_policy_violation",
     ),
     **_codes(
         _C.QUOTA_EXHAUSTED,
@@ -81,7 +82,7 @@ _TELLING_CODES: Final[Mapping[str, ErrorClass]] = {
     **_codes(_C.TIMEOUT, "deadline_exceeded modeltimeoutexception request_timeout timeout_error"),
     # Groq: the model wrote a call that does not parse; another try writes another one.
     **_codes(_C.PROVIDER_ERROR, "api_error internal_error internal_server_error server_error tool_use_failed"),
-    **_codes(_C.INVALID_REQUEST, "invalid_request_error invalid_argument"),
+    **_codes(_C.INVALID_REQUEST, "invalid_request_error invalid_argument invalid_prompt invalid_encrypted_content"),
 }
 """These decide where the status does not: in a 2xx (an error inside a stream) and in a 400."""
 
@@ -145,6 +146,7 @@ _HINTS: Final = (
         _wording(r"model .{0,80}(?:not found|does not exist|is not supported)", r"no such model"),
         "model_not_found",
     ),
+    (_wording(r"item with id .{1,100} not found"), "item_not_found"),
 )
 """Codes for what local servers say in words only."""
 

@@ -273,6 +273,15 @@ class ConversationCondensed(BaseEvent):
     """The position in the conversation's log up to which it stands for what was said."""
 
 
+class ReasoningDropped(BaseEvent):
+    """The model's provider no longer takes back what the model thought so far: from here on it is not sent any more."""
+
+    type: Literal[EventKind.REASONING_DROPPED] = EventKind.REASONING_DROPPED
+    step: str
+    origin: str
+    """Who had made it: ``protocol/provider/model``."""
+
+
 class StreamGap(BaseEvent):
     """These events are not kept any more: they were fleeting, or the run ended long ago."""
 
@@ -325,6 +334,7 @@ KnownEvent = TypeAliasType(
         | ActionResolved
         | BudgetWarning
         | ConversationCondensed
+        | ReasoningDropped
         | StreamGap
         | StreamRewound,
         Field(discriminator="type"),

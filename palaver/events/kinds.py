@@ -53,6 +53,7 @@ class EventKind(StrEnum):
     ACTION_RESOLVED = "action.resolved", Kept.LOG
     BUDGET_WARNING = "budget.warning", Kept.LOG
     CONVERSATION_CONDENSED = "conversation.condensed", Kept.LOG
+    REASONING_DROPPED = "reasoning.dropped", Kept.LOG
     STREAM_GAP = "stream.gap", Kept.NOWHERE
     STREAM_REWOUND = "stream.rewound", Kept.NOWHERE
 

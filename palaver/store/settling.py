@@ -31,6 +31,7 @@ from palaver.verdicts import (
     Misfit,
     OpenCall,
     Postpone,
+    ReasoningDropped,
     RetryAfter,
     ToolOutcome,
     Verdict,
@@ -171,6 +172,9 @@ def _log_note(note: LogNote, lease: Lease) -> NewEntry:
         case Condensed():
             data = {"step": lease.step, "summary": note.summary, "through": note.through}
             return NewEntry(EventKind.CONVERSATION_CONDENSED, None, orjson.dumps(data))
+        case ReasoningDropped():
+            data = {"step": lease.step, "origin": note.origin}
+            return NewEntry(EventKind.REASONING_DROPPED, None, orjson.dumps(data))
         case Nudge():
             data = {"message": _compact(Message(role="user", content=note.text)), "nudge": True}
             return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))

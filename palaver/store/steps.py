@@ -31,7 +31,9 @@ from palaver.store.settling import settlement, used
 from palaver.traces import Trace
 from palaver.verdicts import Verdict
 
-_MESSAGES: Final = frozenset(kind.encode() for kind in (*MESSAGES, EventKind.CONVERSATION_CONDENSED))
+_MESSAGES: Final = frozenset(
+    kind.encode() for kind in (*MESSAGES, EventKind.CONVERSATION_CONDENSED, EventKind.REASONING_DROPPED)
+)
 """The entries that a model's messages are derived from."""
 _BATCH: Final = 100
 """Leases or deltas in one script call; Redis needs about a millisecond for them (bench/store_cost.py)."""
@@ -251,7 +253,7 @@ def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMess
         run_id = fields[b"run"].decode()
         if fields[b"type"] in _MESSAGES and not withdrawn.has(position, run_id):
             data = orjson.loads(fields[b"data"])
-            said = data.get("message") or {"role": "user", "content": data["summary"]}
+            said = data.get("message") or {"role": "user", "content": data.get("summary", "")}
             found.append(
                 LogMessage(
                     position,
@@ -262,6 +264,7 @@ def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMess
                     through=data.get("through", 0),
                     prompt_tokens=data.get("prompt_tokens", 0),
                     opaque=Opaque.from_stored(fields[b"opaque"]) if b"opaque" in fields else None,
+                    drops=data.get("origin", ""),
                 )
             )
     return found

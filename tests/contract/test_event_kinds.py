@@ -10,7 +10,7 @@ from palaver.leases import Delta, Lease, Progress
 from palaver.lifecycle import StopReason
 from palaver.models import Budget, Message, Usage
 from palaver.stuck import Nudge
-from palaver.verdicts import Condensed, Continue, Finish, Misfit, Postpone, ToolOutcome
+from palaver.verdicts import Condensed, Continue, Finish, Misfit, Postpone, ReasoningDropped, ToolOutcome
 from tests.checkers.events import declared
 from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
 
@@ -37,7 +37,7 @@ async def _failures(driver: StoreDriver) -> str:
     failed = Continue(outcomes=(ToolOutcome.failed(lease.call, TOOL_ERROR),))
     settled = await driver.store.steps.settle(lease, failed)
     lease = await driver.claim(settled.deliveries[0])
-    notes = (Condensed("so far", 2), Nudge("Try something else."))
+    notes = (Condensed("so far", 2), ReasoningDropped("responses/x/y"), Nudge("Try something else."))
     misfit = Misfit("That is no JSON.", Failure.of(ErrorClass.INVALID_OUTPUT))
     settled = await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="{"), misfit=misfit))
     lease = await driver.claim(settled.deliveries[0])

@@ -10,7 +10,7 @@ from palaver.errors import StaleLease
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import Message, ToolCall, Usage
 from palaver.stuck import Nudge
-from palaver.verdicts import Condensed, Continue, Finish, GiveUp, RetryAfter, ToolOutcome, Verdict
+from palaver.verdicts import Condensed, Continue, Finish, GiveUp, ReasoningDropped, RetryAfter, ToolOutcome, Verdict
 from tests.contract.store_driver import INTERNAL, RATE_LIMITED, StoreDriver
 
 NOTES = (Condensed("so far", 2), Nudge("Try something else."))
@@ -91,3 +91,15 @@ async def test_a_cancel_keeps_what_was_said_to_the_model(driver: StoreDriver, re
     assert run.status is RunStatus.CANCELLED
     assert run.usage.model_calls == 3
     assert (await kinds(driver, run_id)).count("conversation.condensed") == 1
+
+
+async def test_what_a_provider_no_longer_takes_back_is_told_to_the_next_worker(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    answer = Message(role="assistant", tool_calls=(CALL,))
+    verdict = Continue(answer, (ANSWERED,), notes=(ReasoningDropped("responses/fake/x"),))
+    (delivery,) = (await driver.store.steps.settle(lease, verdict)).deliveries
+
+    entries = (await driver.claim(delivery, known=lease.position)).entries
+    assert [(each.message.role, each.drops) for each in entries] == [
+        ("user", "responses/fake/x"), ("assistant", ""), ("tool", ""),
+    ]  # fmt: skip

@@ -59,6 +59,11 @@ base_url = "{url}/v1"
 thinking = "summarized"
 max_output_tokens = 4096
 
+[providers.responding]
+protocol = "responses"
+base_url = "{url}/v1"
+thinking = "summarized"
+
 [providers.busy]
 base_url = "http://127.0.0.1:{busy_port}/v1"
 

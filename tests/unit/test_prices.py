@@ -12,8 +12,10 @@ import pytest
 from palaver.errors import ConfigurationError
 from palaver.models import AgentSpec, Usage
 from palaver.providers import Price, Provider, load_providers
+from palaver.step_kinds import MODEL
 from workers.active_step import ActiveStep
 from workers.conversations import CachedConversation
+from workers.histograms import Histograms
 from workers.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS, AnswerReader, ModelReply
 from workers.work import Work
@@ -95,6 +97,9 @@ def test_what_went_into_the_cache_has_a_price_of_its_own() -> None:
         ('thinking = "off"', "thinking goes with protocol"),
         ('thinking = "a lot"', "providers.x.thinking: "),
         ('protocol = "openai"', "providers.x.protocol: "),
+        ('protocol = "responses"\nthinking = "off"', "use reasoning_effort of an agent"),
+        ('protocol = "responses"\ncache = "auto"', "the provider caches by itself"),
+        ('protocol = "responses"\nmax_completion_tokens = true', "go with protocol"),
     ],
 )
 def test_settings_that_do_not_fit_a_protocol_are_refused(tmp_path: Path, wrong: str, said: str) -> None:
@@ -112,6 +117,15 @@ def test_claude_is_known_by_name(tmp_path: Path) -> None:
         ("anthropic", True), ("anthropic", False), ("chat_completions", False),
     ]  # fmt: skip
     assert found["anthropic"].max_output_tokens
+
+
+def test_a_preset_in_another_protocol_has_its_place_and_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "providers.toml"
+    path.write_text('[providers.openai]\nprotocol = "responses"\nthinking = "summarized"\n')
+    found = load_providers(path)["openai"]
+    assert (found.protocol, found.base_url, found.api_key_env, found.max_completion_tokens, found.caches) == (
+        "responses", "https://api.openai.com/v1", "OPENAI_API_KEY", False, False,
+    )  # fmt: skip
 
 
 def test_what_costs_nothing_is_not_unknown() -> None:
@@ -143,6 +157,7 @@ async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -
         limiter=SimpleNamespace(permit=lambda *_: SimpleNamespace(begin_call=lambda: None, answered=lambda: None)),
         deltas=SimpleNamespace(buffer=lambda lease: None),
         tools=(),
+        histograms=Histograms(MODEL),
     )
     lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, call=None, time_left=60.0)
     work = Work(lease, runtime, CachedConversation(CHAT_COMPLETIONS), ActiveStep(lease.run_id, lease.step))  # type: ignore[arg-type]

@@ -49,7 +49,9 @@ async def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIt
 
 
 PROTOCOLS = pytest.mark.parametrize(
-    "table", [{}, {"protocol": "anthropic", "max_output_tokens": 100}], ids=["chat_completions", "anthropic"]
+    "table",
+    [{}, {"protocol": "anthropic", "max_output_tokens": 100}, {"protocol": "responses"}],
+    ids=["chat_completions", "anthropic", "responses"],
 )
 
 

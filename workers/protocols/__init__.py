@@ -14,12 +14,14 @@ from palaver.providers import ProtocolName, Provider
 from .chat_completions import ChatCompletions
 from .messages import Messages
 from .port import PAUSE, AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
+from .responses import Responses
 
 __all__ = [
     "CHAT_COMPLETIONS",
     "MESSAGES",
     "PAUSE",
     "PROTOCOLS",
+    "RESPONSES",
     "AnswerReader",
     "CallSettings",
     "ModelProtocol",
@@ -30,8 +32,9 @@ __all__ = [
 
 CHAT_COMPLETIONS: Final = ChatCompletions()
 MESSAGES: Final = Messages()
+RESPONSES: Final = Responses()
 PROTOCOLS: Final[Mapping[ProtocolName, ModelProtocol]] = MappingProxyType(
-    {"chat_completions": CHAT_COMPLETIONS, "anthropic": MESSAGES}
+    {"chat_completions": CHAT_COMPLETIONS, "anthropic": MESSAGES, "responses": RESPONSES}
 )
 """Every protocol, by its name in the providers file."""
 _SHORT_IDS: Final = ChatCompletions(short_ids=True)

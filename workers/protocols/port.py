@@ -103,6 +103,9 @@ class ModelProtocol(Protocol):
         """A message with calls and its results, which are in call order; ``opaque`` as with ``message``. No other turn
         of the conversation has its ``place``: providers repeat the ids of calls."""
 
+    def plain(self, text: bytes) -> bytes:
+        """What ``message`` or ``turn`` wrote, without what of it is ``opaque``."""
+
     def parsed(self, text: bytes) -> Sequence[Message]:
         """What ``message`` or ``turn`` wrote, as far as it is told in words: to summarise it."""
 

@@ -17,12 +17,13 @@ from palaver.models import AgentSpec, Message, ToolCall
 from ..port import CallSettings, Offer
 from .answer import Completion
 from .breakpoints import marked, system_message
-from .opaque import restored
+from .opaque import EXTRA, restored
 
 _LONGEST_NAME: Final = 64
 _NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")
 _SAME: Final = ("temperature", "top_p", "seed", "stop", "reasoning_effort")
 """Options that are called here as they are on an agent."""
+_OF_A_MESSAGE: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
 _SHOWN: Final = {"type": "text", "text": "[Automatic note] What these tool results show as [image] or [file]:"}
 """Before images and files of tools. A message of the user has them, as OpenAI takes nothing but text from a tool, and
 most other servers follow it."""
@@ -74,6 +75,13 @@ class ChatCompletions:
         if not self._short_ids or (isinstance(given, str) and _SHORT.fullmatch(given)):
             return given
         return hashlib.sha256(str(given).encode()).hexdigest()[:9]
+
+    def plain(self, text: bytes) -> bytes:
+        """Without fields that are no part of a message or a call in every server."""
+        said: dict[str, Any] = orjson.loads(text)
+        for call in said.get("tool_calls", ()):
+            call.pop(EXTRA, None)
+        return orjson.dumps({name: value for name, value in said.items() if name in _OF_A_MESSAGE})
 
     def parsed(self, text: bytes) -> Sequence[Message]:
         """The one message that ``text`` is."""

@@ -11,6 +11,7 @@ from palaver.model_options import JsonSchemaFormat, NamedTool
 from palaver.models import AgentSpec, Message, ToolCall
 
 from ..port import CallSettings, Offer
+from ..verbatim import elements, members
 from . import blocks
 from .answer import Answer
 from .breakpoints import EPHEMERAL, marked
@@ -44,6 +45,13 @@ class Messages:
         said = blocks.restored(opaque, asking.text, calls) if opaque else [*blocks.text(asking.text), *calls.values()]
         answers = [blocks.result(result, place) for result in results]
         return [blocks.written("assistant", said), blocks.written("user", answers)]
+
+    def plain(self, text: bytes) -> bytes:
+        """Without thoughts, and whatever else is of no kind that is known here."""
+        said: dict[str, Any] = orjson.loads(text)
+        raws = elements(members(text.decode())["content"])
+        kept = (raw.encode() for raw, block in zip(raws, said["content"], strict=True) if block["type"] in blocks.PLAIN)
+        return blocks.written(said["role"], kept)
 
     def parsed(self, text: bytes) -> Sequence[Message]:
         """What the message says: its text, its calls, or each result."""

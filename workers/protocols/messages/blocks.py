@@ -23,6 +23,8 @@ CLOSING: Final = b"]}"
 BLOCKS: Final = "blocks"
 """What is sent back unchanged goes by this name, in its order: a block as it came, the id of a call, or how many
 characters of the text are there."""
+PLAIN: Final = frozenset(("text", "image", "document", "tool_use", "tool_result"))
+"""Types of blocks that are written here."""
 _NOTHING: Final = "(empty)"
 """In place of a text without a visible character, which is refused."""
 _MADE_HERE: Final = "toolu_"

@@ -1,0 +1,132 @@
+"""OpenAI's Responses, end to end: the model server refuses any request in which something is lost or changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import Cluster, stream
+
+pytestmark = pytest.mark.process
+
+LOOP = "steps-1-2-1+reasoning"
+"""Three turns of a tool loop, one of them with parallel calls, each with reasoning before it."""
+TOOLS = ["calculator", "record_idempotent"]
+
+
+def kept(cluster: Cluster, conversation: str | None) -> list[dict[str, Any]]:
+    """What the provider wants back with each message of the model."""
+    answer = cluster.http.get(f"/v1/conversations/{conversation}/messages", params={"include": "opaque"})
+    return [message["opaque"] for message in answer.json()["data"] if message["role"] == "assistant"]
+
+
+def statuses(cluster: Cluster, run_id: str) -> list[int | None]:
+    cluster.outcomes(run_id)
+    return [call.status for call in cluster.model_calls(run_id)]
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_a_tool_loop_and_the_turn_after_it(cluster: Cluster, streamed: bool) -> None:
+    body = cluster.body(f"responding/{LOOP}+args-split-3", tools=TOOLS, agent={"stream": streamed})
+    run = cluster.ended(cluster.post(body))
+    assert run.status == "completed", run.error
+    assert run.usage.reasoning_tokens == 8 * 4
+    again = cluster.post({**body, "conversation_id": run.conversation_id})
+    assert cluster.ended(again).status == "completed"
+    assert statuses(cluster, run.id) == statuses(cluster, again) == [200] * 4
+    made = kept(cluster, run.conversation_id)
+    assert {each["origin"] for each in made} == {f"responses/{run.model}"}
+    assert [each["fields"]["items"][0]["type"] for each in made] == ["reasoning"] * 8
+
+
+def test_a_worker_that_is_killed_in_the_middle(cluster: Cluster) -> None:
+    """What the other worker sends again is what was kept: the model server knows a byte that differs."""
+    cluster.start("worker")
+    run_id = cluster.submit(f"responding/{LOOP}+ttft-300", tools=TOOLS)
+    cluster.saw(run_id, "step.started", step="3")
+    before = kept(cluster, cluster.run(run_id).conversation_id)
+    cluster.kill("worker", cluster.holder(run_id))
+    run = cluster.ended(run_id)
+    assert run.status == "completed", run.error
+    assert len(set(cluster.tries(run_id))) == 2, "no other worker went on with it"
+    assert set(statuses(cluster, run_id)) <= {200, None}
+    assert kept(cluster, run.conversation_id)[: len(before)] == before
+
+
+def test_in_the_middle_of_a_tool_loop_others_go_on_and_it_goes_on_behind_them(cluster: Cluster) -> None:
+    retry = {"rules": {"provider_error": {"attempts": 1, "then": "fallback_model"}}}
+    places = ["responding", "fake", "claude", "responding"]
+    models = [f"{place}/{LOOP}+503@{n}" for n, place in enumerate(places[:3], 2)] + [f"{places[3]}/{LOOP}"]
+    run = cluster.ended(
+        cluster.submit(models[0], tools=TOOLS, agent={"fallbacks": models[1:], "retry": retry}), within=30
+    )
+    assert (run.status, run.model) == ("completed", models[3]), run.error
+    assert statuses(cluster, run.id) == [200, 503, 200, 503, 200, 503, 200]
+
+
+def test_what_the_model_thinks_is_told_to_who_asks(cluster: Cluster) -> None:
+    run_id = cluster.submit("responding/tool-1+reasoning", tools=TOOLS)
+    asked = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events?include=reasoning")]
+    thoughts = "".join(event["data"]["text"] for event in asked if event["event"] == "reasoning.delta")
+    once = "".join(f" thought{i}" for i in range(1, 9))
+    assert thoughts == once * 2
+    run = cluster.ended(run_id)
+    path = f"/v1/conversations/{run.conversation_id}/messages"
+    said = cluster.http.get(path, params={"include": "reasoning"}).json()["data"]
+    made = [message["content"] for message in said if message["role"] == "assistant"]
+    assert [content[0] for content in made] == [{"type": "reasoning", "text": once}] * 2
+
+
+def test_reasoning_that_is_no_longer_taken_is_left_out_once(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit(f"responding/{LOOP}+stale-3", tools=TOOLS))
+    assert run.status == "completed", run.error
+    assert cluster.outcomes(run.id) == ["answered", "answered", "refused:stale", "answered", "answered"]
+    assert run.usage.model_calls == 5
+    event = cluster.saw(run.id, "reasoning.dropped")
+    assert event.data == {"step": "3", "origin": f"responses/{run.model}"}
+    assert not [each for each in cluster.events(run.id) if each.type == "run.retrying"]
+
+
+def test_another_worker_knows_that_it_was_left_out(cluster: Cluster) -> None:
+    cluster.start("worker")
+    run_id = cluster.submit("responding/steps-1-1-1-1+reasoning+stale-3+ttft-300", tools=TOOLS)
+    cluster.saw(run_id, "reasoning.dropped")
+    cluster.saw(run_id, "step.started", step="4")
+    cluster.kill("worker", cluster.holder(run_id))
+    assert cluster.ended(run_id).status == "completed"
+    assert cluster.outcomes(run_id).count("refused:stale") == 1
+
+
+@pytest.mark.parametrize("fault", ["429-1-0", "503-1", "cut-1-6", "overloaded-1-6", "short-1-6"])
+def test_a_fault_is_tried_again(cluster: Cluster, fault: str) -> None:
+    quick = {"first": 0.01, "max_delay": 0.05}
+    rules = dict.fromkeys(("rate_limited", "provider_error", "connection"), quick)
+    run = cluster.ended(
+        cluster.submit(f"responding/tool-1+reasoning+{fault}", tools=TOOLS, agent={"retry": {"rules": rules}})
+    )
+    assert run.status == "completed", run.error
+    assert len(cluster.model_calls(run.id)) == 4
+
+
+def test_a_stream_is_closed_at_once_and_the_conversation_goes_on(cluster: Cluster) -> None:
+    run_id = cluster.submit("responding/say-400+rate-20+reasoning-1")
+    cluster.saw(run_id, "message.delta")
+    assert cluster.cancel(run_id) in (200, 202)
+    run = cluster.ended(run_id)
+    assert run.status == "cancelled"
+    call = eventually(lambda: next(c for c in cluster.model_calls(run_id) if c.closed_by_client_at))
+    assert call.outcome == "disconnected"
+    again = cluster.submit("responding/say-400+rate-20+reasoning-1", conversation_id=run.conversation_id)
+    cluster.saw(again, "message.delta")
+    cluster.cancel(again)
+    assert cluster.ended(again).status == "cancelled"
+
+
+@pytest.mark.parametrize(("option", "value"), [("seed", 1), ("stop", ["END"])])
+def test_what_it_lacks_is_refused_at_submit(cluster: Cluster, option: str, value: Any) -> None:
+    body = cluster.body("responding/echo", agent={option: value})
+    answer = cluster.http.post("/v1/runs", json=body)
+    assert answer.status_code == 422, answer.text
+    assert "speaks responses, which has no such option" in answer.text

@@ -1,0 +1,254 @@
+"""Reads an answer in OpenAI's Responses, streamed or not, without doing any I/O: bytes in, deltas and a reply out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError, TruncatedStream
+from palaver.limits import most
+from palaver.models import Usage
+from palaver.secrets import hide
+
+from ..bounds import check_stored, parsed, tokens, too_large
+from ..calls import Calls, text_of
+from ..lines import Lines
+from ..port import ModelReply
+from ..verbatim import elements, members
+from .items import PLAIN
+from .kept import Item, Items, phase_of
+
+_TEXT: Final = most("answer_text")
+_FINISHES: Final = {"content_filter": "content_filter", "refusal": "content_filter"}
+"""What the port calls the same reasons for an answer that is incomplete; any other is a limit."""
+_ECHOES: Final = (b'{"type":"response.in_progress"', b'{"type":"response.queued"')
+"""Events that repeat the request and say nothing else."""
+
+
+class Answer:
+    """Puts an answer together. ``feed`` it the bytes of a stream as they come; ask for the ``reply`` at the end.
+
+    Any split of the bytes gives the same reply.
+    """
+
+    def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
+        self._lines = Lines()
+        self._items = Items()
+        self._calls = Calls(max_calls)
+        self._content: list[str] = []
+        self._length = 0
+        """Characters of the text."""
+        self._thoughts: list[str] = []
+        """Of the bytes that are being read."""
+        self._refused = False
+        """The model says that it will not answer."""
+        self._finish = ""
+        self.done = False
+        """The provider has said that this was all."""
+        self._anything = False
+        """An event was read."""
+        self._foreign = False
+        """There was something that is no event stream."""
+        self.usage = Usage(model_calls=1)
+        self.uncounted = False
+        """The answer is whole, and the provider did not say what it took."""
+        self._counted = False
+
+    def feed(self, data: bytes) -> tuple[str, str]:
+        """Take in bytes of the stream; answers the text and the reasoning that they bring.
+
+        The work is linear in what comes, however it is cut, and what is beyond a limit is not kept.
+
+        Raises:
+            MalformedResponse: it is no event stream of this protocol.
+            ResponseTooLarge: the text, a line, or what is to be kept is longer than may be.
+            TooManyToolCalls, ToolCallTooLarge: so are its calls.
+            ProviderHTTPError: the provider reported an error in the stream.
+        """
+        texts = []
+        for line in self._lines.split(data):
+            if self.done:
+                break
+            if line.startswith(b"data:"):
+                if text := self._event(line[5:].strip()):
+                    texts.append(text)
+            elif line[:1] in (b"<", b"{"):
+                raise _something_else()
+            elif line.strip() and not line.startswith((b"event:", b":", b"id:", b"retry:")):
+                self._foreign = True
+        if not self._thoughts:
+            return "".join(texts), ""
+        thoughts, self._thoughts = "".join(self._thoughts), []
+        return "".join(texts), thoughts
+
+    def _event(self, payload: bytes) -> str:
+        """Take in an event; answers its text. The name of an event stands in it, too."""
+        if not payload or payload == b"[DONE]" or payload.startswith(_ECHOES):  # [DONE] comes from proxies
+            return ""
+        try:
+            event = parsed(payload)
+            self._anything = True
+            if event.get("error") or event["type"] == "error":
+                raise ProviderHTTPError(200, payload)
+            match event["type"]:
+                case "response.output_text.delta":
+                    return self._say(self._items.found[event["output_index"]], text_of(event["delta"]))
+                case "response.refusal.delta":
+                    self._refused = True
+                    return self._say(self._items.found[event["output_index"]], text_of(event["delta"]))
+                case "response.function_call_arguments.delta":
+                    self._argue(event["output_index"], event["delta"])
+                case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                    self._think(self._items.found[event["output_index"]], text_of(event["delta"]))
+                case "response.reasoning_summary_part.added" if event["summary_index"]:
+                    self._think(self._items.found[event["output_index"]], "\n\n")
+                case "response.output_item.added":
+                    self._begin(event["output_index"], event["item"])
+                case "response.output_item.done":
+                    raw = "" if event["item"]["type"] in PLAIN else members(payload.decode())["item"]
+                    return self._take(event["output_index"], event["item"], raw)
+                case "response.completed" | "response.incomplete" | "response.failed":
+                    return self._end(event["response"], lambda: members(payload.decode())["response"])
+            return ""
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise MalformedResponse(f"an event of the stream cannot be read: {type(error).__name__}") from error
+
+    def _begin(self, index: Any, first: dict[str, Any]) -> Item:
+        """An item begins. What stands in it at once comes again."""
+        item = self._items.begin(index, text_of(first["type"]))
+        item.phase = phase_of(first)
+        if item.kind == "function_call":
+            self._calls.add(index, identity=first.get("call_id"), name=first.get("name"))
+        return item
+
+    def _take(self, index: Any, whole: dict[str, Any], raw: str) -> str:
+        """An item that is whole; answers what of its text did not come in pieces."""
+        item = self._items.found.get(index) or self._begin(index, whole)
+        if item.ended or item.kind != whole["type"]:
+            raise ValueError("an item ends as another one, or twice")
+        item.ended = True
+        item.phase = phase_of(whole) or item.phase
+        match item.kind:
+            case "message":
+                self._refused = self._refused or any(part["type"] == "refusal" for part in whole["content"])
+                said = "".join(text_of(part.get("text") or part.get("refusal")) for part in whole["content"])
+                return "" if item.length else self._say(item, said)
+            case "function_call":
+                if not item.argued and whole.get("arguments"):
+                    self._argue(index, whole["arguments"])
+            case _:
+                self._items.keep(item, raw)
+                if not item.thought:
+                    parts = whole.get("summary") or whole.get("content") or ()
+                    self._think(item, "\n\n".join(text_of(part["text"]) for part in parts))
+        return ""
+
+    def _argue(self, index: int, text: str) -> None:
+        item = self._items.found[index]
+        if item.kind != "function_call":
+            raise ValueError("arguments of something else than a call")
+        item.argued = True
+        self._calls.add(index, arguments=text)
+
+    def _think(self, item: Item, text: str) -> None:
+        item.thought = True
+        if text:
+            self._thoughts.append(text)
+
+    def _say(self, item: Item, text: str) -> str:
+        if item.kind != "message":
+            raise ValueError("text of something else than a message")
+        item.length += len(text)
+        self._length += len(text)
+        if self._length > _TEXT:
+            raise too_large("answer_text", "the text of the answer has", "characters")
+        self._content.append(text)
+        return text
+
+    def read(self, body: bytes) -> str:
+        """Take in a whole answer that was not streamed; answers its text.
+
+        Raises:
+            MalformedResponse: it is no response.
+            ResponseTooLarge, TooManyToolCalls, ToolCallTooLarge: something of it is longer than may be.
+            ProviderHTTPError: it is an error.
+        """
+        try:
+            document = parsed(body)
+            self._anything = True
+            text = self._end(document, body.decode)
+            self._thoughts.clear()
+            return text
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
+
+    def _end(self, response: dict[str, Any], raw: Any) -> str:
+        """The answer is over; ``raw`` gives its JSON. Answers the text of one whose items did not come before."""
+        self._count(response.get("usage"))
+        if response.get("error") or response.get("status") == "failed":
+            raise ProviderHTTPError(200, orjson.dumps({"error": response.get("error")}))
+        texts = []
+        if not self._items.found:
+            for index, item in enumerate(elements(members(raw())["output"])):
+                texts.append(self._take(index, orjson.loads(item), item))
+        self._finish = "end"
+        if response.get("status") == "incomplete":
+            reason = text_of((response.get("incomplete_details") or {}).get("reason"))
+            self._finish = _FINISHES.get(reason, "length")
+        self.done = True
+        return "".join(texts)
+
+    def _count(self, usage: Mapping[str, Any] | None) -> None:
+        if not usage:
+            return
+        self._counted = True
+        read, made = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+        given, output = tokens(usage.get("input_tokens")), tokens(usage.get("output_tokens"))
+        cached = min(given, tokens(read.get("cached_tokens")))
+        self.usage = Usage(
+            model_calls=1,
+            input_tokens=given,
+            cached_tokens=cached,
+            cache_write_tokens=min(given - cached, tokens(read.get("cache_write_tokens"))),
+            output_tokens=output,
+            reasoning_tokens=min(output, tokens(made.get("reasoning_tokens"))),
+        )
+
+    def opaque_so_far(self) -> str:
+        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        return self._items.so_far()
+
+    def reply(self) -> ModelReply:
+        """The whole answer, without secrets of this process.
+
+        Raises:
+            TruncatedStream: the stream ended before the model did.
+            EmptyCompletion: it has neither text nor calls.
+            MalformedResponse: it is no answer, or contradicts itself.
+            ResponseTooLarge: it would be too large as JSON.
+        """
+        if self._lines.waiting:
+            self.feed(b"\n")
+        if not self._finish:
+            if self._foreign and not self._anything:
+                raise _something_else()
+            raise TruncatedStream("the stream ended before the response was completed")
+        finish = "content_filter" if self._refused else self._finish
+        content = hide("".join(self._content))
+        # A limit may have cut the last call off; none of such an answer is made.
+        calls = {} if finish in ("length", "content_filter") else self._calls.whole()
+        if not all(self._items.found[index].ended for index in calls):
+            raise MalformedResponse("a tool call of the answer has no end")
+        if not content and not calls and finish == "end":
+            raise EmptyCompletion
+        check_stored(self._length + self._calls.length, content, tuple(calls.values()))
+        self.uncounted = not self._counted
+        opaque = self._items.whole({index: call.id for index, call in calls.items()})
+        finish = "tool_calls" if calls else "stop" if finish == "end" else finish
+        return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque)
+
+
+def _something_else() -> MalformedResponse:
+    return MalformedResponse("the provider answered something else than an event stream")

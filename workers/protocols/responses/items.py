@@ -1,0 +1,127 @@
+"""Items: what the input of a request is made of. They are kept as JSON, so that a conversation is put together by
+joining bytes.
+
+Messages and calls go without the ids that the provider gave its items: it keeps none of them (``store`` is false), and
+would look for the reasoning that belongs to one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from palaver.arguments import readable
+from palaver.content import FilePart, ImagePart, Part, text_of
+from palaver.models import Message, ToolCall
+
+from ..verbatim import elements, members
+
+ITEMS: Final = "items"
+"""What is sent back unchanged goes by this name, in its order: an item as it came; the id of a call; how many
+characters of the text are there, and the phase of that message, if it has one."""
+NOTHING: Final = f'{{"{ITEMS}":[]}}'
+"""That there is nothing of it."""
+REASONING: Final = b'"reasoning"'
+PLAIN: Final = frozenset((None, "message", "function_call", "function_call_output"))
+"""Types of items that have a place in any protocol."""
+_MADE_HERE: Final = re.compile(r"call_[A-Za-z0-9]{16,59}")
+"""An id that OpenAI made: no other call has it."""
+_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST: Final = 64
+"""Characters of a name, and of an id."""
+_UNNAMED: Final = "file"
+
+
+def said(message: Message) -> bytes:
+    """A message."""
+    if isinstance(message.content, str):
+        return _message(message.role, message.content)
+    if message.role == "assistant":
+        return _message(message.role, message.text)
+    return _message(message.role, [_part(part) for part in message.content])
+
+
+def spoken(text: str, phase: str | None = None) -> list[bytes]:
+    """What the model said beside its calls; nothing if it said nothing."""
+    return [_message("assistant", text, phase)] if text else []
+
+
+def call(asked: ToolCall, place: int) -> bytes:
+    """A call as the model wrote it, but for what is refused: an empty object in place of arguments that are no JSON
+    object, and a name that can be one."""
+    arguments = "{}" if readable(asked.arguments) is None else asked.arguments.strip() or "{}"
+    name = _NOT_IN_IDS.sub("_", asked.name)[:_LONGEST] or "unknown"
+    return orjson.dumps(
+        {"type": "function_call", "call_id": _id(asked.id, place), "name": name, "arguments": arguments}
+    )
+
+
+def result(answer: Message, place: int) -> bytes:
+    """What a tool answered."""
+    output: str | list[dict[str, Any]]
+    if isinstance(answer.content, str):
+        output = f"Error: {answer.content}" if answer.is_error else answer.content
+    else:
+        failed = [{"type": "input_text", "text": "Error:"}] if answer.is_error else []
+        output = [*failed, *(_part(part) for part in answer.content)]
+    return orjson.dumps({"type": "function_call_output", "call_id": _id(answer.call_id or "", place), "output": output})
+
+
+def restored(fields: str, text: str, calls: Mapping[str, bytes]) -> list[bytes]:
+    """What ``kept`` wrote, with the text and the calls in their places among what is sent back unchanged."""
+    found: list[bytes] = []
+    left, open_calls = text, dict(calls)
+    for each in elements(members(fields)[ITEMS]):
+        if each.startswith("{"):
+            found.append(each.encode())
+        elif each.startswith('"'):
+            if item := open_calls.pop(orjson.loads(each), None):
+                found.append(item)
+        else:
+            length, phase = orjson.loads(each) if each.startswith("[") else (int(each), None)
+            found += spoken(left[:length], phase)
+            left = left[length:]
+    found += [*spoken(left), *open_calls.values()]
+    # Reasoning is refused without the item that it led to: what that was to be, a limit has cut off.
+    while found and orjson.loads(found[-1]).get("type") == "reasoning":
+        found.pop()
+    return found
+
+
+def split(text: bytes) -> list[str]:
+    """The JSON of each item."""
+    return elements(f"[{text.decode()}]")
+
+
+def words(content: Any) -> str:
+    """What of a content is told in words."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text") or f"[{part['type'].removeprefix('input_')}]" for part in content)
+
+
+def _message(role: str, content: Any, phase: str | None = None) -> bytes:
+    return orjson.dumps({"role": role, "content": content} | ({"phase": phase} if phase else {}))
+
+
+def _id(given: str, place: int) -> str:
+    """An id that no other call of the conversation has: many providers make them for one answer."""
+    if _MADE_HERE.fullmatch(given):
+        return given
+    end = f"_{place}"
+    return _NOT_IN_IDS.sub("_", given)[: _LONGEST - len(end)] + end
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case ImagePart(url=url):
+            return {"type": "input_image", "image_url": url, "detail": "auto"}
+        case FilePart(url=url, name=name) if part.inline:
+            return {"type": "input_file", "filename": name or _UNNAMED, "file_data": url}
+        case FilePart(url=url):
+            return {"type": "input_file", "file_url": url}
+        case _:
+            return {"type": "input_text", "text": text_of((part,))}
