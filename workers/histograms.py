@@ -48,9 +48,9 @@ class Histograms:
         self._places = places
         self._width = max(len(metric.buckets) for metric in _OWN) + 2
         """A row has a number for each bucket, one behind the last, and the sum."""
-        # What a child adds here its parent does not see: it has to be here before.
+        # What a child adds here its parent does not see: it has to be here before. Of its loss no worker tells itself.
         known = [(metric.name, labels) for metric in _OWN for labels in metric.always]
-        known += [(_STEP.name, (kind.name, outcome)) for outcome in get_args(StepOutcome)]
+        known += [(_STEP.name, (kind.name, outcome)) for outcome in get_args(StepOutcome) if outcome != "lost"]
         self._rows: dict[Series, int] = {series: row for row, series in enumerate(known)}
         self._most = len(known) + (0 if kind.isolated else _MODEL_ROWS * (most("metric_models") + 1))
         self._cells = memoryview(mmap.mmap(-1, places * self._most * self._width * _BYTES)).cast("d")
@@ -92,12 +92,11 @@ class Histograms:
         self._cells[at + self._width - 1] += value
 
     def exposed(self) -> str:
-        """All of them, in Prometheus' text format."""
+        """All of them, in Prometheus' text format. What is known before it is seen is there with 0: else the first one
+        would be no increase."""
         found: dict[str, dict[tuple[str, ...], Times]] = {metric.name: {} for metric in _OWN}
         for (name, labels), row in tuple(self._rows.items()):
-            times = self._times(METRICS[name], row)
-            if any(times.buckets):
-                found[name][labels] = times
+            found[name][labels] = self._times(METRICS[name], row)
         return expose(_OWN, found)
 
     def _times(self, metric: Metric, row: int) -> Times:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,7 +16,7 @@ from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import most
 from palaver.metrics import StepOutcome
 from palaver.models import AgentSpec, Message, ToolCall, Usage
-from palaver.step_kinds import MODEL, TOOL
+from palaver.step_kinds import MODEL, TOOL, StepKind
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 from workers.active_step import ActiveStep
 from workers.histograms import Histograms, outcome_of
@@ -68,11 +68,22 @@ def test_what_was_seen_is_in_its_bucket() -> None:
     found = _samples(histograms)
     labels = (("kind", "model"), ("outcome", "done"))
     name = "palaver_step_duration_seconds"
-    buckets = {each[1][-1][1]: value for each, value in found.items() if each[0] == f"{name}_bucket"}
+    buckets = {edge: found[f"{name}_bucket", (*labels, ("le", edge))] for edge in ("10", "30", "300", "+Inf")}
     assert (buckets["10"], buckets["30"], buckets["300"], buckets["+Inf"]) == (0, 1, 2, 3)
     assert found[f"{name}_count", labels] == 3
     assert found[f"{name}_sum", labels] == pytest.approx(5115.0, abs=5)
     assert found["palaver_claim_wait_seconds_sum", ()] == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize("kind", [MODEL, TOOL])
+def test_what_may_be_seen_is_there_before_it_is(kind: StepKind) -> None:
+    before, step = _samples(Histograms(kind)), "palaver_step_duration_seconds"
+    outcomes = {*get_args(StepOutcome)} - {"lost"}
+    assert {labels for name, labels in before if name == f"{step}_count"} == {
+        (("kind", kind.name), ("outcome", outcome)) for outcome in outcomes
+    }
+    assert ("palaver_claim_wait_seconds_count", ()) in before
+    assert {*before.values()} == {0}
 
 
 def test_models_have_series_of_their_own_until_there_are_many() -> None:
@@ -83,7 +94,7 @@ def test_models_have_series_of_their_own_until_there_are_many() -> None:
     calls = {
         dict(labels)["model"]: value
         for (name, labels), value in found.items()
-        if name.endswith("duration_seconds_count")
+        if name == "gen_ai_client_operation_duration_seconds_count"
     }
     assert len(calls) == most("metric_models") + 1
     assert (calls["m0"], calls["other"]) == (1, 5)
