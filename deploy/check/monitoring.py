@@ -17,11 +17,16 @@ from .kit import Kit, Skipped, Wrong, documents, lines, run
 
 _NAME: Final = re.compile(r"\b(?:palaver|gen_ai)_\w+")
 _SUFFIX: Final = re.compile(r"_(?:bucket|sum|count)$")
+_AGGREGATED: Final = re.compile(r"\b(max|sum|min|avg|count|absent)(?:\s+by\s*\(([^)]*)\))?\s*$")
+_PINNED: Final = re.compile(r"(\w+)=\"")
 _SELECTED: Final = re.compile(r"(\w+)(?:=~|!~|!=|=)\"")
 _GROUPED: Final = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
 _TEXT: Final = re.compile(r"\"[^\"]*\"")
 _OF_PROMETHEUS: Final = frozenset({"job", "instance", "le"})
 """Labels that it adds."""
+_SUMMED: Final = ("palaver_api_", *(metric.name for metric in METRICS.values() if metric.source == "worker"))
+"""What begins so was seen by one process alone; other metrics of an API are its settings."""
+_NO_PANEL: Final = frozenset({"palaver_build_info"})
 _SEVERITIES: Final = ("page", "ticket")
 _PAGE: Final = "docs/how-to/alerts.md"
 _ANCHOR: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -38,8 +43,9 @@ def dashboard(kit: Kit) -> list[str]:
         for target in panel.get("targets", ())
     ]
     for title, query in asked:
-        faults += [f"panel {title!r}: {fault}" for fault in undeclared(query)]
-    return faults
+        faults += [f"panel {title!r}: {fault}" for fault in (*undeclared(query), *miscounted(query))]
+    unseen = {name for name in METRICS if not any(name in query for _, query in asked)} - _NO_PANEL
+    return [*faults, *(f"no panel shows {name}" for name in sorted(unseen))]
 
 
 def alerts(kit: Kit) -> list[str]:
@@ -102,8 +108,45 @@ def undeclared(query: str) -> Iterator[str]:
     yield from (f"none of its metrics has a label {label}" for label in sorted(named - labels))
 
 
+def miscounted(query: str) -> Iterator[str]:
+    """What of a query counts wrongly where there are several processes.
+
+    Each API tells of the whole store, so `max` has to take one answer of many, with every label of the metric kept: it
+    would take one status for all of them. What a process saw itself is summed up.
+    """
+    for found in _NAME.finditer(_TEXT.sub(lambda text: '"' + "_" * (len(text[0]) - 2) + '"', query)):
+        name = found[0]
+        metric = METRICS.get(name) or METRICS.get(_SUFFIX.sub("", name))
+        if metric is None:
+            continue
+        how, kept = _taken(query[: found.start()])
+        if metric.source in ("scripts", "store"):
+            selected = query[found.end() :].partition("}")[0] if query[found.end() :].startswith("{") else ""
+            labels = {*metric.labels, *(("le",) if name.endswith("_bucket") else ())} - {*_PINNED.findall(selected)}
+            if how != "max":
+                yield f"{name} is the same at every API: take `max` of it first, not `{how}`"
+            elif labels - kept:
+                yield f"`max` of {name} takes one {', '.join(sorted(labels - kept))} for all: sum them up after it"
+        elif how == "max" and name.startswith(_SUMMED):
+            yield f"{name} is of one process: `max` leaves out the others"
+
+
+def _taken(before: str) -> tuple[str, set[str]]:
+    """How the series are aggregated that are named behind ``before``, and the labels that are kept."""
+    closed = 0
+    for place in range(len(before) - 1, -1, -1):
+        if before[place] == ")":
+            closed += 1
+        elif before[place] == "(" and closed:
+            closed -= 1
+        elif before[place] == "(" and (found := _AGGREGATED.search(before[:place])):
+            return found[1], {*filter(None, map(str.strip, (found[2] or "").split(",")))}
+    return "nothing", set()
+
+
 def _of_rule(kit: Kit, rule: Mapping[str, Any]) -> Iterator[str]:
     yield from undeclared(rule["expr"])
+    yield from miscounted(rule["expr"])
     said = rule.get("annotations", {})
     if not said.get("summary"):
         yield "no summary"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from palaver.metrics import METRICS
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -25,12 +27,16 @@ def _rate(metric: str, by: str, *, where: str = "") -> str:
     return f"max by ({by}) (rate({metric}{where}[$__rate_interval]))"
 
 
-def _quantiles(metric: str, by: str = "", *, over: str = "max", window: str = "$__rate_interval") -> dict[str, str]:
-    """Three of them, of a histogram that the scripts count; `over` is `sum` for one that each worker has."""
+def _quantiles(metric: str, by: str = "", *, window: str = "$__rate_interval") -> dict[str, str]:
+    """Three of them, of a histogram; what its labels tell apart is summed up, but for ``by``."""
+    rates = f"rate({metric}_bucket[{window}])"
+    if METRICS[metric].source != "worker":
+        rates = f"max by ({', '.join(('le', *METRICS[metric].labels))}) ({rates})"
     labels = ", ".join(filter(None, ("le", by)))
     shown = f" {{{{{by}}}}}" if by else ""
-    rates = f"{over} by ({labels}) (rate({metric}_bucket[{window}]))"
-    return {f"p{each}{shown}": f"histogram_quantile({each / 100:g}, {rates})" for each in (50, 95, 99)}
+    return {
+        f"p{each}{shown}": f"histogram_quantile({each / 100:g}, sum by ({labels}) ({rates}))" for each in (50, 95, 99)
+    }
 
 
 _END: Final = "status, stop_reason, error_class"
@@ -125,6 +131,13 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     ),
     "Models": (
         Panel(
+            "Calls of models",
+            "ops",
+            {"{{provider}}/{{model}}": _rate("palaver_model_calls_total", "provider, model")},
+            "Those that failed included.",
+            stacked=True,
+        ),
+        Panel(
             "Tokens",
             "short",
             {
@@ -169,21 +182,19 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         ),
     ),
     AS_WORKERS_SEE: (
-        Panel(
-            "A step, from its claim to its end", "s", _quantiles("palaver_step_duration_seconds", "kind", over="sum")
-        ),
+        Panel("A step, from its claim to its end", "s", _quantiles("palaver_step_duration_seconds", "kind")),
         Panel(
             "The first token of an answer",
             "s",
-            _quantiles("palaver_time_to_first_token_seconds", "provider", over="sum"),
+            _quantiles("palaver_time_to_first_token_seconds", "provider"),
         ),
-        Panel("A call of a model", "s", _quantiles("gen_ai_client_operation_duration_seconds", "model", over="sum")),
-        Panel("Tokens of a call", "short", _quantiles("gen_ai_client_token_usage", "type", over="sum")),
-        Panel("A step waits for its worker", "s", _quantiles("palaver_claim_wait_seconds", over="sum")),
+        Panel("A call of a model", "s", _quantiles("gen_ai_client_operation_duration_seconds", "model")),
+        Panel("Tokens of a call", "short", _quantiles("gen_ai_client_token_usage", "type")),
+        Panel("A step waits for its worker", "s", _quantiles("palaver_claim_wait_seconds")),
         Panel(
             "A step stops after its run was cancelled",
             "s",
-            _quantiles("palaver_cancel_stop_seconds", over="sum", window="1h"),
+            _quantiles("palaver_cancel_stop_seconds", window="1h"),
             "Of the last hour.",
         ),
     ),
