@@ -94,7 +94,7 @@ STATUSES = (
 
 BROKEN = (
     retried("reset", "reset", "connection", "connection_reset"),
-    retried("cut", "say-20+reasoning+rate-200+cut-*-25", *TRUNCATED, forms=STREAM, withdrawn=True),
+    retried("cut", "say-20+rate-200+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
     retried("cut-in-arguments", "tool-1+args-split-3+cut-*-5", *TRUNCATED, forms=STREAM, tools=CALCULATOR),
     retried("cut", "say-20+cut", *TRUNCATED, forms=WHOLE),
     retried("short", "short", *TRUNCATED, forms=STREAM),
@@ -143,7 +143,7 @@ RECOVERIES = tuple(
         "429-ms": "429ms-2-1700+say-5",
         "529": "529-2+say-5",
         "overloaded": "say-20+rate-100+overloaded-2-15",
-        "cut": "say-20+reasoning+rate-200+cut-2-25",
+        "cut": "say-20+rate-200+cut-2-15",
     }.items()
     for row in (*STATUSES, *BROKEN)
     if row.name == name and (True in row.forms)
