@@ -15,7 +15,7 @@ from palaver.names import did_you_mean
 from palaver.store import Store
 from palaver.store.sharing import Fresh, Sharing
 from palaver.tools import ToolDeclaration
-from palaver.tools.schemas import misfits, said_of
+from palaver.tools.schemas import misfits
 
 from ..strict_json import pointer
 
@@ -75,8 +75,8 @@ def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str,
 
 
 def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[Fault]:
-    for error in misfits(schema, arguments):
-        place, kind = tuple(error.instance_path), error.kind
+    for misfit in misfits(schema, arguments):
+        place, kind = misfit.place, misfit.kind
         match kind:
             case jsonschema_rs.ValidationErrorKind.Required():
                 yield Fault(pointer((*place, kind.property)), "invalid_arguments", "is required")
@@ -85,4 +85,4 @@ def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[Fa
                     hint = did_you_mean(name, schema.get("properties", {})) if not place else ""
                     yield Fault(pointer((*place, name)), "invalid_arguments", f"is not a parameter{hint}")
             case _:
-                yield Fault(pointer(place), "invalid_arguments", said_of(error))
+                yield Fault(pointer(place), "invalid_arguments", misfit.said)

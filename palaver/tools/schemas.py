@@ -5,31 +5,22 @@ Apart from the other modules: what only declares tools needs no validator instal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-import jsonschema_rs
-
+from palaver import json_schemas
 from palaver.arguments import in_words, read
 from palaver.errors import InvalidToolCall
+from palaver.json_schemas import Misfit, Unfit
 from palaver.tools.declared import ToolDeclaration
 
-MASK: Final = "it"
-"""What stands for a value: none that was sent is said again."""
 
-
-def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[jsonschema_rs.ValidationError]:
-    """What of ``arguments`` does not fit; nothing if the schema is none: the tool's own code has the last word."""
+def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[Misfit]:
+    """What of ``arguments`` does not fit; nothing if they cannot be held to the schema: the tool has the last word."""
     try:
-        validator = jsonschema_rs.validator_for(schema, mask=MASK, retriever=nothing_from_elsewhere)
-    except (ValueError, jsonschema_rs.ValidationError):
-        return
-    yield from validator.iter_errors(arguments)
-
-
-def said_of(error: jsonschema_rs.ValidationError) -> str:
-    """What is wrong, without the value."""
-    return error.message.removeprefix(f"{MASK} ")
+        return json_schemas.misfits(schema, arguments)
+    except Unfit:
+        return []
 
 
 def fitting(declared: ToolDeclaration, text: str) -> dict[str, Any]:
@@ -42,11 +33,6 @@ def fitting(declared: ToolDeclaration, text: str) -> dict[str, Any]:
         arguments = read(text)
     except InvalidToolCall as error:
         raise InvalidToolCall(f"the arguments of {declared.name} do not fit: {error}") from None
-    if faults := [(error.instance_path, said_of(error)) for error in misfits(declared.parameters, arguments)]:
+    if faults := [(each.place, each.said) for each in misfits(declared.parameters, arguments)]:
         raise InvalidToolCall(f"the arguments of {declared.name} do not fit: {in_words(faults)}")
     return arguments
-
-
-def nothing_from_elsewhere(uri: str) -> Any:
-    """What a reference to another document gets. Raises ValueError."""
-    raise ValueError("a schema has to be whole")

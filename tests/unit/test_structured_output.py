@@ -22,6 +22,7 @@ INVOICE = {
     "additionalProperties": False,
     "$defs": {"line": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}},
 }
+SOMEWHERE = "it does not fit the schema: it: does not fit in some place"
 TREE = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#"}}},
@@ -77,7 +78,7 @@ def test_an_object_is_an_object() -> None:
 def test_a_schema_may_refer_to_itself() -> None:
     assert not list(output_schema_faults(TREE))
     assert structured(of(TREE), '{"name": "a", "children": [{"name": "b"}]}')["name"] == "a"
-    assert why_not('{"name": "a", "children": [{}]}', TREE) == "it does not fit the schema"
+    assert why_not('{"name": "a", "children": [{}]}', TREE) == SOMEWHERE
 
 
 @pytest.mark.parametrize(
@@ -108,10 +109,10 @@ def doubling(levels: int) -> dict[str, Any]:
 
 
 def test_references_are_counted_as_often_as_they_are_followed() -> None:
-    before = exceeded["output_schema_parts"]
+    before = exceeded["schema_parts"]
     assert not list(output_schema_faults(doubling(7)))
     assert "more than 2000 parts" in next(iter(output_schema_faults(doubling(15))))[1]
-    assert exceeded["output_schema_parts"] == before + 1
+    assert exceeded["schema_parts"] == before + 1
     chain = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(900)}
     (found,) = output_schema_faults({"$ref": "#/$defs/d0", "$defs": {**chain, "d900": {}}})
     assert "more than 64 levels" in found[1]
@@ -123,7 +124,7 @@ def test_a_schema_that_meets_each_level_twice_costs_no_more(way: str) -> None:
     again = {"properties": {"c": {"$ref": "#"}}}
     schema = {"type": "object", way: [again, {**again, "minProperties": 2}]}
     assert not list(output_schema_faults(schema))
-    assert why_not('{"c": ' * 60 + "1" + "}" * 60, schema) == "it does not fit the schema"
+    assert why_not('{"c": ' * 60 + "1" + "}" * 60, schema) == SOMEWHERE
 
 
 def test_an_answer_and_its_schema_are_not_both_large() -> None:

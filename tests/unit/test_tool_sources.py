@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -93,10 +94,27 @@ def test_what_is_told_of_many_faults_is_bounded() -> None:
     declared = ToolDeclaration(
         name="t", description="", parameters={"additionalProperties": {"type": "null"}}, timeout=1
     )
-    text = "{" + ",".join(f'"{"k" * 100}{number}": 1' for number in range(1000)) + "}"
-    with pytest.raises(InvalidToolCall, match=r"and 992 more$") as raised:
+    text = "{" + ",".join(f'"{"k" * 100}{number}": 1' for number in range(40)) + "}"
+    with pytest.raises(InvalidToolCall, match=r"and 32 more$") as raised:
         fitting(declared, text)
     assert len(str(raised.value)) < 2000
+
+
+def test_a_schema_that_refers_to_itself_takes_no_longer_with_each_level() -> None:
+    """With each level twice the work, 60 levels would take longer than anybody waits."""
+    again = {"properties": {"c": {"$ref": "#"}}}
+    schema = {"type": "object", "anyOf": [again, {**again, "minProperties": 2}]}
+    declared = ToolDeclaration(name="t", description="", parameters=schema, timeout=1)
+    with pytest.raises(InvalidToolCall, match="does not fit in some place"):
+        fitting(declared, '{"c": ' * 60 + "1" + "}" * 60)
+    assert fitting(declared, "{}") == {}
+
+
+def test_arguments_and_schema_are_not_both_large() -> None:
+    schema = {"properties": {"all": {"items": {"anyOf": [{"required": ["a"]}] * 900}}}}
+    declared = ToolDeclaration(name="t", description="", parameters=schema, timeout=1)
+    with pytest.raises(InvalidToolCall, match="too many values"):
+        fitting(declared, json.dumps({"all": [{}] * 600}))
 
 
 def test_a_schema_that_is_none_leaves_it_to_the_tool() -> None:
