@@ -64,6 +64,8 @@ class CachedConversation:
         """Whether the model was told that an answer since the user's newest message is not what was asked for."""
         self.prompt_tokens = 0
         """Input tokens of the newest call; 0 when unknown, or when it was condensed since."""
+        self.condensed = False
+        """Whether it was condensed, and the model has not answered since."""
         self._messages: list[bytes] = []
         self._ends = array("q")
         """For each message: the position of the last entry of its turn; 0 for a summary."""
@@ -157,10 +159,12 @@ class CachedConversation:
             self._answer(message, entry.position)
             return
         self.prompt_tokens = entry.prompt_tokens or self.prompt_tokens
-        if message.role == "assistant" and not message.content and not message.tool_calls:
-            return
-        self._seal()
         opaque = self._opaque(entry)
+        if message.role == "assistant":
+            self.condensed = False
+            if not message.content and not message.tool_calls and (message.partial or not opaque):
+                return
+        self._seal()
         if entry.through:
             self._condense(message.text, entry.through)
         elif message.tool_calls:
@@ -229,7 +233,7 @@ class CachedConversation:
         summarised = self.protocol.message(Message(role="user", content=_SUMMARY + summary))
         for text, end in [(summarised, 0), *turns]:
             self._append(text, end)
-        self.prompt_tokens = 0
+        self.prompt_tokens, self.condensed = 0, True
 
     def _drop(self, origin: str) -> None:
         """Leave out what only ``origin`` understands, if that is who is asked: nobody else was sent it anyway."""

@@ -11,7 +11,7 @@ from palaver.lifecycle import StopReason
 from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall
 from palaver.secrets import hide
-from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
+from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
 
 from .condensing import ask_within_window
 from .failures import log_raised
@@ -33,12 +33,15 @@ async def call_model(work: Work) -> Verdict:
         reply = await ask_within_window(work, lambda: ask_with_reasoning(work))
     if permit.postponed is not None:
         return permit.postponed
+    if isinstance(reply, RetryAfter):
+        return reply
     failpoint("model.answered")
     tokens, opaque = reply.usage.input_tokens, work.opaque(reply.opaque)
     if reply.finish_reason == PAUSE and not reply.tool_calls:
         return Continue(Message(role="assistant", content=reply.content), prompt_tokens=tokens, opaque=opaque)
     if reply.finish_reason in _STOPS or not reply.tool_calls:
-        message = Message(role="assistant", content=reply.content)
+        # Cut off before the first word, it is nothing that the model is reminded of.
+        message = Message(role="assistant", content=reply.content, partial=not reply.content)
         stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)
         misfit = misfit_of(message, work) if stop is StopReason.END_TURN else None
         if misfit is None:

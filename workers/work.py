@@ -45,6 +45,10 @@ class Work:
         self._notes = AttemptNotes()
         self._nudge: Nudge | None = None
         self._text: list[str] = []
+        self._answering: AnswerReader | None = None
+        """Of the newest call that is no purpose of ours."""
+        self.shown = False
+        """Watchers may have seen of an answer, or of what the model thinks."""
         self._deltas = runtime.deltas.buffer(lease)
         self.permit = runtime.limiter.permit(lease, lambda: self.prompt_bytes, lambda: self.usage)
         """Around all model calls of this attempt."""
@@ -98,6 +102,11 @@ class Work:
         self._conversation = without
         self._dropped.append(dropped)
         return True
+
+    @property
+    def condensed(self) -> bool:
+        """Whether the conversation was condensed, and not answered since."""
+        return self._conversation.condensed
 
     def look_back(self) -> Stuck | None:
         """How the run is stuck; None if it is not. If it might be, the next model call contains a hint to the model."""
@@ -185,6 +194,8 @@ class Work:
         self.permit.begin_call()
         failpoint("model.asking")
         self._readers.append((reader, runtime.model.price(agent)))
+        if not purpose:
+            self._answering = reader
         settings = runtime.model.settings(agent, plain=bool(purpose))
         body = self.protocol.body(agent, messages, self._offers(agent), settings)
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
@@ -232,6 +243,7 @@ class Work:
     def show(self, text: str, thoughts: str) -> None:
         """Let watchers see more of the answer, and of what the model thinks."""
         failpoint("model.delta")
+        self.shown = True
         if text:
             self._text.append(text)
         self._deltas.add(text, thoughts)
@@ -268,7 +280,7 @@ class Work:
     @property
     def partial_opaque(self) -> Opaque | None:
         """What the model wants back with that."""
-        return self.opaque(self._readers[-1][0].opaque_so_far()) if self._text and self._readers else None
+        return self.opaque(self._answering.opaque_so_far()) if self._text and self._answering else None
 
     async def flush(self) -> None:
         """If watchers saw a beginning, let them see the rest: the deltas of an answer add up to it."""

@@ -37,6 +37,7 @@ reasoning[-N]       N tokens (8) of `reasoning_content` before the answer
 stale-N             Responses: from the N-th model call of the turn on, reasoning of the calls before it gets
                     400 invalid_encrypted_content, and is not wanted back
 window-N            400 context_length_exceeded when the prompt has more than N tokens (its JSON size / 4)
+room-N              the same, and an answer that does not fit in beside the prompt is cut off: "length"
 ==================  ========================================================================================
 
 ==================  ========================================================================================
@@ -68,13 +69,14 @@ badjson, html       200 with broken JSON; 200 with an HTML page
 empty               200 without choices
 badargs[-N]         tool arguments that are not JSON
 unknowntool[-N]     calls a tool that does not exist
+pause[-N]           three words, then an ordinary end; see POST /v1/messages
 raw[-N]             what the last user message gives as `[[raw {…}]]`, see below
 huge-BYTES          an answer of so many bytes
 ==================  ========================================================================================
 
 Every fault but huge takes -N: how many tries of the same request (same model, messages and X-Palaver-Run
 header) meet it. Left out or `*` (as in `cut-*-5`), every try does. Several faults follow each other:
-`429-1+500-2` is 429, 500, 500, fine. For badargs and unknowntool, N counts model calls of the turn: these
+`429-1+500-2` is 429, 500, 500, fine. For badargs, unknowntool and pause, N counts model calls of the turn: these
 are answered, not retried. K counts SSE events, of which the first holds the role only; without streaming,
 half of the document is sent.
 
@@ -99,7 +101,9 @@ model thinks (`reasoning`) is a signed block there, with a hidden one behind it,
 stop reasons and counts are that API's: with breakpoints, half of a prompt is read from the cache and a quarter is
 written. And so is what it refuses: fields that it does not know, no max_tokens, roles that do not alternate, results
 that are not complete or not first, ids of calls that come twice, thoughts that are lost, changed or out of order,
-texts without a visible character, a breakpoint on a failed result, an assistant's message at the end.
+texts without a visible character, a breakpoint on a failed result, an assistant's message at the end. `pause` is a
+search of the provider's own (`server_tool_use`) behind the words, and stop reason `pause_turn`: the turn goes on once
+the search has come back as it was. The end of `room` is called `model_context_window_exceeded`.
 
 `POST /v1/responses` is the same model once more. What it thinks is an item of reasoning, with a summary and encrypted,
 and has to come back, as it was, before the calls that it led to. It refuses what is to be stored (`store` has to be

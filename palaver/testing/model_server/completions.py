@@ -122,8 +122,9 @@ class Completions:
         reply = compose(script, chat, fault)
         if script.ttft:
             await asyncio.sleep(script.ttft)
-        if script.window is not None and chat.prompt_tokens > script.window:
-            response = await sending.whole(400, self._dialect.window_exceeded(script.window, chat.prompt_tokens))
+        window = script.room if script.window is None else script.window
+        if window is not None and chat.prompt_tokens > window:
+            response = await sending.whole(400, self._dialect.window_exceeded(window, chat.prompt_tokens))
             self._ledger.close(record, "refused:context_length")
             return response
         if fault is None:

@@ -16,7 +16,7 @@ STATUS = re.compile(r"[45]\d\d")
 ALWAYS = "*"
 
 ANSWERS = ("echo", "say-N", "tool-N", "parallel-N[-M]", "steps-A-B-…", "use-NAME", "use-each", "json[-N]")
-PACE = ("tokens-N", "ttft-MS", "rate-R", "chunk-K", "args-split[-K]", "reasoning[-N]", "window-N", "stale-N")
+PACE = ("tokens-N", "ttft-MS", "rate-R", "chunk-K", "args-split[-K]", "reasoning[-N]", "window-N", "stale-N", "room-N")
 FAULTS: dict[str, tuple[str, ...]] = {
     "429date": ("N", "S"),
     "429ms": ("N", "MS"),
@@ -37,12 +37,13 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "empty": ("N",),
     "badargs": ("N",),
     "unknowntool": ("N",),
+    "pause": ("N",),
     "raw": ("N",),
     "huge": ("BYTES",),
 }
 """Every fault but the plain statuses, with the names of its arguments."""
 
-BY_CALL = frozenset({"badargs", "unknowntool"})
+BY_CALL = frozenset({"badargs", "unknowntool", "pause"})
 """Faults whose N counts model calls of the turn: what they spoil is answered, not retried."""
 
 DEFAULT_K = 3
@@ -83,6 +84,7 @@ class Script:
     reasoning: int = 0
     window: int | None = None
     stale: int | None = None
+    room: int | None = None
     provider: str | None = None
     faults: tuple[Fault, ...] = ()
 
@@ -189,6 +191,8 @@ def _shape(name: str, args: list[str]) -> tuple[list[int], dict[str, Any]]:
             return [], {"window": _whole(n)}
         case "stale", [n]:
             return [], {"stale": _whole(n, least=2)}
+        case "room", [n]:
+            return [], {"room": _whole(n)}
         case provider, [] if provider in PROVIDERS:
             return [], {"provider": provider}
     raise UnknownModel("no such directive")

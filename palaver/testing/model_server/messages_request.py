@@ -24,12 +24,13 @@ BLOCKS: Mapping[str, frozenset[str]] = {
     "thinking": frozenset({"thinking", "signature"}),
     "redacted_thinking": frozenset({"data"}),
     "tool_use": frozenset({"id", "name", "input", "cache_control"}),
+    "server_tool_use": frozenset({"id", "name", "input", "cache_control"}),
     "tool_result": frozenset({"tool_use_id", "content", "is_error", "cache_control"}),
 }
 """Kinds of blocks, and what each may have beside its type."""
 OF_ROLE = {
     "user": frozenset({"text", "image", "document", "tool_result"}),
-    "assistant": frozenset({"text", "thinking", "redacted_thinking", "tool_use"}),
+    "assistant": frozenset({"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use"}),
 }
 TOOL = frozenset({"name", "description", "input_schema", "cache_control", "strict", "type"})
 LEAST_TOP_P = 0.95
@@ -179,7 +180,10 @@ def _history(messages: object, thinker: str) -> History:
         open_calls = calls
         if role == "assistant":
             check_thoughts(blocks, thinker, where)
-            seen.call_index += 1
+            # What the model said between two searches of its provider, and behind the last one, was an answer each.
+            searches = sum(block["type"] == "server_tool_use" for block in blocks)
+            paused = blocks[-1]["type"] == "server_tool_use"
+            seen.call_index += searches + (not paused)
             continue
         if said := [block.get("text", "") for block in blocks if block["type"] != "tool_result"]:
             seen.turn += 1
@@ -187,7 +191,7 @@ def _history(messages: object, thinker: str) -> History:
         else:
             seen.tool_results += len(results)
             seen.last_result = _words(results[-1].get("content"))
-    if messages[-1]["role"] == "assistant":
+    if messages[-1]["role"] == "assistant" and not paused:
         raise InvalidRequest(
             "This model does not support assistant message prefill. The conversation must end with a user message."
         )

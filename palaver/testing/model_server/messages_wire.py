@@ -9,10 +9,17 @@ import orjson
 
 from palaver.testing.model_server.grammar import Script
 from palaver.testing.model_server.reply import Call, Reply
-from palaver.testing.model_server.thoughts import call_id, redacted, signature
+from palaver.testing.model_server.thoughts import call_id, redacted, search, signature
 from palaver.testing.model_server.wire import Event, grouped
 
-STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
+STOPS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "pause": "pause_turn",
+    "window": "model_context_window_exceeded",
+}
 """What the same ends are called here."""
 KINDS = {
     400: "invalid_request_error",
@@ -58,6 +65,9 @@ def events(reply: Reply, script: Script, *, include_usage: bool) -> Iterator[Eve
             case "tool_use":
                 call = reply.calls[index - _before_calls(reply)]
                 first, more = block | {"input": {}}, _arguments(call, script.args_split)
+            case "server_tool_use":
+                given = {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
+                first, more = block | {"input": {}}, iter([(given, 1)])
             case _:
                 first, more = block, iter(())
         yield event("content_block_start", index=index, content_block=first), 0
@@ -158,6 +168,8 @@ def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
         yield {"type": "redacted_thinking", "data": redacted(thinking)}
     if reply.tokens:
         yield {"type": "text", "text": "".join(reply.tokens)}
+    if reply.search is not None:
+        yield search(reply.digest, reply.search)
     for call in reply.calls:
         made = call_id(reply.model, reply.digest, call.id, thinks=bool(reply.reasoning))
         try:

@@ -18,7 +18,7 @@ HUGE_PIECE = 16 * 1024
 """Bytes of text in one event of `huge-BYTES`: large enough to be quick, small enough to be streamed."""
 MISFIT = '{"misfit": true}'
 FILTERED_WORDS = 3
-"""Words let through before a content filter stops the answer."""
+"""Words let through before a content filter stops the answer, or the model pauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Reply:
     """Of the messages that it answers."""
     cached: bool
     """The request had prompt-cache breakpoints."""
+    search: int | None = None
+    """Which one of the turn it pauses for; None if it does not."""
 
 
 def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
@@ -55,7 +57,7 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
     name = fault.name if fault else None
     tokens: list[str] = []
     calls: list[Call] = []
-    if chat.tools and (chat.must_call or step <= len(script.plan)) and name not in ("huge", "filter"):
+    if chat.tools and (chat.must_call or step <= len(script.plan)) and name not in ("huge", "filter", "pause"):
         calls = _calls(script, chat, name)
         finish_reason = "tool_calls"
     else:
@@ -65,8 +67,12 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
             tokens = ["x" * HUGE_PIECE] * whole + (["x" * rest] if rest else [])
         elif name == "filter":
             tokens, finish_reason = tokens[:FILTERED_WORDS], "content_filter"
+        elif name == "pause":
+            tokens, finish_reason = tokens[:FILTERED_WORDS], "pause"
         if chat.max_tokens is not None and len(tokens) > chat.max_tokens:
             tokens, finish_reason = tokens[: chat.max_tokens], "length"
+        if script.room is not None and len(tokens) > (room := max(script.room - chat.prompt_tokens, 0)):
+            tokens, finish_reason = tokens[:room], "window"
     more = made(script.provider, "".join(tokens), [(call.id, call.name, call.arguments) for call in calls])
     reasoning = [*(f" thought{i}" for i in range(1, script.reasoning + 1)), *more.reasoning]
     completion = len(tokens) + len(reasoning) + sum(1 + len(call.arguments.split()) for call in calls)
@@ -86,6 +92,7 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
         made=more,
         digest=chat.digest,
         cached=bool(history.breakpoints),
+        search=step if finish_reason == "pause" else None,
     )
 
 

@@ -17,6 +17,7 @@ from palaver.testing.model_server.history import InvalidRequest
 
 MADE = "toolu_"
 CALL = "call_"
+SEARCH = "srvtoolu_"
 PLAIN = "plain"
 """Behind that in an id: no thought came before the call."""
 
@@ -29,6 +30,12 @@ def signature(thinking: str) -> str:
 def redacted(thinking: str) -> str:
     """What is hidden behind a thought."""
     return base64.b64encode(hashlib.sha256(b"redacted " + thinking.encode()).digest()).decode()
+
+
+def search(digest: str, number: int) -> dict[str, Any]:
+    """What the provider looks for itself, with a tool of its own: the model pauses until it gets this back."""
+    made = f"{SEARCH}{digest[:16]}_{number}"
+    return {"type": "server_tool_use", "id": made, "name": "web_search", "input": {"query": f"about {made}"}}
 
 
 def call_id(model: str, digest: str, given: str, *, thinks: bool) -> str:
@@ -52,10 +59,13 @@ def check_thoughts(blocks: list[dict[str, Any]], thinker: str, where: str) -> No
             if block.get("signature") != signature(block.get("thinking", "")):
                 raise InvalidRequest(f"{where}.content.{place}: Invalid `signature` in `thinking` block")
             hidden = blocks[place + 1] if place + 1 < len(blocks) else {}
-            if place or hidden.get("data") != redacted(block["thinking"]):
+            begins = not place or blocks[place - 1]["type"] == "server_tool_use"
+            if not begins or hidden.get("data") != redacted(block["thinking"]):
                 raise InvalidRequest(changed)
         elif block["type"] == "redacted_thinking" and (not place or blocks[place - 1]["type"] != "thinking"):
             raise InvalidRequest(changed)
+        elif block["type"] == "server_tool_use" and block["input"] != {"query": f"about {block['id']}"}:
+            raise InvalidRequest(f"{where}.content.{place}: `server_tool_use` blocks must remain as they were")
     made = [block["id"].removeprefix(MADE) for block in blocks if block["type"] == "tool_use"]
     if any(each.startswith(thinker) for each in made) and blocks[0]["type"] != "thinking":
         raise InvalidRequest(

@@ -14,6 +14,9 @@ from palaver.testing.model_server.reply import Call, Reply
 
 DONE = b"data: [DONE]\n\n"
 
+ENDS = {"pause": "stop", "window": "length"}
+"""What ends are called here for which other APIs have words of their own."""
+
 Event = tuple[bytes, int]
 """An SSE event and the number of tokens it carries, which paces it."""
 
@@ -36,7 +39,7 @@ def document(reply: Reply) -> bytes:
             "object": "chat.completion",
             "created": int(time.time()),
             "model": reply.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": reply.finish_reason}],
+            "choices": [{"index": 0, "message": message, "finish_reason": _end(reply)}],
             "usage": reply.usage,
         }
     )
@@ -79,7 +82,7 @@ def events(reply: Reply, script: Script, *, include_usage: bool) -> Iterator[Eve
             yield event(b'{"tool_calls":[%b]}' % orjson.dumps({**delta, **extra})), 1
     if reply.made.extra:
         yield event(b'{"content":"","extra_content":%b}' % reply.made.extra.encode()), 0
-    yield event(b"{}", orjson.dumps(reply.finish_reason)), 0
+    yield event(b"{}", orjson.dumps(_end(reply))), 0
     if include_usage:
         yield b'%b[],"usage":%b}\n\n' % (head, orjson.dumps(reply.usage)), 0
 
@@ -117,6 +120,10 @@ def grouped(tokens: list[str], size: int) -> Iterator[tuple[str, int]]:
     left = iter(tokens)
     while group := list(islice(left, size)):
         yield "".join(group), len(group)
+
+
+def _end(reply: Reply) -> str:
+    return ENDS.get(reply.finish_reason, reply.finish_reason)
 
 
 def _call(call: Call) -> dict[str, Any]:

@@ -227,13 +227,14 @@ class Answer:
         calls = {} if finish in ("length", "content_filter") else self._calls.whole()
         if not all(self._blocks.found[index].ended for index in calls):
             raise MalformedResponse("a tool call of the answer has no end")
-        if not content and not calls and finish not in ("length", "content_filter"):
+        opaque = self._blocks.whole({index: call.id for index, call in calls.items()})
+        unfinished = finish in ("length", "content_filter") or (finish == PAUSE and opaque)
+        if not content and not calls and not unfinished:
             raise EmptyCompletion
         if finish == "tool_use" and not calls:
             raise MalformedResponse("the answer announces tool calls and has none")
         check_stored(self._length + self._calls.length, content, tuple(calls.values()))
         self.uncounted = not self._counts
-        opaque = self._blocks.whole({index: call.id for index, call in calls.items()})
         return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque)
 
 
