@@ -165,8 +165,8 @@ class Provider(BaseModel):
 
     @property
     def thinks(self) -> bool:
-        """Whether its models are told to think."""
-        return self.thinking not in (None, "off")
+        """Whether its models are told to think, not only to say what they think."""
+        return self.protocol == "anthropic" and self.thinking not in (None, "off")
 
     @property
     def caches(self) -> bool:

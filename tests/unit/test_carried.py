@@ -183,5 +183,10 @@ def test_what_a_model_that_thinks_takes_is_not(thinking: str) -> None:
     assert not refused_of_claude(thinking, model="fake/echo", **FORCED)
 
 
+def test_a_model_of_responses_that_says_what_it_thinks_may_be_made_to_call() -> None:
+    told = Provider(base_url="http://127.0.0.1:1/v1", protocol="responses", thinking="summarized")
+    assert not list(option_faults(agent(model="other/x", tool_choice="required"), {"other": told}))
+
+
 def test_a_client_tool_may_be_chosen() -> None:
     assert not faults(tools=[], client_tools=[{"name": "ask"}], tool_choice={"name": "ask"})
