@@ -16,6 +16,9 @@ from tests.checkers.evidence import message_of
 SUMMARY = "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"
 SHOWN = {"type": "text", "text": "[Automatic note] What these tool results show as [image] or [file]:"}
 
+BEGINS = {"role": "user", "content": "[Automatic note] The conversation begins with what the assistant said."}
+GO_ON = {"role": "user", "content": "[Automatic note] Go on."}
+
 
 @dataclass
 class Turn:
@@ -41,14 +44,15 @@ class Turn:
         return [*self.said, *results, *([{"role": "user", "content": [SHOWN, *self.shown]}] if self.shown else [])]
 
 
-def digests(run: Run, entries: Sequence[LogEntry]) -> tuple[set[str], set[str]]:
-    """Of the histories that the run may ask with, and of those that it got a whole answer to."""
+def digests(run: Run, entries: Sequence[LogEntry]) -> tuple[set[str], list[set[str]]]:
+    """Of the histories that the run may ask with; and of those that it got a whole answer to, each in every form."""
     told, withdrawn = Told(run.agent.instructions, run.model), set[int]()
-    asked, kept = set(), set()
+    asked: set[str] = set()
+    kept: list[set[str]] = []
     for index, entry in enumerate(entries):
         message = message_of(entry)
         if message and message["role"] == "assistant" and entry.run_id == run.id and not message.get("partial"):
-            kept.add(told.digest)
+            kept.append(told.digests)
         if entry.type == "messages.withdrawn":
             withdrawn.update(range(entry.data["first"], entry.data["last"] + 1))
             told = Told(run.agent.instructions, run.model)
@@ -57,7 +61,7 @@ def digests(run: Run, entries: Sequence[LogEntry]) -> tuple[set[str], set[str]]:
                     told.add(earlier)
         told.add(entry)
         if told.whole:
-            asked.add(told.digest)
+            asked |= told.digests
     return asked, kept
 
 
@@ -77,7 +81,22 @@ class Told:
     @property
     def digest(self) -> str:
         """As the model server has it."""
-        return _digest([*self._system, *(message for turn in self._turns for message in turn.messages)])
+        return _digest(self._messages)
+
+    @property
+    def digests(self) -> set[str]:
+        """The same in every API: in Anthropic's, sides take turns and the user has the last word, unless the model has
+        paused."""
+        messages = alternating(self._messages)
+        forms = [self._messages, messages]
+        if messages and messages[-1]["role"] == "assistant":
+            forms.append([*messages, GO_ON])
+        return set(map(_digest, forms))
+
+    @property
+    def _messages(self) -> list[dict[str, Any]]:
+        said = [message for turn in self._turns for message in turn.messages]
+        return [*self._system, *said]
 
     def add(self, entry: LogEntry) -> None:
         """One more entry."""
@@ -102,9 +121,38 @@ class Told:
             turns[-1].results = {call["id"]: None for call in calls}
             for call in calls:
                 call["id"] = given.get(call["id"], call["id"])
-        elif message.get("content") or message["role"] == "user":
+        elif message.get("content") or message["role"] == "user" or self._has_paused(entry, message):
             by_the_user = message["role"] == "user" and not entry.data.get("nudge")
             turns.append(Turn([_said(message)], entry.position, by_the_user))
+
+    def _has_paused(self, entry: LogEntry, message: dict[str, Any]) -> bool:
+        """Whether the model gets back what it did without a word."""
+        opaque = entry.opaque
+        return bool(opaque and opaque.origin.partition("/")[2] == self._model and not message.get("partial"))
+
+
+def alternating(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``messages`` as those of Anthropic's API are in a chat: the assistant's in a row are one."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] != "assistant":
+            found.append(message)
+            continue
+        before = found.pop() if found and found[-1]["role"] == "assistant" else {}
+        calls = [*before.get("tool_calls", ()), *map(_spelt, message.get("tool_calls", ()))]
+        text = (before.get("content") or "") + (message.get("content") or "")
+        found.append({"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})})
+    first = next((place for place, message in enumerate(found) if message["role"] != "system"), 0)
+    if found and found[first]["role"] == "assistant":
+        found.insert(first, BEGINS)
+    return found
+
+
+def _spelt(call: dict[str, Any]) -> dict[str, Any]:
+    """A call whose arguments are JSON, and not a text of it."""
+    function = call["function"]
+    arguments = orjson.loads(function["arguments"])
+    return {**call, "function": {**function, "arguments": orjson.dumps(arguments).decode()}}
 
 
 def _given_ids(entry: LogEntry, model: str) -> dict[str, str]:

@@ -13,13 +13,17 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.models import AgentSpec, Cancel, Conversation, Run, RunTimes
+from palaver.leases import LogMessage
+from palaver.models import AgentSpec, Cancel, Conversation, Message, Run, RunTimes
 from palaver.store.events import LogEntry, StoredEvent
 from palaver.testing.model_server import LedgerEntry
+from palaver.testing.model_server.messages_request import read
 from tests.chaos.mutants import MUTANTS
 from tests.checkers import CHECKERS, violations
 from tests.checkers.evidence import Evidence, History, Sent
 from tests.checkers.told import Told
+from workers.conversations import CachedConversation
+from workers.protocols import MESSAGES, CallSettings
 
 RUN, CONVERSATION = "run_00" + "0" * 26, "conv_00" + "0" * 26
 NONCE = "nonce-0123456789abcdef"
@@ -203,3 +207,34 @@ def test_what_is_wrong_is_found(checker: str, spoil: Callable[[Evidence], Eviden
 def test_every_checker_is_shown_to_fail() -> None:
     shown = {name for name, _ in WRONG}.union(*(mutant.caught_by for mutant in MUTANTS.values()))
     assert shown == {checker.__name__ for checkers in CHECKERS.values() for checker in checkers}
+
+
+USER, SAID = {"role": "user", "content": "hello"}, {"role": "assistant", "content": "well"}
+ASKED = {"role": "assistant", "tool_calls": [{**CALL, "arguments": '{"x": 1}'}]}
+RESULT = {"role": "tool", "call_id": "call_1", "name": "record", "content": "ok"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        (USER,),
+        (USER, SAID, USER),
+        (USER, ASKED, RESULT),
+        (USER, USER, SAID, SAID, USER),
+        (USER, SAID),
+        (USER, ASKED, RESULT, SAID, SAID),
+        (SAID, USER),
+    ],
+    ids=lambda told: " ".join(message["role"] for message in told),
+)
+def test_what_claude_is_told_is_known_from_the_log(told: Sequence[dict[str, Any]]) -> None:
+    conversation, known = CachedConversation(MESSAGES, "claude/echo"), Told("Be brief.", "claude/echo")
+    for position, message in enumerate(told, 1):
+        conversation.extend([LogMessage(position, Message.model_validate_json(orjson.dumps(message)))], position)
+        data = orjson.dumps({"step": "1", "message": message})
+        known.add(LogEntry(RUN, position, at(position), "message.created", data, position=position))
+    agent, settings = AgentSpec(model="claude/echo", instructions="Be brief."), CallSettings(max_output_tokens=9)
+    body = MESSAGES.body(agent, conversation.messages(), [], settings)
+    assert read(body, {"anthropic-version": ""}).digest in known.digests
+    known.add(LogEntry(RUN, 99, at(99), "message.created", orjson.dumps({"message": USER}), position=99))
+    assert read(body, {"anthropic-version": ""}).digest not in known.digests
