@@ -76,7 +76,33 @@ def test_the_real_client_reads_a_thinking_turn_with_two_calls_and_its_answer(
     assert last.stop_reason == "end_turn"
 
 
-@pytest.mark.parametrize("model", ["echo", "say-5+chunk-2", "tool-1+args-split", "say-3+reasoning-2", "filter"])
+STOPS = {"say-500+room-300": "model_context_window_exceeded", "say-5+pause": "pause_turn", "pause-*-0": "pause_turn"}
+
+
+@pytest.mark.parametrize("model", STOPS)
+def test_ends_that_no_other_api_has(client: anthropic.Anthropic, model: str) -> None:
+    found = client.messages.create(**asked(model=model, tools=[]))
+    assert (found.stop_reason, found.content[-1].type == "server_tool_use") == (STOPS[model], "pause" in model)
+
+
+def test_a_pause_ends_when_its_search_has_come_back_as_it_was(client: anthropic.Anthropic) -> None:
+    def ask(content: list[dict[str, Any]]) -> anthropic.types.Message:
+        messages = [*asked()["messages"], {"role": "assistant", "content": content}]
+        made: anthropic.types.Message = client.messages.create(**asked(model="pause-2-1", tools=[], messages=messages))
+        return made
+
+    first = client.messages.create(**asked(model="pause-2-1", tools=[]))
+    content = [block.model_dump(include={"type", "text", "id", "name", "input"}) for block in first.content]
+    second = ask(content)
+    more = [block.model_dump(include={"type", "text", "id", "name", "input"}) for block in second.content]
+    assert second.stop_reason == "pause_turn"
+    assert ask([*content, *more]).stop_reason == "end_turn"
+    content[-1]["input"] = {"query": "something else"}
+    with pytest.raises(anthropic.BadRequestError, match="as they were"):
+        ask(content)
+
+
+@pytest.mark.parametrize("model", ["echo", "say-5+chunk-2", "tool-1+args-split", "say-3+reasoning-2", "filter", *STOPS])
 def test_a_stream_says_what_a_document_does(client: anthropic.Anthropic, model: str) -> None:
     with client.messages.stream(**asked(model=model)) as stream:
         streamed = stream.get_final_message()

@@ -69,7 +69,7 @@ badjson, html       200 with broken JSON; 200 with an HTML page
 empty               200 without choices
 badargs[-N]         tool arguments that are not JSON
 unknowntool[-N]     calls a tool that does not exist
-pause[-N]           three words, then an ordinary end; see POST /v1/messages
+pause[-N[-K]]       K words (3), then an ordinary end; see POST /v1/messages
 raw[-N]             what the last user message gives as `[[raw {…}]]`, see below
 huge-BYTES          an answer of so many bytes
 ==================  ========================================================================================

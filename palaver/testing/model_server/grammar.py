@@ -37,7 +37,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "empty": ("N",),
     "badargs": ("N",),
     "unknowntool": ("N",),
-    "pause": ("N",),
+    "pause": ("N", "K"),
     "raw": ("N",),
     "huge": ("BYTES",),
 }

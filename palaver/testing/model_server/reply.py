@@ -18,7 +18,7 @@ HUGE_PIECE = 16 * 1024
 """Bytes of text in one event of `huge-BYTES`: large enough to be quick, small enough to be streamed."""
 MISFIT = '{"misfit": true}'
 FILTERED_WORDS = 3
-"""Words let through before a content filter stops the answer, or the model pauses."""
+"""Words let through before a content filter stops the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
             tokens = ["x" * HUGE_PIECE] * whole + (["x" * rest] if rest else [])
         elif name == "filter":
             tokens, finish_reason = tokens[:FILTERED_WORDS], "content_filter"
-        elif name == "pause":
-            tokens, finish_reason = tokens[:FILTERED_WORDS], "pause"
+        elif fault and name == "pause":
+            tokens, finish_reason = tokens[: fault.after_events], "pause"
         if chat.max_tokens is not None and len(tokens) > chat.max_tokens:
             tokens, finish_reason = tokens[: chat.max_tokens], "length"
         if script.room is not None and len(tokens) > (room := max(script.room - chat.prompt_tokens, 0)):

@@ -14,7 +14,7 @@ from palaver.testing.model_server.thoughts import encrypted, response_call_id
 from palaver.testing.model_server.wire import Event, error, grouped
 
 CREATED = 1_760_000_000
-REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+REASONS = {"length": "max_output_tokens", "window": "max_output_tokens", "content_filter": "content_filter"}
 """Why an answer is incomplete."""
 
 
