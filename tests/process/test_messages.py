@@ -16,6 +16,7 @@ from palaver.models import Run
 from palaver.testing import eventually
 from palaver.testing.model_server.thoughts import redacted, signature
 from tests.process.cluster import Cluster, stream
+from tests.process.faults.row import words
 from tests.process.one_more import one_more
 from tests.processes import gone
 
@@ -162,6 +163,48 @@ def test_a_conversation_that_is_too_long_is_condensed(cluster: Cluster) -> None:
     again = cluster.ended(cluster.submit(model, "y" * 1500, conversation_id=run.conversation_id))
     assert again.status == "completed", again.error
     assert "conversation.condensed" in [event.type for event in cluster.events(again.id)]
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_an_answer_that_outgrows_the_window_is_withdrawn_and_asked_for_again(cluster: Cluster, streamed: bool) -> None:
+    before = cluster.ended(cluster.submit("claude/say-3", "x" * 8000))
+    model, question = "claude/echo+reasoning+rate-1000+room-3000", "w " * 900
+    agent = {"stream": streamed}
+    run = cluster.ended(cluster.submit(model, question, conversation_id=before.conversation_id, agent=agent), within=30)
+    assert (run.status, run.output) == ("completed", f"echo: {question}"), run.error
+    events = cluster.events(run.id)
+    (retrying,) = [event.data for event in events if event.type == "run.retrying"]
+    assert (retrying["delay"], retrying["error"]["class"]) == (0, "context_window")
+    kinds = [event.type for event in events]
+    assert kinds.count("conversation.condensed") == 1
+    assert kinds.count("message.discarded") == ("message.delta" in kinds) == streamed
+    calls = cluster.model_calls(run.id)
+    own = [call.request_id for call in calls if ":condense-" not in (call.request_id or "")]
+    assert own == [f"{run.id}:1:1", f"{run.id}:1:2"]
+    assert run.usage.model_calls == len(calls)
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("said", [3, 0], ids=["with words", "without a word"])
+def test_a_model_that_pauses_gets_back_what_came_and_goes_on(cluster: Cluster, streamed: bool, said: int) -> None:
+    """The model server refuses a search that is changed, and pauses again if one does not come back."""
+    model = f"claude/tool-3+say-9+reasoning+pause-2-{said}"
+    run = cluster.ended(cluster.submit(model, tools=TOOLS, agent={"stream": streamed}))
+    assert (run.status, run.output) == ("completed", words(9)), run.error
+    assert [call.call_index for call in cluster.model_calls(run.id)] == [1, 2, 3, 4]
+    assert run.usage.model_calls == 4
+    paused, paused_again, *_ = thoughts(cluster, run)
+    assert [block["type"] for block in paused] == ["thinking", "redacted_thinking", "server_tool_use"]
+    assert paused[2]["id"] != paused_again[2]["id"]
+    again = cluster.submit(model, "more", tools=TOOLS, conversation_id=run.conversation_id)
+    assert cluster.ended(again).status == "completed"
+
+
+def test_a_model_that_pauses_for_ever_ends_with_its_steps(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("claude/echo+pause-*-0", agent={"max_steps": 4}))
+    assert (run.status, run.stop_reason) == ("incomplete", "max_steps")
+    assert statuses(cluster, run.id) == [200] * 4
+    assert run.usage.model_calls == 4
 
 
 def test_a_fork_has_its_thoughts(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ import pytest
 from palaver.errors import ProviderHTTPError
 from palaver.leases import LogMessage
 from palaver.models import AgentSpec, Message, ToolCall, Usage
-from palaver.verdicts import Condensed
+from palaver.verdicts import Condensed, RetryAfter
 from workers.condensing import ask_within_window
 from workers.conversations import CachedConversation, OlderPart
 from workers.protocols import CHAT_COMPLETIONS, ModelReply
@@ -133,8 +133,8 @@ class Model:
 
     def __init__(self, conversation: CachedConversation, window: int, *, answer: str = "done", **agent: Any) -> None:
         spec = AgentSpec(model="fake/x", **agent)
-        self.lease = SimpleNamespace(agent=spec, run_id="run_1", step="3")
-        self.partial: Message | None = None
+        self.lease = SimpleNamespace(agent=spec, run_id="run_1", step="3", attempt=2)
+        self.shown = False
         self.protocol = CHAT_COMPLETIONS
         self.conversation = conversation
         self.questions: list[str] = []
@@ -145,6 +145,10 @@ class Model:
     @property
     def prompt_tokens(self) -> int:
         return self.conversation.prompt_tokens
+
+    @property
+    def condensed(self) -> bool:
+        return self.conversation.condensed
 
     def older_part(self) -> OlderPart | None:
         return self.conversation.older_part()
@@ -161,7 +165,7 @@ class Model:
             self.questions.append(json.loads(messages[0])["content"])
         return ModelReply(self._answer, (), "stop", Usage())
 
-    async def answer(self) -> ModelReply:
+    async def answer(self) -> ModelReply | RetryAfter:
         spec: AgentSpec = self.lease.agent
         return await ask_within_window(self, lambda: self.ask(spec, self.conversation.messages()))  # type: ignore[arg-type]
 
@@ -241,11 +245,26 @@ async def test_an_agent_may_refuse_to_be_condensed() -> None:
     assert model.calls == 1
 
 
-async def test_what_watchers_saw_is_not_asked_for_again() -> None:
+async def test_what_watchers_saw_is_left_to_the_next_attempt_to_withdraw() -> None:
     model = Model(long(10), window=5000)
-    model.partial = says("half an")
+    model.shown = True
+    verdict = await model.answer()
+    assert isinstance(verdict, RetryAfter)
+    assert (verdict.delay, verdict.attempts, verdict.failure.error_class) == (0, 3, "context_window")
+    assert len(model.questions) == 1
+    assert told(model.conversation)[0] == "user: done"
+
+
+async def test_an_answer_that_outgrows_what_was_condensed_is_not_condensed_again() -> None:
+    conversation = long(10)
+    conversation.extend([summary(21, "so far", 4)], 21)
+    model = Model(conversation, window=500)
+    model.shown = True
     with pytest.raises(ProviderHTTPError):
         await model.answer()
+    assert model.questions == []
+    conversation.extend([LogMessage(22, says("and"))], 22)
+    assert isinstance(await model.answer(), RetryAfter)
 
 
 async def test_an_empty_summary_is_none() -> None:
