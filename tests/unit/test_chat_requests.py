@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 import openai
@@ -16,6 +16,7 @@ from palaver.content import FilePart, ImagePart, TextPart
 from palaver.leases import LogMessage
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.testing.model_server import ModelServer
+from tests.unit.sdk_types import require_taken
 from tests.unit.test_carried import FULL, OFFERS, agent
 from tests.unit.test_whole_turns import logs
 from workers.conversations import CachedConversation
@@ -27,18 +28,10 @@ ADD: Any = {"type": "function", "function": {"name": "add", "parameters": {"type
 
 
 def taken(body: bytes) -> dict[str, Any]:
-    """A request that the SDK would take; what its types call iterable they check only once it is looked through."""
+    """A request that the SDK would take."""
     request: dict[str, Any] = json.loads(body)
-    _looked_through(PARAMS.validate_python(request))
+    require_taken(PARAMS, request)
     return request
-
-
-def _looked_through(value: Any) -> None:
-    if isinstance(value, dict):
-        value = value.values()
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        for each in value:
-            _looked_through(each)
 
 
 def test_what_is_wrong_anywhere_is_noticed() -> None:

@@ -10,13 +10,14 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParams
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from palaver.content import FilePart, ImagePart, TextPart
 from palaver.leases import LogMessage
 from palaver.models import AgentSpec, Message, ToolCall
 from palaver.opaque import Opaque
 from palaver.verdicts import Condensed
+from tests.unit.sdk_types import require_taken
 from tests.unit.test_whole_turns import logs
 from workers.conversations import CachedConversation
 from workers.protocols import MESSAGES, CallSettings, Offer
@@ -37,7 +38,7 @@ def request(
 ) -> dict[str, Any]:
     """The body of a request, which the SDK would take."""
     body: dict[str, Any] = json.loads(MESSAGES.body(agent, messages, offers, settings))
-    PARAMS.validate_python(body)
+    require_taken(PARAMS, body)
     return body
 
 
@@ -61,6 +62,21 @@ def judge(body: dict[str, Any]) -> None:
     marked = [block for message in body["messages"] for block in message["content"] if "cache_control" in block]
     assert len(marked) + json.dumps([body.get("system"), body.get("tools")]).count("cache_control") <= BREAKPOINTS
     assert not any(block.get("is_error") or block["type"] in ("thinking", "redacted_thinking") for block in marked)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "tool", "content": "hi"},
+        {"role": "user", "content": 5},
+        {"role": "user", "content": [{"type": "text"}]},
+        {"role": "user", "content": [{"type": "tool_result", "content": [{"type": "text", "text": "4"}]}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "add"}]},
+    ],
+)
+def test_what_is_wrong_anywhere_is_noticed(message: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        require_taken(PARAMS, {"model": "m", "max_tokens": 1, "messages": [message]})
 
 
 @given(logs(), st.booleans())

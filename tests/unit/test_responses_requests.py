@@ -17,8 +17,8 @@ from palaver.models import AgentSpec, Message, ToolCall
 from palaver.opaque import Opaque
 from palaver.testing.model_server.responses_request import read
 from palaver.verdicts import Condensed, ReasoningDropped
+from tests.unit.sdk_types import require_taken
 from tests.unit.test_carried import FULL, OFFERS
-from tests.unit.test_chat_requests import _looked_through
 from tests.unit.test_whole_turns import logs
 from workers.conversations import CachedConversation
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, PROTOCOLS, RESPONSES, CallSettings, ModelProtocol, Offer
@@ -37,7 +37,7 @@ def request(messages: Sequence[bytes], settings: CallSettings | None = None, **o
     agent = AgentSpec.model_validate_json(json.dumps({"model": "gpt/x", **options}))
     text = RESPONSES.body(agent, messages, OFFERS, settings or CallSettings())
     body: dict[str, Any] = json.loads(text)
-    _looked_through(PARAMS.validate_python(body))
+    require_taken(PARAMS, body)
     known = {
         key
         for kind in get_args(ResponseCreateParams)
