@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+
 import orjson
 import pytest
 
@@ -145,3 +148,17 @@ async def test_a_record_of_a_newer_version_does_not_hold_others_up(
     sender = SpanSender(driver.store.spans, "w1", content=False)
     taken, made = await sender._spans([(b"0-1", {b"trace": b"later"}), *records])
     assert (len(taken), len(made)) == (3, 2)
+
+
+async def test_a_collector_that_never_answers_is_waited_for_no_longer_than_the_environment_says(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, lease = await driver.begin()
+    await driver.finish(lease)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
+        sender = SpanSender(driver.store.spans, "w1", content=False)
+        async with asyncio.timeout(60):
+            assert not await sender._send_some("00")
+    assert len(await driver.store.spans.read("00", 10)) == 2, "they wait"

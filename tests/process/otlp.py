@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -54,14 +54,31 @@ class Receiver:
         self.answers = 200
         """The status that it answers with; what it refuses it has not received."""
         self.refused = 0
+        self.unanswered = 0
+        """Requests that have come, and that nobody answers as long as `silent` goes on."""
+        self._speaks = threading.Event()
+        self._speaks.set()
         self.on_body: Callable[[], object] | None = None
         """Called once, when the next body has come and is not answered yet."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._lock = threading.Lock()
 
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Accept requests and answer none of them; what comes meanwhile is lost."""
+        self._speaks.clear()
+        try:
+            yield
+        finally:
+            self._speaks.set()
+
     def take(self, path: str, body: bytes) -> int:
         """Take a request; the status of the answer."""
+        if not self._speaks.is_set():
+            self.unanswered += 1
+            self._speaks.wait()
+            return 503
         status = self._take(path, body)
         if status == 200 and self.on_body is not None:
             act, self.on_body = self.on_body, None
@@ -132,9 +149,11 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(receiver.take(self.path, body))
-            self.send_header("content-length", "0")
-            self.end_headers()
+            status = receiver.take(self.path, body)
+            with suppress(ConnectionError):  # whoever asked has lost patience
+                self.send_response(status)
+                self.send_header("content-length", "0")
+                self.end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

@@ -207,6 +207,17 @@ def test_a_collector_that_is_away_holds_nothing_up(cluster: Cluster, receiver: R
         assert len(_trace(receiver, run_id)) == 4
 
 
+def test_a_collector_that_never_answers_holds_nothing_up(cluster: Cluster, receiver: Receiver) -> None:
+    """It has taken spans of one run, and says nothing, while others begin and end in the worker that waits for it."""
+    with receiver.silent():
+        runs = [cluster.submit("echo")]
+        eventually(lambda: receiver.unanswered, within=LATE)
+        runs += [cluster.submit("tool-1", tools=["calculator"]) for _ in range(3)]
+        assert {cluster.ended(run_id).status for run_id in runs} == {"completed"}
+        assert not any(receiver.of(run_id) for run_id in runs)
+    assert [len(_trace(receiver, run_id)) for run_id in runs] == [2, 4, 4, 4]
+
+
 def test_no_content_is_in_a_trace_or_a_log(cluster: Cluster, receiver: Receiver) -> None:
     run = _submit(
         cluster,
