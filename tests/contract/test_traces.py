@@ -162,3 +162,4 @@ async def test_a_collector_that_never_answers_is_waited_for_no_longer_than_the_e
         async with asyncio.timeout(60):
             assert not await sender._send_some("00")
     assert len(await driver.store.spans.read("00", 10)) == 2, "they wait"
+    await driver.store.spans.release("00", "w1")
