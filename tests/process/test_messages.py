@@ -154,7 +154,7 @@ def test_a_cancel_within_a_thought_keeps_nothing_of_it(cluster: Cluster) -> None
     said = cluster.http.get(f"/v1/conversations/{run.conversation_id}/messages").json()["data"]
     assert [message["role"] for message in said] == ["user"]
     again = cluster.submit("claude/echo", "more", conversation_id=run.conversation_id)
-    assert cluster.ended(again).output == "echo: hellomore"
+    assert cluster.ended(again).output == "echo: more"
 
 
 def test_a_conversation_that_is_too_long_is_condensed(cluster: Cluster) -> None:

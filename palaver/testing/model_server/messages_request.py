@@ -187,7 +187,9 @@ def _history(messages: object, thinker: str) -> History:
             continue
         if said := [block.get("text", "") for block in blocks if block["type"] != "tool_result"]:
             seen.turn += 1
-            seen.call_index, seen.tool_results, seen.last_user, seen.last_result = 1, 0, "".join(said), ""
+            # Messages of a user in a row are texts of one, here: what was said last is the last of them.
+            last = next(filter(None, reversed(said)), "")
+            seen.call_index, seen.tool_results, seen.last_user, seen.last_result = 1, 0, last, ""
         else:
             seen.tool_results += len(results)
             seen.last_result = _words(results[-1].get("content"))
