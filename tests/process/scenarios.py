@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -77,6 +77,8 @@ class Scenario:
     """An event that it has."""
     told: Mapping[str, str] | None = None
     """Of the calls of which the model is told otherwise than `TOLD` says."""
+    provider: str = "fake"
+    """Who is asked, in its protocol."""
     waited_for: bool = True
     """If not, the next user message comes while this run is going."""
 
@@ -197,7 +199,7 @@ def meets_a_limit(draw: st.DrawFn) -> Scenario:
         Scenario(plan, ("max_steps",), tools=("record",), agent={"max_steps": draw(st.integers(1, 6))}),
         Scenario(plan, ("budget",), tools=("record",), budget={"tool_calls": draw(st.integers(1, 5))}),
         Scenario(plan, ("budget",), tools=("record",), budget={"tokens": 1}),
-        Scenario("tool-1+say-20", ("max_tokens",), tools=("record",), agent={"max_output_tokens": 3}),
+        Scenario("tool-1+say-40", ("max_tokens",), tools=("record",), agent={"max_output_tokens": 16}),
         Scenario("parallel-3", ("deadline",), FOR_LONG, tools=("record",), deadline=0.7),
         Scenario("tool-1+say-200+rate-50", ("deadline",), tools=("record",), deadline=0.7),
     ]
@@ -261,6 +263,9 @@ KINDS: Sequence[Callable[[st.DrawFn], Scenario]] = (
 
 Sequences = tuple[tuple[Scenario, ...], ...]
 
+SPOKEN = (("fake",), ("claude",), ("responding",), ("fake", "claude", "responding"))
+"""Who the runs of a conversation ask: a provider of one protocol, or now this and now that one."""
+
 
 @st.composite
 def sequences(draw: st.DrawFn, *, conversations: int, longest: int = 8) -> Sequences:
@@ -273,4 +278,13 @@ def sequences(draw: st.DrawFn, *, conversations: int, longest: int = 8) -> Seque
     if draw(st.integers(0, 3)) == 3:
         unlucky = draw(st.sampled_from(drawn))
         unlucky[draw(st.integers(0, len(unlucky) - 1))] = loses_its_model_worker(draw)
-    return tuple(map(tuple, drawn))
+    return tuple(tuple(_spoken(draw, each)) for each in drawn)
+
+
+def _spoken(draw: st.DrawFn, sequence: Sequence[Scenario]) -> Iterator[Scenario]:
+    """Each in a protocol; a model that says what it thinks wants it back."""
+    providers = draw(st.sampled_from(SPOKEN))
+    for scenario in sequence:
+        provider = draw(st.sampled_from(providers))
+        model = scenario.model if provider == "fake" else f"{scenario.model}+reasoning"
+        yield replace(scenario, provider=provider, model=model)

@@ -2,7 +2,8 @@
 
 Hypothesis draws the sequences (scenarios.py): results, exceptions, retries, timeouts and crashes of tools, calls that
 do not fit or are denied, cancels and inputs at all moments, conversations that are too long, limits, failures of the
-provider, a model worker that is killed, and user messages that come while a run is going.
+provider, a model worker that is killed, and user messages that come while a run is going. Each conversation speaks one
+protocol, or all of them in turns.
 
 A failure tells the story of its conversation. With the seed that was printed last, as PALAVER_CHAOS_SEED, the same
 sequences are drawn again, and Hypothesis looks for shorter ones that fail.
@@ -113,7 +114,8 @@ class Talk:
     async def go_through(self) -> None:
         """Let everything happen; afterwards a plain run completes."""
         async with asyncio.TaskGroup() as group:
-            for scenario in (*self.sequence, Scenario("echo", text="go on")):
+            plain = Scenario("echo", text="go on", provider=self.sequence[-1].provider)
+            for scenario in (*self.sequence, plain):
                 if scenario.window is not None:
                     scenario = await self._outgrowing(scenario)
                 run_id = await self._submit(scenario)
@@ -130,7 +132,7 @@ class Talk:
 
     async def _outgrowing(self, scenario: Scenario) -> Scenario:
         """Make the conversation long, and give the model the window that it is to outgrow."""
-        filler = Scenario("say-3", text=FILLER)
+        filler = Scenario("say-3", text=FILLER, provider=scenario.provider)
         run_id = await self._submit(filler)
         await self._see_through(run_id, filler)
         usage = (await self.client.get(run_id)).usage
@@ -145,7 +147,11 @@ class Talk:
         try:
             run = await self.client.submit(
                 scenario.text,
-                agent={"model": f"fake/{scenario.model}", "tools": list(scenario.tools), **(scenario.agent or {})},
+                agent={
+                    "model": f"{scenario.provider}/{scenario.model}",
+                    "tools": list(scenario.tools),
+                    **(scenario.agent or {}),
+                },
                 conversation_id=self.conversation_id,
                 budget=scenario.budget,
                 start_after=after(scenario.start_after),
