@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from palaver.limits import exceeded, most
@@ -135,4 +136,77 @@ def test_an_answer_and_its_schema_are_not_both_large() -> None:
 
 def test_patterns_take_linear_time() -> None:
     schema = {"type": "string", "pattern": "^(a+)+$"}
-    assert "does not match" in why_not(json.dumps("a" * 100_000 + "!"), schema)
+    assert "does not match" in why_not(json.dumps("a" * 29_000 + "!"), schema)
+
+
+THRASHING = "(a|b)*a(a|b){14}c"
+"""Nearly each character makes a new state of it, so that it takes as long as a pattern of its size may."""
+
+
+def test_an_answer_is_charged_for_each_pattern_that_a_text_of_it_may_meet() -> None:
+    text = json.dumps("ab" * 1_000)
+    for schema in (
+        {"anyOf": [{"pattern": f"{THRASHING}{i}"} for i in range(20)]},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"pattern": f"{THRASHING}{i}"} for i in range(20)]}}},
+        {"type": "string", "pattern": "a", "anyOf": [{"pattern": "^.{0,20}$"}, {"pattern": "[a-z]{1,200}"}]},
+        {"properties": {"properties": {"anyOf": [{"pattern": THRASHING}] * 20}}},
+        {"properties": {"$defs": {"anyOf": [{"pattern": THRASHING}] * 20}}},
+        {"anyOf": [{"pattern": THRASHING}] * 10, "unevaluatedProperties": False},
+        {"anyOf": [{"pattern": THRASHING}] * 20, "items": {"$ref": "#"}},
+    ):
+        before = exceeded["schema_matching"]
+        assert not list(output_schema_faults(schema))
+        assert "too many characters for the patterns" in why_not(text, schema)
+        assert exceeded["schema_matching"] == before + 1
+    names = json.dumps({f"{'ab' * 100}{i}": 1 for i in range(10)})
+    assert "too many characters" in why_not(names, {"patternProperties": {f"{THRASHING}{i}": {} for i in range(20)}})
+
+
+def test_a_text_meets_the_pattern_of_its_own_place_only() -> None:
+    each = {"type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}$|^$"}
+    schema = {"properties": {"text": {"type": "string"}, **{f"id{i}": each for i in range(60)}}}
+    answer = {"text": "word " * 4_000, **{f"id{i}": "0123abcd-0123" for i in range(60)}}
+    assert structured(of(schema), json.dumps(answer)) == answer
+    rows = {"items": {"$ref": "#/$defs/row"}, "$defs": {"row": schema}}
+    assert structured(of(rows), json.dumps([answer])) == [answer]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"anyOf": [{"pattern": f"{THRASHING}{i}"} for i in range(300)]},
+        {"patternProperties": {rf"\\pL{i}": {} for i in range(1_400)}},
+        {"allOf": [{"pattern": r"\pL{1}"}] * 12},
+        {"allOf": [{"$ref": "#/$defs/a"}] * 101, "$defs": {"a": {"pattern": "a"}}},
+    ],
+)
+def test_more_patterns_than_are_compiled_in_an_instant_are_refused(
+    schema: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = 0
+
+    def counted(*args: Any, **more: Any) -> Any:
+        nonlocal compiled
+        compiled += 1
+        return validator_for(*args, **more)
+
+    validator_for = jsonschema_rs.validator_for
+    monkeypatch.setattr(jsonschema_rs, "validator_for", counted)
+    (found,) = output_schema_faults(schema)
+    assert "more than 100 patterns" in found[1]
+    assert compiled < 3 * most("schema_patterns")
+
+
+def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"type": "string", "title": "compiled once"}
+    structured(of(schema), '"a"')
+    monkeypatch.setattr(jsonschema_rs, "validator_for", lambda *_, **__: pytest.fail("compiled again"))
+    structured(of(schema), '"b"')
+
+
+def test_what_is_wrong_in_choices_within_choices_is_not_looked_for_where_that_takes_long() -> None:
+    schema: dict[str, Any] = {"anyOf": [{"pattern": f"{THRASHING}{i}"} for i in range(10)]}
+    for _ in range(20):
+        schema = {"anyOf": [schema]}
+    assert "any of the schemas" in why_not(json.dumps("ab" * 50), schema)
+    assert why_not(json.dumps("ab" * 1_400), schema) == "it does not fit the schema: it: does not fit in some place"
