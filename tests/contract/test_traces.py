@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+from contextlib import suppress
 
 import orjson
 import pytest
@@ -163,3 +165,30 @@ async def test_a_collector_that_never_answers_is_waited_for_no_longer_than_the_e
             assert not await sender._send_some("00")
     assert len(await driver.store.spans.read("00", 10)) == 2, "they wait"
     await driver.store.spans.release("00", "w1")
+
+
+async def test_what_a_collector_says_without_end_is_not_listened_to(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, lease = await driver.begin()
+    await driver.finish(lease)
+    with socket.create_server(("127.0.0.1", 0)) as talkative:
+        talking = threading.Thread(target=_talk_without_end, args=(talkative,))
+        talking.start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{talkative.getsockname()[1]}")
+        sender = SpanSender(driver.store.spans, "w1", content=False)
+        _, made = await sender._spans(await driver.store.spans.read("00", 10))
+        async with asyncio.timeout(60):
+            assert await sender._sent("00", made)
+        talking.join(60)
+        assert not talking.is_alive(), "nobody is there any more"
+    await driver.store.spans.release("00", "w1")
+
+
+def _talk_without_end(server: socket.socket) -> None:
+    asking, _ = server.accept()
+    with asking, suppress(ConnectionError):
+        asking.recv(1 << 16)
+        asking.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            asking.sendall(b"x" * 1024)

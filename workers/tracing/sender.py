@@ -36,6 +36,8 @@ _OTHERS: Final = 2.0
 """The same of those that would if it were gone."""
 _LONGEST: Final = 60.0
 """Seconds between two tries while the collector is away, and between two lines in the log about it."""
+_SHORT: Final = 256
+"""Bytes of an answer; a collector says nothing, or that it took all of it."""
 _UNWANTED: Final = frozenset({400, 413, 422})
 """Statuses of a collector that would take the same spans no better another time."""
 
@@ -60,6 +62,7 @@ class SpanSender:
         self._resource = own.merge(OTELResourceDetector().detect())
         self._status = 0
         session = requests.Session()
+        session.stream = True
         session.hooks["response"].append(self._answered)
         self._exporter = _Exporter(session=session)
         # It has a line for each try.
@@ -133,6 +136,11 @@ class SpanSender:
 
     def _answered(self, response: requests.Response, **_: Any) -> None:
         self._status = response.status_code
+        # Nobody wants what it says, which may have no end. What is short is read, so that the connection is used again.
+        if int(response.headers.get("content-length", _SHORT + 1)) <= _SHORT:
+            response.content  # noqa: B018
+        else:
+            response.close()
 
     def _say(self, sentence: str, *facts: object) -> None:
         if time.monotonic() - self._said >= _LONGEST:
