@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ import httpx
 
 from bench.asked import BenchError, Call
 from bench.report import Table, percentile
-from bench.rig import Rig
+from bench.rig import PROTOCOLS, Rig
 from workers.child import GRACE
 
 _MODEL: Final = "tokens-1200+rate-20"
@@ -35,10 +36,12 @@ async def measure(cancels: int, in_flight: int, tools: int) -> list[Table]:
 
 async def _streams(cancels: int, in_flight: int) -> Table:
     streams = cancels + in_flight
-    async with Rig() as rig:
+    async with Rig(providers=tuple(PROTOCOLS)) as rig:
         url, _ = await rig.start_api()
         await rig.workers_ready(rig.start_worker(streams))
-        runs = [await rig.submit(_MODEL) for _ in range(streams)]
+        turns = islice(cycle(PROTOCOLS.items()), streams)
+        titles = {await rig.submit(f"{name}/{_MODEL}"): spoken.title for name, spoken in turns}
+        runs = list(titles)
         await rig.asked.until(lambda calls: len(calls) == streams, within=_WITHIN, what=f"{streams} streams")
         asked_at, answered = await _cancel(url, runs[:cancels])
 
@@ -46,14 +49,18 @@ async def _streams(cancels: int, in_flight: int) -> Table:
             return all(call.closed_by_client_at for call in calls if call.run in asked_at)
 
         calls = await rig.asked.until(closed, within=_WITHIN, what=f"{cancels} streams closed")
-    seen = [(call.closed_by_client_at or 0.0) - asked_at[call.run] for call in calls if call.run in asked_at]
+    seen: dict[str, list[float]] = {spoken.title: [] for spoken in PROTOCOLS.values()}
+    for call in calls:
+        if call.run in asked_at:
+            seen[titles[call.run]].append((call.closed_by_client_at or 0.0) - asked_at[call.run])
     table = Table(
         f"Cancel in mid-stream ({cancels} cancels over HTTP, {streams} to {in_flight} streams in flight)",
         ("ms", "p50", "p99", "max"),
         note="From the request on: until the model server sees the worker close the connection, and until the "
         "API has answered.",
     )
-    _fill(table, {"connection closed": seen, "cancel acknowledged": answered})
+    closed_in = {f"connection closed, {title}": seconds for title, seconds in seen.items()}
+    _fill(table, {**closed_in, "cancel acknowledged": answered})
     return table
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
@@ -24,6 +24,20 @@ from palaver.store import Store
 from palaver.testing.ports import HOST, free_port
 from palaver.testing.redis_server import RedisServer
 
+
+class Spoken(NamedTuple):
+    """A protocol of models: its title, and what the table of a provider that speaks it has."""
+
+    title: str
+    table: str = ""
+
+
+PROTOCOLS: Final[Mapping[str, Spoken]] = {
+    "fake": Spoken("chat completions"),
+    "claude": Spoken("Anthropic's Messages", 'protocol = "anthropic"\nmax_output_tokens = 4096\n'),
+    "responding": Spoken("OpenAI's Responses", 'protocol = "responses"\n'),
+}
+"""By the name of a provider that speaks it; any other speaks chat completions."""
 _START_WITHIN: Final = 30.0
 _STOP_WITHIN: Final = 5.0
 _END_WITHIN: Final = 120.0
@@ -65,7 +79,9 @@ class Rig:
         port = free_port()
         base_url = f"http://{HOST}:{port}/v1"
         providers, ledger = self._folder / "providers.toml", self._folder / "ledger.jsonl"
-        providers.write_text("".join(f'[providers.{name}]\nbase_url = "{base_url}"\n' for name in self._providers))
+        tables = ((name, PROTOCOLS.get(name, PROTOCOLS["fake"]).table) for name in self._providers)
+        entries = (f'[providers.{name}]\nbase_url = "{base_url}"\n{table}' for name, table in tables)
+        providers.write_text("".join(entries))
         self._environment = {
             **os.environ,
             "PALAVER_REDIS_URL": self.redis.url,
