@@ -88,7 +88,7 @@ class ProviderLimiter:
         return answer
 
     async def release(self, lease: Lease, admitted_with: int, used: int, calls: int) -> None:
-        """Give the place back: so many ``calls`` were made, which ``used`` so many tokens."""
+        """Give the place back: so many ``calls`` were made, if any, which ``used`` so many tokens."""
         await self._give_back(lease.agent.provider, _call(lease), tokens=admitted_with, used=used, calls=calls)
 
     async def _give_back(self, gate: str, call: str, *, tokens: int, used: int, calls: int = 1) -> None:

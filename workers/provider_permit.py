@@ -71,20 +71,26 @@ class ProviderPermit:
         """As it was when the newest call began."""
 
     async def __aenter__(self) -> Self:
-        """Ask for a place, where one is needed."""
+        """Ask for a place, where one is needed.
+
+        At the provider first: who is the one to probe a model must not lose that to a provider that is full, again and
+        again. If the model says no, the provider's place goes on at once.
+        """
         agent = self._lease.agent
         try:
-            wait = await self._enter(agent.model, 0)
+            tokens = self._prompt_bytes() // _BYTES_A_TOKEN + (agent.max_output_tokens or 0)
+            wait = await self._enter(agent.provider, tokens)
             if wait is None:
-                tokens = self._prompt_bytes() // _BYTES_A_TOKEN + (agent.max_output_tokens or 0)
-                wait = await self._enter(agent.provider, tokens)
-                if wait is None and self._limiter.limits(agent.provider):
+                if self._limiter.limits(agent.provider):
                     self._admitted_with = tokens
+                # Who probes the provider need not be the one to probe the model as well: nobody might be both.
+                if not self.probes:
+                    wait = await self._enter(agent.model, 0)
         except BaseException:
-            await self._limiter.forgo(self._lease, self.probes)
+            await self._leave_uncalled()
             raise
         if wait is not None:
-            await self._limiter.forgo(self._lease, self.probes)
+            await self._leave_uncalled()
             if wait.failure is not None:
                 raise ProviderOut(wait.failure, wait.seconds)
             self.postponed = Postpone(wait.seconds, wait.code)
@@ -99,6 +105,13 @@ class ProviderPermit:
         if answer.probes:
             self.probes.add(gate)
         return None
+
+    async def _leave_uncalled(self) -> None:
+        """No call is made: others may have the probes, the place, and what it was to take."""
+        await self._limiter.forgo(self._lease, self.probes)
+        if self._admitted_with is not None:
+            admitted_with, self._admitted_with = self._admitted_with, None
+            await self._limiter.release(self._lease, admitted_with, 0, 0)
 
     def begin_call(self) -> None:
         """A call begins here; the block ends if there is no room, or a cool-down began since the call before."""
@@ -123,5 +136,5 @@ class ProviderPermit:
         if self._admitted_with is not None:
             usage = self._used()
             taken = usage.input_tokens + usage.output_tokens or (self._admitted_with if error is None else 0)
-            await self._limiter.release(self._lease, self._admitted_with, taken, usage.model_calls)
+            await self._limiter.release(self._lease, self._admitted_with, taken, max(1, usage.model_calls))
         return isinstance(error, _NoRoom)

@@ -94,14 +94,14 @@ class Providers:
     async def release(
         self, provider: str, call: str, limits: Limits, *, tokens: int, used: int, calls: int = 1
     ) -> tuple[str, ...]:
-        """``call``, admitted with ``tokens``, has ended and ``used`` so many, in so many ``calls``: those after the
-        first are counted now. Returns the calls to promote."""
+        """``call``, admitted with ``tokens``, has ended and ``used`` so many, in so many ``calls``: one is counted
+        already, so none takes it off again. Returns the calls to promote."""
         released = await self._scripts.run(
             contract.Release(
                 provider=keys.of_gate(provider),
                 call=call,
                 limits=_in_script(limits),
-                more=contract.Uncounted(max(0, calls - 1), used - tokens),
+                more=contract.Uncounted(calls - 1, used - tokens),
             )
         )
         return released.woken

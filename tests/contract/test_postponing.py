@@ -10,6 +10,7 @@ import pytest
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.leases import Delivery, Lease, Stray
 from palaver.lifecycle import RunStatus, WaitReason
+from palaver.models import Usage
 from palaver.store import keys
 from palaver.verdicts import Postpone
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver
@@ -129,7 +130,7 @@ async def test_a_step_that_waits_for_the_end_of_an_outage_says_how_it_failed_and
     assert (waiting.reason, waiting.code, waiting.error_class) == ("provider_cooldown", "outage", "connection")
 
 
-@pytest.mark.parametrize("how", ["retry", "room", "pause"])
+@pytest.mark.parametrize("how", ["retry", "answer", "pause"])
 async def test_the_time_of_an_outage_begins_again_once_the_step_met_something_else(
     driver: StoreDriver, how: str
 ) -> None:
@@ -143,12 +144,16 @@ async def test_the_time_of_an_outage_begins_again_once_the_step_met_something_el
         (settled,) = await driver.hasten(run_id, "1")
         lease = await driver.claim(settled.deliveries[0])
         assert lease.out_for is not None
-        # The way back after the outage is a part of it.
-        await driver.postpone(lease)
-        (settled,) = await driver.hasten(run_id, "1")
-        lease = await driver.claim(settled.deliveries[0])
-        assert lease.out_for is not None
-        await (driver.retry(lease) if how == "retry" else driver.postpone(lease, code="max_in_flight"))
+        # The way back after the outage is a part of it, and so is the wait for room to try it.
+        for code in ("cooldown", "max_in_flight", "tokens_per_minute"):
+            await driver.postpone(lease, code=code)
+            (settled,) = await driver.hasten(run_id, "1")
+            lease = await driver.claim(settled.deliveries[0])
+            assert lease.out_for is not None
+        if how == "retry":
+            await driver.retry(lease)
+        else:
+            await driver.store.steps.settle(lease, Postpone(2.0, "cooldown", usage=Usage(model_calls=1)))
         (settled,) = await driver.hasten(run_id, "1")
     assert (await driver.claim(settled.deliveries[0])).out_for is None
 

@@ -16,6 +16,7 @@ from palaver.models import AgentSpec, Usage
 from palaver.providers import Provider
 from palaver.settings import Settings
 from palaver.store import Store
+from palaver.store.provider_states import ProviderUsage
 from palaver.testing import aeventually
 from palaver.verdicts import Postpone, RetryAfter, Verdict
 from tests.contract.store_driver import StoreDriver
@@ -55,8 +56,9 @@ class Worker:
         self.limiter = ProviderLimiter(store, PROVIDERS, self.published.extend, 0.05)
 
     async def lease(self, provider: str) -> Lease:
-        """A step that wants to call."""
-        _, lease = await self.driver.begin(agent=AgentSpec(model=f"{provider}/echo"))
+        """A step that wants to call a provider's model."""
+        model = provider if "/" in provider else f"{provider}/echo"
+        _, lease = await self.driver.begin(agent=AgentSpec(model=model))
         return lease
 
     def permit(self, lease: Lease, used: Usage = NOTHING) -> ProviderPermit:
@@ -132,6 +134,7 @@ async def test_a_worker_that_begins_to_listen_learns_what_it_missed(workers: tup
         assert await two.refused(await two.lease("other"))
 
 
+UNREACHED = Failure.of(ErrorClass.CONNECTION, provider=ProviderDetails("narrow", "echo"))
 REFUSED = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("free", "echo"))
 
 
@@ -229,6 +232,60 @@ async def test_a_probe_that_shows_nothing_is_made_by_the_next(workers: tuple[Wor
     second = await aeventually(lambda: probes(two))
     assert second is not None
     await second.__aexit__(None, None, None)
+
+
+async def crowded(server: FakeServer) -> tuple[Worker, Lease]:
+    """A model is out whose provider lets one call through at a time; its lease is the first to probe."""
+    worker = Worker(server, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=1.0))
+    busy = Failure.of(ErrorClass.PROVIDER_ERROR, provider=ProviderDetails("narrow", "echo", 503))
+    out, lease = None, None
+    while out is None:
+        lease = await worker.lease("narrow")
+        out = await worker.limiter.met_outage(lease, busy, set())
+    assert lease is not None
+    return worker, lease
+
+
+async def state_of(worker: Worker) -> ProviderUsage:
+    (state,) = await worker.driver.store.providers.state(["narrow"])
+    return state
+
+
+async def test_a_model_is_probed_as_soon_as_its_full_provider_has_room() -> None:
+    worker, lease = await crowded(FakeServer())
+    async with worker.permit(await worker.lease("narrow/well")):
+        (outage,) = (await state_of(worker)).outages
+        await worker.driver.behind(outage.next_probe)
+        refused = await worker.refused(lease)
+        assert refused is not None
+        assert refused.code == "max_in_flight"
+    async with worker.permit(lease) as permit:
+        assert permit.probes == {"narrow/echo"}
+
+
+async def test_a_model_that_is_out_takes_no_room_at_its_provider() -> None:
+    worker, _ = await crowded(FakeServer())
+    for _ in range(3):
+        with pytest.raises(ProviderOut):
+            await worker.refused(await worker.lease("narrow"))
+    state = await state_of(worker)
+    assert (state.in_flight, state.requests_last_minute, state.tokens_last_minute) == (0, 0, 0)
+    assert await worker.refused(await worker.lease("narrow/well")) is None
+
+
+async def test_who_probes_a_provider_need_not_be_the_one_to_probe_its_model() -> None:
+    worker, _ = await crowded(FakeServer())
+    for _ in range(5):
+        await worker.limiter.met_outage(await worker.lease("narrow/well"), UNREACHED, set())
+    other = await worker.lease("narrow")
+
+    async def probes() -> set[str]:
+        with suppress(ProviderOut):
+            async with worker.permit(other) as permit:
+                return set(permit.probes)
+        return set()
+
+    assert await aeventually(probes) == {"narrow"}
 
 
 @pytest.mark.parametrize(("asked", "cools"), [(None, 1.0), (7.0, 7.0), (1e9, 300.0)])

@@ -23,6 +23,7 @@ class Uncounted(NamedTuple):
     """What is yet to be counted."""
 
     requests: int
+    """Less than 0 if no call was made."""
     tokens: int
     """Less than 0 if it took fewer than it was admitted with."""
 

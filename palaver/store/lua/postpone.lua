@@ -16,7 +16,8 @@ if args.error then
   local error = cjson.decode(args.error)
   step.out_since = step.out_since or NOW
   step.failed = { class = error.class, code = error.code, message = error.message, at = NOW }
-elseif args.code ~= 'cooldown' then
+elseif args.used.model_calls > 0 then
+  -- Only an answer ends the time: who waits for room has not been to the model again.
   step.out_since = nil
 end
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
