@@ -262,14 +262,19 @@ class ConversationCache:
         if lease.call is not None:
             return CachedConversation(protocol)
         conversation = CachedConversation(protocol, lease.agent.model) if known is None or lease.rebuilt else known
+        # What cannot be read to its end is not kept: its beginning would be read twice.
+        self._forget(lease.conversation_id)
         conversation.extend(lease.entries, lease.position, lease.position_at)
         self.keep(lease.conversation_id, conversation)
         return conversation
 
     def keep(self, conversation_id: str, conversation: CachedConversation) -> None:
         """Remember the conversation as the newest one; the oldest ones make room."""
-        self._size -= self._kept.pop(conversation_id, (None, 0))[1]
+        self._forget(conversation_id)
         self._kept[conversation_id] = (conversation, conversation.size)
         self._size += conversation.size
         while self._size > _KEPT_BYTES and len(self._kept) > 1:
             self._size -= self._kept.popitem(last=False)[1][1]
+
+    def _forget(self, conversation_id: str) -> None:
+        self._size -= self._kept.pop(conversation_id, (None, 0))[1]

@@ -24,6 +24,7 @@ from palaver.step_kinds import StepKind
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 
 from .active_step import ActiveStep, InterruptReason
+from .conversations import CachedConversation
 from .failures import verdict_on
 from .outages import claim, settle
 from .runtime import Runtime
@@ -64,9 +65,8 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
                 return f"stray: {lease.why}"
             mention(**lease.in_trace)
             failpoint("step.claimed")
-            conversation = runtime.conversations.take_in(known, lease, runtime.model.protocol(lease.agent))
-            work = Work(lease, runtime, conversation, active)
-            verdict = work.accounted(await _verdict(kind, work, active))
+            work = Work(lease, runtime, CachedConversation(runtime.model.protocol(lease.agent)), active)
+            verdict = work.accounted(await _verdict(kind, work, known, active))
             failpoint("step.settling")
             streamed, told = work.withdraws(verdict), work.told(verdict)
             settled = await settle(runtime, lease, verdict, streamed=streamed, told=told)
@@ -82,25 +82,26 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
     return _for_flower(verdict, settled)
 
 
-async def _verdict(kind: StepHandler, work: Work, active: ActiveStep) -> Verdict:
+async def _verdict(kind: StepHandler, work: Work, known: CachedConversation | None, active: ActiveStep) -> Verdict:
     """The verdict of the function, or the verdict on its interruption or its failure.
 
     Raises:
         StaleLease: the lease is lost, so the result of the work is dropped.
     """
     try:
-        return await _work(kind.function, work, active)
+        return await _work(kind.function, work, known, active)
     except StaleLease:
         raise
     except Exception as error:
         return await verdict_on(error, work, kind.policy)
 
 
-async def _work(function: Function, work: Work, active: ActiveStep) -> Verdict:
+async def _work(function: Function, work: Work, known: CachedConversation | None, active: ActiveStep) -> Verdict:
     """The verdict of the function, or the verdict on its interruption. Raises what the function raises."""
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
         active.begin(work.lease)
+        work.take_in(known)
         verdict = await _elsewhere(work) or await function(work)
         await work.flush()
         return verdict

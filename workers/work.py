@@ -36,7 +36,8 @@ class Work:
         self.lease = lease
         self._active = active
         self.runtime = runtime
-        self.source: Source = "model" if lease.call is None else "tool"
+        self.source: Source = "engine"
+        """Whose work is going on."""
         self._conversation = conversation
         self._begun = time.monotonic()
         self._readers: list[tuple[AnswerReader, Price | None]] = []
@@ -52,6 +53,12 @@ class Work:
         self._deltas = runtime.deltas.buffer(lease)
         self.permit = runtime.limiter.permit(lease, lambda: self.prompt_bytes, lambda: self.usage)
         """Around all model calls of this attempt."""
+
+    def take_in(self, known: CachedConversation | None) -> None:
+        """Read what the lease brought, beyond what was ``known`` of the conversation. What cannot be read is no fault
+        of the model's."""
+        self._conversation = self.runtime.conversations.take_in(known, self.lease, self.protocol)
+        self.source = "model" if self.lease.call is None else "tool"
 
     @property
     def agent(self) -> AgentSpec:

@@ -1,0 +1,82 @@
+"""A run whose own log cannot be read ends at once, and says that it is our fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from palaver.leases import LogMessage, Settled
+from palaver.models import Message
+from palaver.opaque import Opaque
+from palaver.verdicts import GiveUp, Verdict
+from tests.unit.test_conversations import lease
+from workers import step
+from workers.active_step import ActiveStep
+from workers.conversations import ConversationCache
+from workers.protocols import CHAT_COMPLETIONS
+from workers.step_handlers import STEP_HANDLERS
+
+UNREADABLE = Opaque("chat_completions/a/b", '{"x":}')
+BROUGHT = (
+    LogMessage(1, Message(role="user", content="go")),
+    LogMessage(2, Message(role="assistant", content="So"), opaque=UNREADABLE),
+)
+
+
+class Limiter:
+    """Of a provider without limits."""
+
+    def permit(self, *_: Any) -> Any:
+        return SimpleNamespace(probes=False)
+
+    async def met_outage(self, *_: Any) -> None:
+        return None
+
+    async def apply(self, lease: Any, verdict: Verdict) -> Verdict:
+        return verdict
+
+
+@contextmanager
+def working_on(run_id: str, name: str) -> Iterator[ActiveStep]:
+    yield ActiveStep(run_id, name)
+
+
+async def follow_up(settled: Settled) -> None:
+    """Nothing follows."""
+
+
+async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    conversations = ConversationCache()
+    claimed = lease(*BROUGHT)
+    known = conversations.take_in(None, lease(BROUGHT[0]), CHAT_COMPLETIONS)
+    runtime: Any = SimpleNamespace(
+        conversations=conversations,
+        model=SimpleNamespace(protocol=lambda agent: CHAT_COMPLETIONS),
+        limiter=Limiter(),
+        deltas=SimpleNamespace(buffer=lambda lease: SimpleNamespace(close=lambda: None, written=False)),
+        histograms=SimpleNamespace(settled=lambda *_: None),
+        working_on=working_on,
+        follow_up=follow_up,
+    )
+    settled: list[Verdict] = []
+
+    async def claim(*_: Any) -> Any:
+        return claimed
+
+    async def settle(_: Any, lease: Any, verdict: Verdict, **__: Any) -> Settled:
+        settled.append(verdict)
+        return Settled("failed", (), None)
+
+    monkeypatch.setattr(step, "claim", claim)
+    monkeypatch.setattr(step, "settle", settle)
+    assert known is conversations.get("conv")
+    with pytest.raises(step.StepFailed):
+        await step.attempt(STEP_HANDLERS[0], runtime, "run", "conv", "1")
+    (verdict,) = settled
+    assert isinstance(verdict, GiveUp)
+    assert (verdict.failure.error_class, verdict.failure.retryable) == ("internal", False)
+    assert conversations.get("conv") is None
