@@ -38,20 +38,34 @@ class Opaque:
 
     def reasoning(self) -> str:
         """What of it people can read: it is kept once, and found by the names that protocols have for it."""
-        found: dict[str, Any] = json.loads(self.fields)
+        found = self._read()
         for name in _TEXTS:
             if found.get(name):
                 return str(found[name])
-        if items := found.get("items"):
-            return "\n\n".join(_summary(item) for item in items if isinstance(item, dict) and _summary(item))
-        blocks = ((block, name) for field, name in _BLOCKS for block in found.get(field, ()))
-        return "".join(str(block.get(name) or "") for block, name in blocks if isinstance(block, dict))
+        if items := _objects(found.get("items")):
+            return "\n\n".join(_summary(item) for item in items if _summary(item))
+        blocks = ((block, name) for field, name in _BLOCKS for block in _objects(found.get(field)))
+        return "".join(str(block.get(name) or "") for block, name in blocks)
 
     def shown(self) -> dict[str, Any]:
-        """The JSON values, as the API shows them to clients that ask; whole numbers of any length stay whole."""
-        return {"origin": self.origin, "fields": json.loads(self.fields)}
+        """The JSON values, as the API shows them to clients that ask; whole numbers of any length stay whole. Without
+        fields if they cannot be read."""
+        return {"origin": self.origin, "fields": self._read()}
+
+    def _read(self) -> dict[str, Any]:
+        """The fields; none if they are no JSON that can be read: a message is shown without them."""
+        try:
+            found = json.loads(self.fields)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 def _summary(item: dict[str, Any]) -> str:
     """What an item of Responses says of the model's thoughts."""
-    return "\n\n".join(str(part.get("text") or "") for part in item.get("summary") or item.get("content") or ())
+    return "\n\n".join(str(part.get("text") or "") for part in _objects(item.get("summary") or item.get("content")))
+
+
+def _objects(found: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none if it is no list."""
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palaver import secrets
 from palaver.errors import (
     EmptyCompletion,
     MalformedResponse,
@@ -24,6 +25,7 @@ from palaver.errors import (
 from palaver.limits import most
 from palaver.models import Message, ToolCall, Usage
 from palaver.opaque import Opaque
+from palaver.secrets import Secrets, know
 from workers.protocols import MESSAGES, PAUSE, AnswerReader, ModelReply
 
 
@@ -265,3 +267,103 @@ def test_nobody_counted() -> None:
     assert streamed(start(input_tokens=-3) + text(0, "ok") + ending("x", output_tokens=1e300))[0].usage == Usage(
         output_tokens=1_000_000_000, model_calls=1
     )
+
+
+def searched(*pieces: str) -> bytes:
+    deltas = ({"type": "input_json_delta", "partial_json": each} for each in pieces)
+    return block(0, {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}, *deltas)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "asked"), [(("",), {}), (('{"q": ', '"fox"}'), {"q": "fox"}), ((), {}), ((" ", '{"n":1}'), {"n": 1})]
+)
+def test_the_input_of_a_providers_own_tool_is_sent_back(pieces: tuple[str, ...], asked: dict[str, Any]) -> None:
+    reply = streamed(start() + searched(*pieces) + text(1, "Found.") + ending("pause_turn"))[0]
+    (sent,) = _sent(Message(role="assistant", content=reply.content), reply.opaque)
+    assert [each.get("input") for each in sent] == [asked, None]
+
+
+NO_OBJECTS = ('{"q": "un', '{}},{"type":"text","text":"injected"', "[]", "7", "{} {}", '{"x": NaN}')
+
+
+@pytest.mark.parametrize("piece", NO_OBJECTS)
+def test_an_input_that_is_no_object_is_no_answer_and_left_out_of_one_that_was_cut_off(piece: str) -> None:
+    so_far = start() + THINKING.replace(b'"index": 0', b'"index": 7') + searched(piece) + text(1, "Found.")
+    with pytest.raises(MalformedResponse):
+        streamed(so_far + ending("end_turn"))
+    reply = streamed(so_far + ending("max_tokens"))[0]
+    answer = reader()
+    answer.feed(so_far)
+    for kept in (reply.opaque, answer.opaque_so_far()):
+        assert json.loads(kept) == {"blocks": [THOUGHT, 6]}
+
+
+UNSIGNED = {"type": "thinking", "thinking": "half", "signature": ""}
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "refusal", "end_turn"])
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_thought_without_its_signature_is_not_sent_back(reason: str, ends: bool) -> None:
+    half = block(0, {**UNSIGNED, "thinking": ""}, {"type": "thinking_delta", "thinking": "half"}, ends=ends)
+    reply = streamed(start() + half + text(1, "So") + ending(reason))[0]
+    assert _sent(Message(role="assistant", content="So"), reply.opaque) == [[{"type": "text", "text": "So"}]]
+
+
+@pytest.mark.parametrize("said", ["\n\n", "Well."])
+def test_no_message_ends_with_a_thought(said: str) -> None:
+    opaque = json.dumps({"blocks": [len(said), THOUGHT, HIDDEN]})
+    (sent,) = _sent(Message(role="assistant", content=said), opaque)
+    assert sent == [{"type": "text", "text": said if said.strip() else "(empty)"}]
+
+
+@pytest.mark.parametrize(
+    "kept", ["", "{", "[]", "{}", '{"blocks": {}}', '{"blocks": [{"type":"x","input":}]}', *NO_OBJECTS]
+)
+def test_what_cannot_be_read_of_the_log_is_left_out(kept: str) -> None:
+    assert _sent(Message(role="assistant", content="So"), kept) == [[{"type": "text", "text": "So"}]]
+    asking = Message(role="assistant", tool_calls=(ToolCall(id="toolu_a", name="add"),))
+    asked, _ = _sent(asking, kept, Message(role="tool", call_id="toolu_a", content="2"))
+    assert [each["type"] for each in asked] == ["tool_use"]
+    opaque = Opaque("anthropic/x/y", kept)
+    assert opaque.reasoning() == ""
+    assert isinstance(opaque.shown()["fields"], dict)
+
+
+@pytest.mark.parametrize("fields", ['{"blocks": 7}', '{"items": [{"summary": 7}, {"summary": [7]}]}', "[" * 100_000])
+def test_whatever_is_kept_can_be_shown(fields: str) -> None:
+    opaque = Opaque("anthropic/x/y", fields)
+    assert opaque.reasoning() == ""
+    assert isinstance(opaque.shown()["fields"], dict)
+
+
+@pytest.mark.parametrize(
+    ("first", "delta"),
+    [
+        ({"type": "thinking", "thinking": {"a": 1}}, {"type": "thinking_delta", "thinking": "x"}),
+        ({"type": "other", "thinking": 7}, {"type": "thinking_delta", "thinking": "x"}),
+        ({"type": "other", "signature": ["x"]}, {"type": "signature_delta", "signature": "x"}),
+    ],
+)
+def test_a_piece_of_text_on_something_else_is_no_answer(first: dict[str, Any], delta: dict[str, Any]) -> None:
+    answer = reader()
+    with pytest.raises(MalformedResponse):
+        answer.feed(start() + text(1, "So") + block(0, first, delta) + ending("end_turn"))
+    assert answer.opaque_so_far() == ""
+
+
+def test_arguments_that_come_at_once_keep_their_digits() -> None:
+    asks = b'{"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"n": 100000000000000000001, "b": 1.50}}'
+    begins = b'data: {"type": "content_block_start", "index": 0, "content_block": ' + asks + b"}\n\n"
+    reply = streamed(start() + begins + event("content_block_stop", index=0) + ending("tool_use"))[0]
+    assert reply.tool_calls[0].arguments == '{"n": 100000000000000000001, "b": 1.50}'
+
+
+def test_text_stays_in_its_place_when_a_secret_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "_values", set())
+    monkeypatch.setattr(secrets, "_known", Secrets())
+    know(["Zq8vTn3LwXk2RbY7mPdJ4sHf"])
+    thought = THINKING.replace(b'"index": 0', b'"index": 1')
+    stream = start() + text(0, "key Zq8vTn3LwXk2RbY7mPdJ4sHf.") + thought + text(2, "And so on.") + ending("end_turn")
+    reply = streamed(stream)[0]
+    (sent,) = _sent(Message(role="assistant", content=reply.content), reply.opaque)
+    assert [each.get("text") for each in sent] == ["key [redacted].", None, "And so on."]

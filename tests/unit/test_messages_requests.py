@@ -51,6 +51,7 @@ def judge(body: dict[str, Any]) -> None:
     for message in body["messages"]:
         blocks = message["content"]
         assert blocks
+        assert blocks[-1]["type"] not in ("thinking", "redacted_thinking"), "no message ends with a thought"
         answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         assert answered == open_calls
         assert all(block["type"] == "tool_result" for block in blocks[: len(answered)]), "results are first"

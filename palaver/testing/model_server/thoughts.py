@@ -54,6 +54,8 @@ def check_thoughts(blocks: list[dict[str, Any]], thinker: str, where: str) -> No
         f"{where}.content: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
         "modified. These blocks must remain as they were in the original response."
     )
+    if blocks[-1]["type"] in ("thinking", "redacted_thinking"):
+        raise InvalidRequest(f"{where}: The final block in an assistant message cannot be `thinking`.")
     for place, block in enumerate(blocks):
         if block["type"] == "thinking":
             if block.get("signature") != signature(block.get("thinking", "")):

@@ -112,7 +112,7 @@ class Answer:
         kind = text_of(first["type"])
         if kind == "tool_use":
             # What is given here at once is all of it: pieces follow on an empty one.
-            given = orjson.dumps(first["input"]).decode() if first.get("input") else None
+            given = members(members(payload.decode())["content_block"])["input"] if first.get("input") else None
             self._blocks.begin(index, kind, "")
             self._calls.add(index, identity=first.get("id"), name=first.get("name"), arguments=given)
             return ""
@@ -140,7 +140,7 @@ class Answer:
         return ""
 
     def _say(self, block: Block, text: str) -> str:
-        block.length += len(text)
+        block.said.append(text)
         self._length += len(text)
         if self._length > _TEXT:
             raise too_large("answer_text", "the text of the answer has", "characters")
@@ -224,12 +224,12 @@ class Answer:
         finish = _FINISHES.get(self._finish, self._finish)
         content = hide("".join(self._content))
         # A limit may have cut the last call off; none of such an answer is made.
-        calls = {} if finish in ("length", "content_filter") else self._calls.whole()
+        cut = finish in ("length", "content_filter")
+        calls = {} if cut else self._calls.whole()
         if not all(self._blocks.found[index].ended for index in calls):
             raise MalformedResponse("a tool call of the answer has no end")
-        opaque = self._blocks.whole({index: call.id for index, call in calls.items()})
-        unfinished = finish in ("length", "content_filter") or (finish == PAUSE and opaque)
-        if not content and not calls and not unfinished:
+        opaque = self.opaque_so_far() if cut else self._blocks.whole({index: call.id for index, call in calls.items()})
+        if not content and not calls and not cut and not (finish == PAUSE and opaque):
             raise EmptyCompletion
         if finish == "tool_use" and not calls:
             raise MalformedResponse("the answer announces tool calls and has none")

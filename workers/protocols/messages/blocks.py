@@ -3,6 +3,7 @@ joining bytes."""
 
 from __future__ import annotations
 
+import logging
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ from palaver.models import Message, ToolCall
 
 from ..verbatim import elements, members
 
+log = logging.getLogger("palaver.workers.protocols.messages.blocks")
+
 OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant")}
 CLOSING: Final = b"]}"
 BLOCKS: Final = "blocks"
@@ -25,6 +28,7 @@ BLOCKS: Final = "blocks"
 characters of the text are there."""
 PLAIN: Final = frozenset(("text", "image", "document", "tool_use", "tool_result"))
 """Types of blocks that are written here."""
+_THOUGHTS: Final = ("thinking", "redacted_thinking")
 _NOTHING: Final = "(empty)"
 """In place of a text without a visible character, which is refused."""
 _MADE_HERE: Final = "toolu_"
@@ -75,20 +79,37 @@ def result(answer: Message, place: int) -> bytes:
 
 
 def restored(fields: str, said: str, calls: Mapping[str, bytes]) -> list[bytes]:
-    """What ``layout`` wrote, with the text and the calls in their places among what is sent back unchanged."""
+    """What ``kept`` wrote, with the text and the calls in their places among what is sent back unchanged. Left out is
+    what would be refused: what cannot be read, a thought without its signature, and thoughts that are last."""
+    try:
+        return _restored(fields, said, calls)
+    except (ValueError, KeyError, AttributeError):
+        log.warning("what a provider wants back unchanged cannot be read and is left out")
+        return [*text(said), *calls.values()]
+
+
+def _restored(fields: str, said: str, calls: Mapping[str, bytes]) -> list[bytes]:
     found: list[bytes] = []
+    thoughts: set[bytes] = set()
     left, open_calls = said, dict(calls)
     for each in elements(members(fields)[BLOCKS]):
         if each.startswith("{"):
-            found.append(each.encode())
+            block = orjson.loads(each)
+            if block["type"] in _THOUGHTS:
+                thoughts.add(each.encode())
+            if block["type"] != "thinking" or block.get("signature"):
+                found.append(each.encode())
         elif each.startswith('"'):
-            if block := open_calls.pop(orjson.loads(each), None):
-                found.append(block)
+            if asked := open_calls.pop(orjson.loads(each), None):
+                found.append(asked)
         else:
             found += text(left[: int(each)])
             left = left[int(each) :]
     # Calls are last: results have to follow.
-    return [*found, *text(left), *open_calls.values()]
+    found += [*text(left), *open_calls.values()]
+    while found and found[-1] in thoughts:
+        found.pop()
+    return found
 
 
 def words(said: Any) -> str:

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import orjson
 
+from palaver.errors import MalformedResponse, ProviderError
 from palaver.limits import most
 from palaver.secrets import hide
 
-from ..bounds import too_large
+from ..bounds import parsed, too_large
+from ..calls import text_of
 from ..verbatim import members
 from .blocks import BLOCKS
 
@@ -26,14 +28,14 @@ _PLAIN: Final = frozenset(("text", "tool_use"))
 class Block:
     """One block."""
 
-    __slots__ = ("ended", "first", "kind", "length", "pieces")
+    __slots__ = ("ended", "first", "kind", "pieces", "said")
 
     def __init__(self, kind: str, first: str) -> None:
         self.kind = kind
         self.first = first
         """Its JSON, as it began."""
-        self.length = 0
-        """Characters of a text."""
+        self.said: list[str] = []
+        """Its part of the answer's text."""
         self.pieces: dict[str, list[str]] = {}
         self.ended = False
 
@@ -43,15 +45,22 @@ class Block:
         return self.kind not in _PLAIN
 
     def json(self) -> str:
-        """The block as it is now. What came at once is as it came."""
+        """The block as it is now. What came at once is as it came.
+
+        Raises:
+            MalformedResponse: its input is no JSON object.
+            ResponseTooLarge: its input has more in it than may be.
+        """
         if not self.pieces:
             return self.first
         found = members(self.first)
         for name, pieces in self.pieces.items():
-            begun = orjson.loads(found.get(name, '""'))
             text = "".join(pieces)
             # The input of a provider's own tool comes as JSON, everything else as text.
-            found[name] = text if name == "input" else orjson.dumps((begun or "") + text).decode()
+            if name != "input":
+                found[name] = orjson.dumps(text).decode()
+            elif text:
+                found[name] = _object(text)
         return "{" + ",".join(f"{orjson.dumps(name).decode()}:{value}" for name, value in found.items()) + "}"
 
 
@@ -78,9 +87,19 @@ class Blocks:
         return block
 
     def add(self, block: Block, name: str, text: str) -> None:
-        """More of a kept block. Raises ResponseTooLarge if all are larger than may be."""
+        """More of a kept block.
+
+        Raises:
+            TypeError: it began with something else than text there.
+            ResponseTooLarge: all are larger than may be.
+        """
+        if not block.kept:
+            return
         self.grow(len(text))
-        block.pieces.setdefault(name, []).append(text)
+        if name not in block.pieces:
+            begun = None if name == "input" else orjson.loads(members(block.first).get(name, "null"))
+            block.pieces[name] = [text_of(begun)]
+        block.pieces[name].append(text)
 
     def grow(self, size: int) -> None:
         """Raises ResponseTooLarge if, with this, what is to be kept is larger than may be."""
@@ -94,25 +113,30 @@ class Blocks:
 
     def whole(self, call_ids: Mapping[int, str]) -> str:
         """What is sent back of an answer with these calls: JSON for ``blocks.restored``, without secrets of this
-        process. What may be signed is left out rather than changed. Empty if there is nothing but text and calls."""
+        process. What may be signed is left out rather than changed. Empty if there is nothing but text and calls.
+
+        Raises:
+            MalformedResponse: a block of it is no JSON.
+            ResponseTooLarge: it is larger than may be.
+        """
         return self._layout(call_ids, cut=False)
 
     def _layout(self, call_ids: Mapping[int, str], *, cut: bool) -> str:
+        if not any(block.kept for block in self.found.values()):
+            return ""
         layout: list[Any] = []
-        something = False
         for index, block in self.found.items():
-            if block.kind == "text":
-                layout.append(block.length)
-            elif block.kind == "tool_use":
+            if block.kind == "tool_use":
                 layout += [call_ids[index]] if index in call_ids else []
-            elif not cut or (block.ended and _signed(block)):
-                text = block.json()
+            elif block.kept and (text := _finished(block) if cut else block.json()):
                 if hide(text) == text:
                     layout.append(orjson.Fragment(text))
-                    something = True
                 else:
                     log.warning("what a provider wants back unchanged has a secret of this process and is not kept")
-        if not something:
+            if block.said:
+                # As the log has it.
+                layout.append(len(hide("".join(block.said))))
+        if not any(isinstance(each, orjson.Fragment) for each in layout):
             return ""
         text = orjson.dumps({BLOCKS: layout}).decode()
         if len(text.encode()) > _MOST:
@@ -122,5 +146,22 @@ class Blocks:
         return text
 
 
-def _signed(block: Block) -> bool:
-    return block.kind != "thinking" or bool(orjson.loads(block.json()).get("signature"))
+def _finished(block: Block) -> str:
+    """The JSON of a block of an answer that was cut off; empty if it is not whole."""
+    if not block.ended:
+        return ""
+    try:
+        text = block.json()
+    except ProviderError:
+        return ""
+    return text if block.kind != "thinking" or orjson.loads(text).get("signature") else ""
+
+
+def _object(text: str) -> str:
+    """The JSON text of an object. Raises MalformedResponse if it is none, ResponseTooLarge if it has too much in it."""
+    try:
+        if isinstance(parsed(text.encode()), dict):
+            return text
+    except ValueError:
+        pass
+    raise MalformedResponse("the input of a block is no JSON object")
