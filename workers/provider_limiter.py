@@ -50,7 +50,7 @@ class ProviderLimiter:
         self._failing_since: dict[str, float] = {}
         """Those that are out: when the first of the failures in a row was."""
         self._answered_at: dict[str, float] = {}
-        """When the newest answer began, by gate."""
+        """When the newest answer began, by gate, the oldest first."""
         self._tellings: set[asyncio.Task[None]] = set()
         self._in_flight: defaultdict[str, set[str]] = defaultdict(set)
 
@@ -72,7 +72,10 @@ class ProviderLimiter:
 
     def is_out(self, model: str) -> bool:
         """Whether the model or its provider is out, as far as this worker has heard."""
-        return model in self._failing_since or model.partition("/")[0] in self._failing_since
+        now = asyncio.get_running_loop().time()
+        return any(
+            gate in self._failing_since and self.cooling_until(gate) > now for gate in (model, model.partition("/")[0])
+        )
 
     async def admit(self, lease: Lease, gate: str, tokens: int) -> Admitted | Wait:
         """Take a place for an attempt that may use so many ``tokens``, or say when to ask again."""
@@ -92,7 +95,7 @@ class ProviderLimiter:
         await self._give_back(lease.agent.provider, _call(lease), tokens=admitted_with, used=used, calls=calls)
 
     async def _give_back(self, gate: str, call: str, *, tokens: int, used: int, calls: int = 1) -> None:
-        self._in_flight[gate].discard(call)
+        self._leave(gate, call)
         try:
             woken = await self._store.providers.release(
                 gate, call, self.limits(gate), tokens=tokens, used=used, calls=calls
@@ -106,12 +109,17 @@ class ProviderLimiter:
         """The call was answered. Who thinks that one of the ``gates`` is out is told, and ``probes`` end."""
         now = asyncio.get_running_loop().time()
         for gate in gates:
-            if len(self._answered_at) >= _MOST_GATES:
-                self._answered_at.clear()
-            self._answered_at[gate] = now
+            self._note_answer(gate, now)
             if gate in probes or gate in self._failing_since:
                 probes.discard(gate)
                 self._tell_answer(gate, _call(lease))
+
+    def _note_answer(self, gate: str, now: float) -> None:
+        """Too many: the model that was silent for longest is forgotten. Providers are as many as the settings name."""
+        self._answered_at.pop(gate, None)
+        if len(self._answered_at) >= _MOST_GATES and (oldest := next(filter(_is_model, self._answered_at), None)):
+            del self._answered_at[oldest]
+        self._answered_at[gate] = now
 
     async def forgo(self, lease: Lease, probes: set[str]) -> None:
         """The ``probes`` showed nothing: others may be made."""
@@ -129,7 +137,7 @@ class ProviderLimiter:
             return None
         probes.discard(about)
         call = _call(lease)
-        self._in_flight[about].discard(call)
+        self._leave(about, call)
         at = self._answered_at.get(about)
         try:
             out = await self._store.providers.report_failure(
@@ -182,6 +190,8 @@ class ProviderLimiter:
         now = asyncio.get_running_loop().time()
         for gate in [gate for gate, until in self._cooling_until.items() if until < now]:
             del self._cooling_until[gate]
+        for gate in self._failing_since.keys() - self._cooling_until.keys():
+            del self._failing_since[gate]
         self._cooling_until[news.gate] = now + news.seconds
         self._failing_since.pop(news.gate, None)
         if news.failing_for is None:
@@ -194,10 +204,18 @@ class ProviderLimiter:
     async def renew_places(self) -> None:
         """Keep the places of the calls in flight, three times a lease."""
         while True:
-            for provider, calls in self._in_flight.items():
+            # Calls begin and end while Redis is asked.
+            for provider, calls in tuple(self._in_flight.items()):
                 if calls:
                     await self._store.providers.renew_places(provider, tuple(calls))
             await asyncio.sleep(self._heartbeat)
+
+    def _leave(self, gate: str, call: str) -> None:
+        """The call's place is renewed no more."""
+        if gate in self._in_flight:
+            self._in_flight[gate].discard(call)
+            if not self._in_flight[gate]:
+                del self._in_flight[gate]
 
     def _cool_down(self, provider: str, seconds: float) -> None:
         until = asyncio.get_running_loop().time() + seconds
@@ -205,7 +223,7 @@ class ProviderLimiter:
 
     def _tell_answer(self, gate: str, call: str) -> None:
         """In the background: nobody waits for it. If it changes nothing, there will be news."""
-        self._in_flight[gate].discard(call)
+        self._leave(gate, call)
         self._failing_since.pop(gate, None)
         task = asyncio.create_task(self._report_answer(gate, call, self._answered_at[gate]))
         self._tellings.add(task)
@@ -229,6 +247,10 @@ class ProviderLimiter:
                 await follow_up(self._store, self._publish, [promoted])
             else:
                 left += await self._store.providers.release(provider, call, self.limits(provider), tokens=0, used=0)
+
+
+def _is_model(gate: str) -> bool:
+    return "/" in gate
 
 
 def _call(lease: Lease) -> str:

@@ -17,6 +17,7 @@ from palaver.providers import Provider
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.provider_states import ProviderUsage
+from palaver.store.providers import Cooling
 from palaver.testing import aeventually
 from palaver.verdicts import Postpone, RetryAfter, Verdict
 from tests.contract.store_driver import StoreDriver
@@ -286,6 +287,42 @@ async def test_who_probes_a_provider_need_not_be_the_one_to_probe_its_model() ->
         return set()
 
     assert await aeventually(probes) == {"narrow"}
+
+
+async def test_places_are_renewed_while_others_come_and_go(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    holder = await one.lease("narrow")
+    async with one.permit(holder):
+        renewing = asyncio.create_task(one.limiter.renew_places())
+        for number in range(20):
+            async with one.permit(await one.lease("counted")) as permit:
+                permit.begin_call()
+            await one.limiter.met_outage(await one.lease(f"free/{number}"), REFUSED, set())
+        assert not renewing.done()
+        renewing.cancel()
+        with suppress(asyncio.CancelledError):
+            await renewing
+        assert await two.refused(await two.lease("narrow"))
+
+
+async def test_an_outage_that_nobody_speaks_of_any_more_is_over(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+    one.limiter._hear(Cooling("free/gone", 0.05, 1.0))
+    assert one.limiter.is_out("free/gone")
+    await aeventually(lambda: not one.limiter.is_out("free/gone"))
+    one.limiter._hear(Cooling("other", 30.0, 1.0))
+    assert one.limiter._failing_since.keys() == one.limiter._cooling_until.keys() == {"other"}
+
+
+async def test_of_very_many_models_the_oldest_answer_is_forgotten(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+    lease = await one.lease("free")
+    one.limiter.answered(lease, ("free", "free/first"), set())
+    for number in range(2000):
+        one.limiter.answered(lease, (f"free/{number}",), set())
+    assert len(one.limiter._answered_at) == 1000
+    assert {"free", "free/1999", "free/1500"} < one.limiter._answered_at.keys()
+    assert "free/first" not in one.limiter._answered_at
 
 
 @pytest.mark.parametrize(("asked", "cools"), [(None, 1.0), (7.0, 7.0), (1e9, 300.0)])
