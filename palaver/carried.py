@@ -33,7 +33,12 @@ class Carried:
     addresses: frozenset[str]
     """Kinds of content whose URL may be an address that the provider fetches; any may be a ``data:`` URL."""
     written: frozenset[str]
-    """Fields of a request that Palaver writes, or whose answers it does not read: ``extra_body`` may have none."""
+    """Fields of a request that Palaver writes, or whose answers it does not read: ``extra_body`` may have none, in
+    capitals or not, as servers in Go read them."""
+    hottest: float = 2
+    """The highest temperature."""
+    lax: bool = True
+    """Whether ``strict`` of a schema may be false: the model is not held to it while it writes."""
 
     def lacks(self, role: Role, part: Part) -> str:
         """Why ``part`` cannot be sent in a message of ``role``; empty if it can."""
@@ -85,8 +90,10 @@ _ANTHROPIC: Final = Carried(
     addresses=_IMAGES_AND_FILES,
     written=frozenset({
         "model", "messages", "stream", "system", "tools", "tool_choice", "temperature", "top_p", "stop_sequences",
-        "max_tokens", "output_config",
+        "max_tokens", "output_config", "cache_control",
     }),
+    hottest=1,
+    lax=False,
 )  # fmt: skip
 _RESPONSES: Final = Carried(
     options=_EVERY_OPTION - {"seed", "stop"},

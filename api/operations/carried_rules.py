@@ -38,6 +38,12 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterat
             yield _unsupported("/agent/response_format/type", f"{lacks} format")
         if agent.reasoning_effort is not None and agent.reasoning_effort not in carried.efforts:
             yield _unsupported("/agent/reasoning_effort", f"{lacks} effort")
+        if agent.temperature is not None and agent.temperature > carried.hottest:
+            takes = f"its provider speaks {protocol}, which takes at most {carried.hottest:g}"
+            yield _unsupported("/agent/temperature", f"cannot be sent to {model}: {takes}")
+        if not carried.lax and getattr(agent.response_format, "strict", None) is False:
+            always = f"its provider speaks {protocol}, which always holds the model to the schema: leave it out"
+            yield _unsupported("/agent/response_format/strict", f"cannot be sent to {model}: {always}")
         yield from _extra_body_faults(agent, carried)
     yield from _thinking_faults(agent, providers)
 
@@ -87,8 +93,8 @@ def _extra_body_faults(agent: AgentSpec, carried: Carried) -> Iterator[Fault]:
         beyond("extra_body")
         yield _unsupported("/agent/extra_body", f"has {size} bytes; at most {_EXTRA_BODY}")
     for name in agent.extra_body:
-        if name in carried.written:
-            own = f": use {name} of the agent" if name in ModelOptions.model_fields else ""
+        if (written := name.casefold()) in carried.written:
+            own = f": use {written} of the agent" if written in ModelOptions.model_fields else ""
             yield _unsupported(f"/agent/extra_body{pointer((name,))}", f"is a field that Palaver writes itself{own}")
 
 

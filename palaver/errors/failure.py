@@ -82,8 +82,9 @@ def safe_quote(text: str | None) -> str | None:
 
 
 def safe_code(text: object) -> str | None:
-    """``text`` in lower case if it reads like a provider's error code, else None: foreign text is no code."""
-    if not isinstance(text, str) or not _CODE.fullmatch(text) or safe_text(text) != text:
+    """``text`` in lower case if it reads like a provider's error code, else None: foreign text is no code, and neither
+    is a part of a key, as codes are logged and counted."""
+    if not isinstance(text, str) or not _CODE.fullmatch(text) or hide_parts(safe_text(text)) != text:
         return None
     return text.lower()
 

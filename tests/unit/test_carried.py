@@ -105,6 +105,8 @@ def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.M
         ({"tool_choice": "required", "tools": []}, "/agent/tool_choice", "unknown_tool", "no tools"),
         ({"extra_body": {"model": "x"}}, "/agent/extra_body/model", "unsupported_option", "writes itself"),
         ({"extra_body": {"seed": 1}}, "/agent/extra_body/seed", "unsupported_option", "use seed of the agent"),
+        ({"extra_body": {"Model": "x"}}, "/agent/extra_body/Model", "unsupported_option", "writes itself"),
+        ({"extra_body": {"STREAM": False}}, "/agent/extra_body/STREAM", "unsupported_option", "writes itself"),
         ({"extra_body": {"user": "x" * 17_000}}, "/agent/extra_body", "unsupported_option", "at most 16384"),
         (
             {"response_format": {"type": "json_schema", "name": "a", "schema": {"type": "text"}}},
@@ -157,6 +159,20 @@ def refused_of_claude(thinking: str | None, model: str = "claude/x", **options: 
     known = {**PROVIDERS, "claude": Provider.model_validate({**CLAUDE, "thinking": thinking})}
     found = option_faults(agent(**{"model": model, **options}), known)
     return [(fault.pointer, fault.code, fault.message) for fault in found]
+
+
+def test_what_claude_does_not_take_is_refused() -> None:
+    loose = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": False}
+    for options, where, says in (
+        ({"temperature": 1.5}, "/agent/temperature", "takes at most 1"),
+        ({"response_format": loose}, "/agent/response_format/strict", "leave it out"),
+        ({"extra_body": {"cache_control": {"type": "ephemeral"}}}, "/agent/extra_body/cache_control", "writes itself"),
+    ):
+        ((found, _, message),) = refused_of_claude(None, **options)
+        assert found == where
+        assert says in message
+        assert not faults(**options)
+    assert not refused_of_claude(None, temperature=1, response_format={**loose, "strict": True})
 
 
 @pytest.mark.parametrize("thinking", ["adaptive", "summarized"])

@@ -100,6 +100,43 @@ def test_reasoning_tokens_are_among_the_output() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "counted"),
+    [
+        (
+            {"prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 60}},
+            {"cached_tokens": 3, "cache_write_tokens": 60},
+        ),
+        (
+            {"prompt_tokens_details": {"cached_tokens": 70, "cache_write_tokens": 60}},
+            {"cached_tokens": 70, "cache_write_tokens": 30},
+        ),
+        ({"cached_tokens": 64}, {"cached_tokens": 64}),
+        ({"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36}, {"cached_tokens": 64}),
+        (
+            {"total_tokens": 405, "completion_tokens_details": {"reasoning_tokens": 300}},
+            {"output_tokens": 305, "reasoning_tokens": 300},
+        ),
+        ({"total_tokens": 105}, {"output_tokens": 5}),
+        ({"total_tokens": 3}, {"output_tokens": 5}),
+    ],
+)
+def test_tokens_are_counted_where_providers_put_them(said: dict[str, Any], counted: dict[str, int]) -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 5, **said}
+    told = {"input_tokens": 100, "output_tokens": 5, "model_calls": 1, **counted}
+    assert usage_of(ANSWER, chunk({}, "stop"), chunk(usage=usage)) == Usage(**told)
+
+
+def test_a_refusal_ends_as_one_with_its_words() -> None:
+    reply, shown = read(chunk({"refusal": "I will "}), chunk({"refusal": "not."}), chunk({}, "stop"), DONE)
+    assert (reply.finish_reason, reply.content, shown) == ("content_filter", "I will not.", "I will not.")
+    whole = Completion()
+    message = {"role": "assistant", "content": None, "refusal": "I will not."}
+    whole.read(json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode())
+    assert whole.reply().finish_reason == "content_filter"
+    assert read(ANSWER, chunk({"refusal": "But"}), chunk({}, "stop"), DONE)[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
     ("said", "tokens"),
     [
         ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}, (5, 5, 0)),

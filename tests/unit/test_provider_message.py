@@ -36,6 +36,16 @@ def test_it_is_in_no_other_part_of_the_failure() -> None:
     assert "canary" not in repr(failure) + str(failure) + json.dumps({**error, "provider": None})
 
 
+@pytest.mark.usefixtures("known")
+def test_a_code_has_no_part_of_a_key() -> None:
+    """Codes are logged and counted, and so go where what a provider said does not."""
+    for code in (KEY, KEY[:12].lower(), f"key.{KEY[4:14]}"):
+        failure = classify(ProviderHTTPError(400, json.dumps({"error": {"code": code}}).encode(), None, "fake", "m"))
+        assert KEY[4:12].lower() not in failure.code
+    named = classify(ProviderHTTPError(400, b'{"error": {"code": "some_code"}}', None, "fake", "m"))
+    assert named.code == "fake.some_code"
+
+
 THINKING = "The reasoning_content in the thinking mode must be passed back"
 
 

@@ -60,6 +60,9 @@ class Completion:
         self._foreign = False
         """There was something that is no event stream."""
         self._error_follows = False
+        self._refused = False
+        self._answered = False
+        """There was text of an answer, and of a refusal."""
         self.usage = Usage(model_calls=1)
         self.uncounted = False
         """The answer is whole, and the provider did not say what it took."""
@@ -143,6 +146,8 @@ class Completion:
                     if part.get(EXTRA) is not None:
                         self._opaque.add_to_call(index, raw)
         content = delta.get("content") or delta.get("refusal")
+        self._refused |= bool(delta.get("refusal"))
+        self._answered |= bool(delta.get("content"))
         if isinstance(content, list):
             content = self._chunks(content)
         if text := text_of(content):
@@ -200,13 +205,18 @@ class Completion:
 
     def _count(self, usage: dict[str, Any]) -> None:
         asked = tokens(usage.get("prompt_tokens"))
-        written = tokens(usage.get("completion_tokens"))
         details, parts = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+        # Gemini and xAI count reasoning beside the completion, and in the total.
+        written = max(tokens(usage.get("completion_tokens")), tokens(usage.get("total_tokens")) - asked)
+        # Kimi and DeepSeek have counts of their caches of their own.
+        cached = details.get("cached_tokens") or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
+        cached = min(asked, tokens(cached))
         self._counted = True
         self.usage = Usage(
             model_calls=1,
             input_tokens=asked,
-            cached_tokens=min(asked, tokens(details.get("cached_tokens"))),
+            cached_tokens=cached,
+            cache_write_tokens=min(asked - cached, tokens(details.get("cache_write_tokens"))),
             output_tokens=written,
             reasoning_tokens=min(written, tokens(parts.get("reasoning_tokens"))),
         )
@@ -234,6 +244,8 @@ class Completion:
                 raise EmptyCompletion
             raise TruncatedStream("the stream ended without a finish reason")
         finish = _FINISHES.get(self._finish.lower(), self._finish)
+        if self._refused and not self._answered and not self._calls and finish != "error":
+            finish = "content_filter"  # OpenAI says "stop" of it
         if finish == "error":
             raise ProviderError("the model broke off with an error")
         content, by_index = hide("".join(self._content)), self._calls.whole()
