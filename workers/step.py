@@ -68,8 +68,7 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
             work = Work(lease, runtime, CachedConversation(runtime.model.protocol(lease.agent)), active)
             verdict = work.accounted(await _verdict(kind, work, known, active))
             failpoint("step.settling")
-            streamed, told = work.withdraws(verdict), work.told(verdict)
-            settled = await settle(runtime, lease, verdict, streamed=streamed, told=told)
+            settled = await settle(runtime, lease, verdict, streamed=work.withdraws(verdict), told=work.told(verdict))
             runtime.histograms.settled(kind.kind, lease, verdict, settled, active)
             if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
                 failure = verdict.failure
