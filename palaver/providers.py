@@ -208,18 +208,19 @@ class _File(BaseModel):
 
 
 def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
-    """A provider's table, with what it leaves out and a preset has. The key of a preset goes nowhere but to its own
-    place: a table that says another place takes nothing."""
+    """A provider's table, with what it leaves out and a preset has. A table that says another place takes
+    something only if it names a preset, and never the key: that goes nowhere but to its own place."""
     asked, placed = table.get("preset"), "base_url" in table
     preset = PRESETS.get(str(asked or name))
     if preset is None and (asked or not placed):
         said = f"preset {asked!r:.80} is none that there is" if asked else "no base_url, and not known by this name"
         raise _refusal(name, said + (did_you_mean(str(asked or name), PRESETS) or f"; there are: {', '.join(PRESETS)}"))
-    if preset is None or (placed and preset.base_url):
+    elsewhere = preset is not None and placed and preset.base_url is not None
+    if preset is None or (elsewhere and not asked):
         return table
     if not placed and preset.base_url is None:
         raise _refusal(name, f"needs a base_url, like {preset.example}")
-    known: dict[str, Any] = {"base_url": preset.base_url, "api_key_env": preset.api_key_env}
+    known: dict[str, Any] = {"base_url": preset.base_url, "api_key_env": None if elsewhere else preset.api_key_env}
     if table.get("protocol", preset.protocol) == preset.protocol:
         known |= {
             "protocol": preset.protocol,

@@ -62,6 +62,18 @@ def test_the_usual_key_goes_to_no_other_place(more: str, load) -> None:  # type:
     assert (found.base_url, found.api_key_env) == ("https://gateway.example/v1", None)
 
 
+def test_a_preset_that_is_named_is_spoken_to_in_its_way_at_another_place(load) -> None:  # type: ignore[no-untyped-def]
+    found = load(
+        '[providers.ours]\npreset = "anthropic"\nbase_url = "https://gateway.example/v1"\napi_key_env = "OURS"'
+    )["ours"]
+    assert (found.base_url, found.api_key_env) == ("https://gateway.example/v1", "OURS")
+    assert (found.protocol, found.max_output_tokens) == ("anthropic", 32_000)
+    found = load('[providers.ours]\npreset = "mistral"\nbase_url = "https://gateway.example/v1"')["ours"]
+    assert (found.short_call_ids, found.api_key_env) == (True, None)
+    found = load('[providers.anthropic]\nbase_url = "https://gateway.example/v1"')["anthropic"]
+    assert found.protocol == "chat_completions"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
