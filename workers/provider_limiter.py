@@ -192,7 +192,10 @@ class ProviderLimiter:
             del self._cooling_until[gate]
         for gate in self._failing_since.keys() - self._cooling_until.keys():
             del self._failing_since[gate]
-        self._cooling_until[news.gate] = now + news.seconds
+        if news.seconds > 0:
+            self._cooling_until[news.gate] = now + news.seconds
+        else:
+            self._cooling_until.pop(news.gate, None)
         self._failing_since.pop(news.gate, None)
         if news.failing_for is None:
             return

@@ -52,11 +52,20 @@ class Breaker:
     prober_until: float = 0.0
     next_probe: float = 0.0
     probes: list[float] = field(default_factory=list)
+    confirmed: bool = False
+    """A probe has failed."""
+    doubts: int = 0
+    """Outages that were none."""
+    doubted: float = -1e9
+
+    def needed(self, now: float) -> int:
+        """So many failures in a row are an outage."""
+        return FAILURES << (self.doubts if now < self.doubted + MEMORY else 0)
 
     def look(self, now: float) -> None:
         """Time passes."""
         if self.out and now >= self.quiet_since + FORGOTTEN:
-            self.out, self.prober = False, None
+            self.out, self.prober, self.streak = False, None, {}
 
     def fail(self, now: float, call: str, counts_as: str, answered: float | None) -> bool:
         """Whether it is out, as ``call`` is told."""
@@ -65,11 +74,11 @@ class Breaker:
             since = max(since, now - MEMORY)
         self.streak = {each: at for each, at in self.streak.items() if at > since}
         self.streak[counts_as] = now
-        self.streak = dict(sorted(self.streak.items(), key=lambda each: each[1])[-FAILURES:])
+        self.streak = dict(sorted(self.streak.items(), key=lambda each: each[1])[-self.needed(now) :])
         if self.out and self.prober == call:
-            self.prober = None
-        if not self.out and len(self.streak) >= FAILURES:
-            self.out, self.prober, self.next_probe = True, None, now + INTERVAL
+            self.prober, self.confirmed, self.doubts = None, True, 0
+        if not self.out and len(self.streak) >= self.needed(now):
+            self.out, self.prober, self.next_probe, self.confirmed = True, None, now + INTERVAL, False
         if self.out:
             self.quiet_since = now
         return self.out
@@ -77,9 +86,13 @@ class Breaker:
     def answer(self, now: float, call: str, ago: float) -> None:
         """``call`` was answered, so long ago."""
         self.streak = {each: at for each, at in self.streak.items() if at > now - ago}
+        was_away = self.confirmed or self.prober == call
         if self.prober == call:
             self.prober = None
-        if self.out and len(self.streak) < FAILURES:
+        if self.out and len(self.streak) < self.needed(now):
+            if not was_away:
+                self.doubts = min(self.doubts + 1, 4) if now < self.doubted + MEMORY else 1
+                self.doubted = now
             self.out, self.prober, self.streak = False, None, {}
 
     def may_probe(self, now: float) -> bool:
@@ -229,3 +242,51 @@ async def _wait_out(clock: Clock, waiting: int, out_for: float, gone: int) -> No
     assert begun[-1] - begun[0] <= 10
     # Nobody polls: one question a probe, some in case others are gone, and two or three each on the way back.
     assert asked <= len(probes) + waiting * (out_for / 30 + 4)
+
+
+def test_a_worker_that_alone_reaches_nobody_slows_no_other(clock: Clock) -> None:
+    asyncio.run(_fail_alone(clock))
+
+
+async def _fail_alone(clock: Clock) -> None:
+    """For two minutes, 100 calls a second: one in ten fails, all those of one worker. Another one's answers end each
+    outage 20 ms after it began."""
+    clock.now = START
+    redis: Any = FakeAsyncRedis(server=FakeServer())
+    gate = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=INTERVAL)).providers
+    asked, admitted, opened, contradict = 0, 0, 0, 0.0
+    asleep: set[str] = set()
+    for i in range(12_000):
+        clock.now = START + i / 100
+        if contradict and clock.now >= contradict:
+            contradict = 0.0
+            asleep -= set(await gate.report_answer("p", "", answered=0.005))
+            assert not asleep
+        if i % 10 == 0:
+            told = await gate.report_failure("p", f"c{i}", REFUSED, counts_as=f"c{i}", answered=None)
+            if told is not None and not contradict:
+                opened, contradict = opened + 1, clock.now + 0.02
+            continue
+        asked += 1
+        if isinstance(await gate.admit("p", f"c{i}", Limits(), 0), Admitted):
+            admitted += 1
+        else:
+            asleep.add(f"c{i}")
+    assert opened > 0
+    assert admitted >= 0.99 * asked, f"{admitted} of {asked}, {opened} openings"
+
+
+async def test_an_outage_that_everybody_forgot_does_not_come_back_with_a_cool_down(clock: Clock) -> None:
+    clock.now = START
+    redis: Any = FakeAsyncRedis(server=FakeServer())
+    gate = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=INTERVAL)).providers
+    for i in range(FAILURES):
+        await gate.report_failure("p", f"c{i}", REFUSED, counts_as=str(i), answered=None)
+    clock.now += FORGOTTEN + 1
+    assert await gate.admit("p", "new", Limits(), 0) == Admitted()
+    await gate.cool_down("p", 30)
+    await gate.report_answer("p", "old")
+    answer = await gate.admit("p", "newer", Limits(), 0)
+    assert not isinstance(answer, Admitted)
+    assert answer.code == "cooldown"
+    assert answer.seconds == 30

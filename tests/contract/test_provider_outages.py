@@ -131,6 +131,48 @@ async def test_an_answer_from_before_the_failures_does_not_close_it(store: Store
     assert await outages(store) == ()
 
 
+async def test_an_outage_that_was_none_leaves_the_gate_as_it_was(store: Store) -> None:
+    told = await break_down(store)
+    waiting = [f"f{i}" for i in range(4, 8)] + [f"w{i}" for i in range(40)]
+    for call in waiting[len(told) :]:
+        assert isinstance(await admit(store, call), Wait)
+    woken = await store.providers.report_answer("a", "other")
+    # Who sleeps for less than a second longer comes by itself.
+    assert set(woken) >= set(waiting[10:])
+    assert [await admit(store, f"n{i}") for i in range(50)] == [Admitted()] * 50
+
+
+async def test_an_outage_that_was_none_does_not_shorten_a_cool_down(store: Store) -> None:
+    before = await store.providers.cool_down("a", 30)
+    await break_down(store)
+    await store.providers.report_answer("a", "other")
+    answer = await admit(store, "new")
+    assert isinstance(answer, Wait)
+    assert answer.code == "cooldown"
+    # And the ramp: eight are ahead.
+    assert before - 10 < answer.seconds <= before + 5
+    # Nor one that began in it; the next outage needs twice as many failures.
+    for i in range(10):
+        await fail(store, f"g{i}")
+    assert len(await outages(store)) == 1
+    await store.providers.cool_down("a", 60)
+    await store.providers.report_answer("a", "other")
+    answer = await admit(store, "new")
+    assert isinstance(answer, Wait)
+    assert answer.code == "cooldown"
+    assert 50 < answer.seconds <= 65
+
+
+async def test_a_probe_that_fails_confirms_it_and_any_answer_after_that_begins_the_ramp(store: Store) -> None:
+    await break_down(store)
+    await probe(store, "f4")
+    await fail(store, "f4")
+    await store.providers.report_answer("a", "other")
+    assert await outages(store) == ()
+    answers = [await admit(store, f"n{i}") for i in range(50)]
+    assert sum(isinstance(each, Admitted) for each in answers) < 20
+
+
 async def test_a_probe_whose_worker_died_is_replaced_after_a_lease(store: Store) -> None:
     await break_down(store)
     await probe(store, "f4")

@@ -5,6 +5,11 @@
 local FAILURES = 5
 -- Failures that are longer ago say nothing of now. First-token timeouts come after two minutes.
 local MEMORY = 300000
+-- Each outage that was none doubles the failures that the next one needs: a worker that alone fails has nobody wait for
+-- long, and not often. 80 are enough for a real one, of a provider that is busy enough to be misjudged.
+local MOST_DOUBTS = 4
+local doubts = NOW < (gate.doubted or 0) + MEMORY and gate.doubts or 0
+local NEEDED = FAILURES * 2 ^ doubts
 
 -- All workers hear for how long they are to ask, and in an outage for how long it has failed.
 local function publish_gate()
@@ -23,17 +28,32 @@ local function list_model()
 end
 
 local function open_circuit()
-  drop_fields('woken', 'probing')
+  drop_fields('woken', 'probing', 'confirmed')
+  save_field('was_until', UNTIL)
+  save_field('was_opens', gate.opens or 0)
   save_field('out', NOW)
   save_field('every', Setting.PROBE_INTERVAL_MS)
   set_until(NOW + gate.every)
 end
 
-local function close_circuit()
-  drop_fields('out', 'every', 'probing')
+-- The provider is back: those who wait come one by one.
+local function begin_ramp()
   set_until(NOW)
   save_field('opens', NOW + RAMP)
   save_field('begun', 0)
+end
+
+-- It never was away: the gate is as if it had not been closed.
+local function take_back()
+  set_until(gate.was_until or 0)
+  save_field('opens', math.max(gate.was_opens or 0, NOW))
+  save_field('doubts', math.min(doubts + 1, MOST_DOUBTS))
+  save_field('doubted', NOW)
+end
+
+local function close_circuit(was_away)
+  if was_away then begin_ramp() else take_back() end
+  drop_fields('out', 'every', 'probing', 'confirmed', 'was_until', 'was_opens')
   redis.call('DEL', STREAK, OUTAGE)
   save_field('woken', wake_sleepers(0))
   expire(gate.opens)

@@ -5,7 +5,8 @@
 -- looked (up to when who is late was looked for); used_<rate> (GCRA: the time up to which calls have used a rate); minute,
 -- and <rate> and <rate>_before (what this minute and the one before it used). While the provider is out: out (since when),
 -- every (ms from one probe to the next; `until` is the time of the next one), probing (until when one is under way, unless
--- it is renewed). After that: woken (the order of the last call that was woken).
+-- it is renewed), confirmed (a probe has failed), was_until and was_opens (what holds if it is no outage). After that:
+-- woken (the order of the last call that was woken), doubts and doubted (outages that were none, and when the last was).
 local GATE, CALLS, LINE = keys.gate, keys.calls, keys.line
 
 -- A grant that nobody uses goes to the next in line; a waiter that does not come back is forgotten; one in line asks
@@ -21,7 +22,7 @@ local UNTIL = gate['until'] or 0
 local woken = {}
 
 -- Whether the circuit is open: nobody calls but one probe at a time.
-local function is_out() return gate.out and NOW < gate.opens end
+local function is_out() return gate.out ~= nil end
 
 local function save_field(name, number)
   gate[name] = number
@@ -31,6 +32,12 @@ end
 local function drop_fields(...)
   for _, name in ipairs({ ... }) do gate[name] = nil end
   redis.call('HDEL', GATE, ...)
+end
+
+-- An outage that nobody has looked at for so long is forgotten, before `opens` gets another meaning.
+if gate.out and NOW >= gate.opens then
+  drop_fields('out', 'every', 'probing', 'woken', 'confirmed', 'was_until', 'was_opens')
+  redis.call('DEL', keys.streak, keys.outage)
 end
 
 local function set_until(at)

@@ -13,6 +13,7 @@ end
 
 -- The time at which a call with so many ahead of it may begin. While the provider is out, each of them would probe it.
 local function turn_behind(ahead)
+  if NOW >= gate.opens then return NOW end
   if is_out() then return math.max(UNTIL, gate.probing or 0) + ahead * gate.every end
   return UNTIL + math.ceil(1000 * math.log(1 + (ramp_used() + ahead) / FIRST_SECOND) / math.log(2))
 end

@@ -9,6 +9,12 @@ if ends > UNTIL then
   save_field('opens', math.max(UNTIL + RAMP, is_out() and gate.opens or 0))
   save_field('begun', 0)
 end
+if is_out() then
+  -- It holds even if there is no outage.
+  save_field('was_until', math.max(gate.was_until or 0, ends))
+  save_field('was_opens', gate.was_until + RAMP)
+  save_field('begun', 0)
+end
 local at = UNTIL
 if args.call then
   -- The call already has a place if this script is repeated because the answer was lost.

@@ -1,5 +1,6 @@
 -- needs: circuit
 redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - args.answered_ms)
-end_probe(args.call)
-if is_out() and redis.call('ZCARD', STREAK) < FAILURES then close_circuit() end
+-- An answer that no probe brought, before any probe has failed, shows that it was no outage.
+local was_away = end_probe(args.call) or gate.confirmed
+if is_out() and redis.call('ZCARD', STREAK) < NEEDED then close_circuit(was_away) end
 return reply.answered { woken = woken }

@@ -3,14 +3,18 @@ if args.answered_ms then redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - ar
 local was_out = is_out()
 if not was_out then redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - MEMORY) end
 redis.call('ZADD', STREAK, NOW, args.counts_as)
-redis.call('ZREMRANGEBYRANK', STREAK, 0, -FAILURES - 1)
-if not was_out and redis.call('ZCARD', STREAK) < FAILURES then
+redis.call('ZREMRANGEBYRANK', STREAK, 0, -NEEDED - 1)
+if not was_out and redis.call('ZCARD', STREAK) < NEEDED then
   redis.call('PEXPIRE', STREAK, MEMORY)
   return reply.counted()
 end
 
 local probed = end_probe(args.call)
 if not was_out then open_circuit() end
+if probed then
+  save_field('confirmed', 1)
+  drop_fields('doubts', 'doubted')
+end
 redis.call('HSET', OUTAGE, 'error', args.error)
 -- If nobody probes for so long, nobody waits any more.
 save_field('opens', NOW + PATIENCE)
