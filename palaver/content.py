@@ -13,9 +13,19 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
 
+from palaver.addresses import leads_within
 from palaver.fields import AtMost, Strict
 
-Url = Annotated[str, StringConstraints(pattern=r"^(https?://|data:)[^\s\x00-\x1f]+$")]
+
+def _outward(url: str) -> str:
+    """Raises PydanticCustomError for an address that leads into the network of whoever fetches it."""
+    if not url.startswith("data:") and leads_within(url):
+        told = "leads into a network of one's own, where nobody may be sent: send the data as a data: URL"
+        raise PydanticCustomError("unsupported_content", "{told}", {"told": told})
+    return url
+
+
+Url = Annotated[str, StringConstraints(pattern=r"^(https?://|data:)[^\s\x00-\x1f]+$"), AfterValidator(_outward)]
 """Fetched by the provider, never by us; or the data itself."""
 
 

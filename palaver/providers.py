@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from palaver.addresses import leads_within
 from palaver.limits import most
 from palaver.models import Usage
 from palaver.names import did_you_mean
@@ -120,6 +121,9 @@ class Provider(BaseModel):
     """Whether a request calls that so, as OpenAI's models that think want it; most others know ``max_tokens``."""
     short_call_ids: bool = False
     """Whether ids of calls are made to have nine letters and digits, as Mistral wants them."""
+    image_addresses: bool | None = None
+    """Whether it is sent addresses of images and files, which it fetches. None: if it is at an https:// address that
+    does not lead into a network of one's own, where it would fetch what only those within may see."""
     max_response_bytes: int = Field(default=most("answer"), ge=1024)
     """An answer, streamed or not, is refused beyond this."""
     max_tool_calls: int = Field(default=most("tool_calls"), ge=1, le=most("tool_calls"))
@@ -167,6 +171,13 @@ class Provider(BaseModel):
     def thinks(self) -> bool:
         """Whether its models are told to think, not only to say what they think."""
         return self.protocol == "anthropic" and self.thinking not in (None, "off")
+
+    @property
+    def fetches(self) -> bool:
+        """Whether it is sent addresses of images and files."""
+        if self.image_addresses is not None:
+            return self.image_addresses
+        return self.base_url.startswith("https://") and not leads_within(self.base_url)
 
     @property
     def caches(self) -> bool:

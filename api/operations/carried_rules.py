@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.carried import CARRIED, Carried, refused_while_thinking
+from palaver.content import FilePart, ImagePart
 from palaver.errors import Fault
 from palaver.limits import beyond, most
 from palaver.model_options import JsonSchemaFormat, ModelOptions, NamedTool
@@ -51,6 +52,8 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterat
 def content_faults(messages: Sequence[Message], agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:
     """Parts of ``messages`` that a model of the agent cannot be sent."""
     protocols = list(_protocols(agent, providers))
+    asked = ((model, providers.get(model.partition("/")[0])) for model in agent.models)
+    blind = next((model for model, provider in asked if provider is not None and not provider.fetches), None)
     for index, message in enumerate(messages):
         if isinstance(message.content, str):
             continue
@@ -59,6 +62,9 @@ def content_faults(messages: Sequence[Message], agent: AgentSpec, providers: Map
                 if what := carried.lacks(message.role, part):
                     why = f"{what} cannot be sent to {model}: its provider speaks {protocol}"
                     yield Fault(pointer(("input", index, "content", place)), "unsupported_content", why)
+            if blind and isinstance(part, ImagePart | FilePart) and not part.inline:
+                why = f"cannot be sent by its address to {blind}, whose provider is to fetch none: send a data: URL"
+                yield Fault(pointer(("input", index, "content", place)), "unsupported_content", why)
 
 
 def _protocols(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[tuple[str, str, Carried]]:

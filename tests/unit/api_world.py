@@ -34,7 +34,7 @@ from palaver.verdicts import Continue, Finish, GiveUp, OpenCall
 AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
 BODY: dict[str, Any] = {"agent": AGENT, "input": "hello"}
 SETTINGS = Settings(redis_url="redis://fake/0", max_body=64 * 1024)
-PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1")}
+PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1", image_addresses=True)}
 POLICIES = {"patient": RetryPolicy.parse({"rules": {"rate_limited": {"attempts": 20}}})}
 RUN_ID = "run_00" + "0" * 26
 CONVERSATION_ID = "conv_00" + "0" * 26

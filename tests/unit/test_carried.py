@@ -161,6 +161,21 @@ def refused_of_claude(thinking: str | None, model: str = "claude/x", **options: 
     return [(fault.pointer, fault.code, fault.message) for fault in found]
 
 
+def test_an_address_is_sent_to_who_may_fetch_it_only() -> None:
+    def found(table: dict[str, Any], url: str = "https://example.com/a.png") -> list[str]:
+        message = Message.model_validate_json(json.dumps({"role": "user", "content": [{"type": "image", "url": url}]}))
+        known = {"fake": Provider.model_validate(table)}
+        return [each.message for each in content_faults([message], agent(), known)]
+
+    for base_url in ("http://127.0.0.1:8000/v1", "https://vllm.models.svc.cluster.local/v1", "http://example.com/v1"):
+        (refused,) = found({"base_url": base_url})
+        assert "send a data: URL" in refused
+        assert not found({"base_url": base_url}, "data:image/png;base64,iVBORw0KGgo=")
+        assert not found({"base_url": base_url, "image_addresses": True})
+    assert not found({"base_url": "https://api.example.com/v1"})
+    assert found({"base_url": "https://api.example.com/v1", "image_addresses": False})
+
+
 def test_what_claude_does_not_take_is_refused() -> None:
     loose = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": False}
     for options, where, says in (

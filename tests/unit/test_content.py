@@ -56,6 +56,33 @@ def test_what_is_no_part_is_refused(part: Any) -> None:
         message(part)
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254", "127.0.0.1:8080", "10.0.0.1", "192.168.1.1", "100.64.0.1", "0.0.0.0", "[::1]", "[fd00::1]",
+        "[fe80::1]", "[::ffff:127.0.0.1]", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "%31%32%37.0.0.1",
+        "127.0.0.1.", "\uff11\uff12\uff17.0.0.1", "example.com@127.0.0.1", "127.0.0.1\\@example.com", "localhost",
+        "LocalHost.", "a.localhost", "metadata.google.internal", "printer.local", "[",
+    ],
+)  # fmt: skip
+def test_an_address_that_leads_within_is_refused(host: str) -> None:
+    for scheme in ("http", "https"):
+        with pytest.raises(ValidationError, match="data: URL"):
+            message({"type": "image", "url": f"{scheme}://{host}/latest/meta-data"})
+
+
+def test_an_address_of_a_public_host_is_taken() -> None:
+    for host in (
+        "example.com",
+        "8.8.8.8",
+        "[2606:4700::1111]",
+        "local.example.com",
+        "10.example.com",
+        "bücher.example",
+    ):
+        assert message({"type": "image", "url": f"https://{host}/a?b=127.0.0.1"}).content
+
+
 def test_there_may_be_so_many() -> None:
     before = exceeded["message_parts"]
     assert len(message(*[LOOK] * most("message_parts")).content) == most("message_parts")
