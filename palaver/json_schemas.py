@@ -34,7 +34,7 @@ _APART: Final = frozenset({"properties", "prefixItems"})
 """Keywords that hold schemas of which a value meets one."""
 _ASIDE: Final = frozenset({"$defs", "definitions"})
 """Keywords that hold schemas which only references lead to; no other is compiled."""
-_HOLDERS: Final = _APART | _ASIDE | {"patternProperties", "dependentSchemas"}
+_HOLDERS: Final = _APART | _ASIDE | {"patternProperties", "dependentSchemas", "dependencies"}
 """Keywords whose schemas have names, which are no keywords; or places."""
 _TWICE: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 """Keywords for which what stands beside them is looked at again."""

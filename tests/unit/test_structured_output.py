@@ -158,6 +158,8 @@ def test_an_answer_is_charged_for_each_pattern_that_a_text_of_it_may_meet() -> N
         assert not list(output_schema_faults(schema))
         assert "too many characters for the patterns" in why_not(text, schema)
         assert exceeded["schema_matching"] == before + 1
+    named = {"dependencies": {"$defs": {"propertyNames": {"anyOf": [{"pattern": THRASHING}] * 20}}}}
+    assert "too many characters" in why_not(json.dumps({"$defs": 1, "ab" * 1_000: 1}), named)
     names = json.dumps({f"{'ab' * 100}{i}": 1 for i in range(10)})
     assert "too many characters" in why_not(names, {"patternProperties": {f"{THRASHING}{i}": {} for i in range(20)}})
 
