@@ -13,7 +13,10 @@ import pytest
 from palaver.lifecycle import StopReason
 from palaver.limits import most
 from palaver.models import Message
+from palaver.settings import Settings
 from palaver.store import keys
+from palaver.store.spans import SpanOutbox
+from palaver.testing import aeventually
 from palaver.verdicts import Finish
 from tests.contract.store_driver import StoreDriver, approve
 from tests.process.otlp import Span, decoded
@@ -148,8 +151,55 @@ async def test_a_record_of_a_newer_version_does_not_hold_others_up(
     await driver.finish(lease)
     records = await driver.store.spans.read("00", 10)
     sender = SpanSender(driver.store.spans, "w1", content=False)
-    taken, made = await sender._spans([(b"0-1", {b"trace": b"later"}), *records])
-    assert (len(taken), len(made)) == (3, 2)
+    of_attempt = records[0][1]
+    later = [
+        {b"trace": b"later"},
+        *({**of_attempt, b"told": told} for told in (b"[]", b'{"usage":3}', b'{"error":[]}')),
+    ]
+    taken, made = await sender._spans([*((b"0-1", fields) for fields in later), *records])
+    assert (len(taken), len(made)) == (6, 2)
+
+
+async def test_what_another_worker_sends_meanwhile_is_not_sent_twice(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    _, lease = await driver.begin()
+    await driver.finish(lease)
+    (_, fields), *_ = await driver.store.spans.read("00", 10)
+    outbox = SpanOutbox(driver.redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=3))
+    first, second = outbox.shards = outbox.shards[1:]
+    for shard in (first, second):
+        await driver.redis.xadd(keys.spans(shard), fields)
+        await driver.redis.expire(keys.spans(shard), 600)
+    sender, asked, answers = SpanSender(outbox, "one", content=False), 0, threading.Event()
+
+    def send(_: bytes) -> bool:
+        nonlocal asked
+        asked += 1
+        return answers.wait(60)
+
+    monkeypatch.setattr(sender._exporter, "send", send)
+
+    async def sent() -> bool:
+        return not await outbox.read(first, 10)
+
+    sending = asyncio.create_task(sender.run())
+    try:
+        await aeventually(lambda: asked == 1)
+        # What this worker held of other shards has run out by the time that the collector answers.
+        await driver.redis.set(keys.sender(second), "other", ex=600)
+        answers.set()
+        await aeventually(sent)
+        await driver.redis.xadd(keys.spans(first), fields)
+        await aeventually(sent)
+        assert (asked, len(await outbox.read(second, 10))) == (2, 1)
+    finally:
+        answers.set()
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
+        await outbox.release(second, "other")
 
 
 async def test_a_collector_that_never_answers_is_waited_for_no_longer_than_the_environment_says(

@@ -74,10 +74,14 @@ class SpanSender:
         """Send, for ever."""
         try:
             while True:
-                mine = [shard for shard in self._outbox.shards if await self._outbox.hold(shard, self._worker)]
-                more = [await self._send_some(shard) for shard in mine]
+                # Each is held right before it is sent: a slow collector takes longer for one than a hold lasts.
+                more = [
+                    await self._send_some(shard)
+                    for shard in self._outbox.shards
+                    if await self._outbox.hold(shard, self._worker)
+                ]
                 if not any(more):
-                    await asyncio.sleep(self._delay if mine else _OTHERS)
+                    await asyncio.sleep(self._delay if more else _OTHERS)
         finally:
             with contextlib.suppress(Exception):
                 for shard in self._outbox.shards:
@@ -108,7 +112,7 @@ class SpanSender:
                 record = Record(fields)
                 content = await content_of(record, self._outbox) if self._content else {}
                 made += spans(record, content)
-            except (KeyError, ValueError) as error:
+            except (LookupError, ValueError, TypeError, AttributeError) as error:
                 self._say("a record of a newer version is in no trace: %r", error)
                 continue
             characters += sum(map(len, content.values()))
