@@ -24,6 +24,8 @@ class FailingProvider:
     """Of the answers that fail; None closes the connection without any."""
     out: bool = False
     """All models are."""
+    goes_out_after: int | None = None
+    """So many more requests are passed on, then it is out: however slow the test is."""
     models: set[str] = field(default_factory=set)
     failed: list[tuple[float, str]] = field(default_factory=list)
     """When each request came that failed (`time.monotonic`), and of which run."""
@@ -64,6 +66,10 @@ class FailingProvider:
                 {"error": {"message": "out of service", "code": "down"}}, status=self.status or 500
             )
         self.passed.append(came)
+        if self.goes_out_after is not None:
+            self.goes_out_after -= 1
+            if self.goes_out_after <= 0:
+                self.out, self.goes_out_after = True, None
         headers = {name: value for name, value in request.headers.items() if name.lower() != "host"}
         async with self._session.post(f"{self.upstream}{request.path}", data=body, headers=headers) as answer:
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})

@@ -47,10 +47,6 @@ def outages(cluster: Cluster) -> Any:
     return next(each for each in providers if each["name"] == "busy")["outages"]
 
 
-def more_passed(provider: FailingProvider, than: int) -> bool:
-    return len(provider.passed) > than
-
-
 def seen(cluster: Cluster) -> Any:
     """The outage, once it is known."""
     (outage,) = eventually(partial(outages, cluster), within=30)
@@ -116,16 +112,16 @@ def test_a_crowd_waits_until_its_provider_is_back(
 
 
 def test_a_provider_that_flaps_is_not_overrun(cluster: Cluster, provider: FailingProvider) -> None:
+    provider.goes_out_after = 20
+    # 300 calls.
     runs = [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(100)]
-    for _ in range(3):
-        known = len(provider.passed)
-        eventually(partial(more_passed, provider, known + 3), within=60)
-        provider.out = True
+    for left in (20, 20, None):
         seen(cluster)
         begun = time.monotonic()
         lasts(ON_THE_WIRE + 3)
         hardly_anybody_asked(provider, begun, time.monotonic())
-        provider.out = False
+        provider.goes_out_after, provider.out = left, False
+        eventually(lambda: not outages(cluster) or provider.out, within=60)
     all_completed(cluster, runs)
 
 
