@@ -72,6 +72,8 @@ def go_through_any(cluster: Cluster, number: int) -> None:
     def example(drawn: Sequences) -> None:
         while len(cluster.stack.pids("worker")) < MODEL_WORKERS:
             cluster.start("worker")
+        # Runs of one example after the other that ask the same model for a failure would be an outage of it.
+        cluster.forget_cool_downs()
         stories = asyncio.run(go_through(cluster, drawn))
         assert not stories, "\n\n".join(stories)
 
