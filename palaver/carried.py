@@ -7,11 +7,11 @@ it says. A row here and a module in ``workers/protocols`` are one protocol.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-from palaver.content import FilePart, ImagePart, Part
+from palaver.content import FilePart, ImagePart, Part, inline_data
 from palaver.model_options import ModelOptions, NamedTool, ReasoningEffort
 from palaver.providers import ProtocolName
 
@@ -39,6 +39,9 @@ class Carried:
     """The highest temperature."""
     lax: bool = True
     """Whether ``strict`` of a schema may be false: the model is not held to it while it writes."""
+    media: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By kinds of content: media types of data that are sent along; any type of a kind that is not here. Text may be as
+    it is or in base64, the rest is in base64."""
 
     def lacks(self, role: Role, part: Part) -> str:
         """Why ``part`` cannot be sent in a message of ``role``; empty if it can."""
@@ -48,7 +51,23 @@ class Carried:
             return f"{NAMED[part.type]} in a message of role {role}"
         if isinstance(part, ImagePart | FilePart) and part.type not in self.addresses and not part.inline:
             return f"{NAMED[part.type]} by its address (send it as a data: URL)"
+        if isinstance(part, ImagePart | FilePart) and part.inline and part.type in self.media:
+            return _media_fault(part, self.media[part.type])
         return ""
+
+
+def _media_fault(part: ImagePart | FilePart, types: frozenset[str]) -> str:
+    """Why the data of ``part`` are not such as are taken; empty if they are."""
+    taken = f"(send {' or '.join(sorted(types))}, as data:TYPE;base64,DATA)"
+    found = inline_data(part.url)
+    if found is None:
+        return f"{NAMED[part.type]} whose data: URL has no data {taken}"
+    kind, in_base64, data = found
+    if kind not in types:
+        return f"{NAMED[part.type]} of the type {kind:.80} {taken}"
+    if not data:
+        return f"{NAMED[part.type]} without any data"
+    return "" if in_base64 or kind == "text/plain" else f"{NAMED[part.type]} that is not in base64 {taken}"
 
 
 def refused_while_thinking(options: ModelOptions) -> Iterator[tuple[str, str]]:
@@ -88,6 +107,10 @@ _ANTHROPIC: Final = Carried(
     efforts=_EVERY_EFFORT - {"none", "minimal"},
     parts=MappingProxyType({"user": _IMAGES_AND_FILES, "assistant": frozenset(), "tool": _IMAGES_AND_FILES}),
     addresses=_IMAGES_AND_FILES,
+    media=MappingProxyType({
+        "image": frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"}),
+        "file": frozenset({"application/pdf", "text/plain"}),
+    }),
     written=frozenset({
         "model", "messages", "stream", "system", "tools", "tool_choice", "temperature", "top_p", "stop_sequences",
         "max_tokens", "output_config", "cache_control",

@@ -6,6 +6,7 @@ Parts are for what is not text alone. So one part that is text becomes its strin
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self, get_args
@@ -91,6 +92,7 @@ def _of_here(value: object) -> object:
 Part = Annotated[
     TextPart | ImagePart | FilePart | ReasoningPart, Field(discriminator="type"), BeforeValidator(_of_here)
 ]
+_DATA: Final = re.compile(r"data:([^;,]*)[^,]*?(;base64)?,")
 Parts = Annotated[tuple[Part, ...], AtMost("message_parts")]
 
 
@@ -111,6 +113,13 @@ _PARTS: Final[TypeAdapter[tuple[Part, ...]]] = TypeAdapter(Parts)
 def parts_from(listed: Iterable[Any]) -> tuple[Part, ...]:
     """Parts from JSON."""
     return _PARTS.validate_python(tuple(listed))
+
+
+def inline_data(url: str) -> tuple[str, bool, str] | None:
+    """Of a ``data:`` URL: the media type, whether the data are in base64, and the data as they are written there. None
+    if it is no such URL."""
+    found = _DATA.match(url)
+    return (found[1].lower() or "text/plain", bool(found[2]), url[found.end() :]) if found else None
 
 
 def text_of(content: str | tuple[Part, ...]) -> str:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from palaver.carried import CARRIED
 from palaver.content import FilePart, ImagePart, TextPart
 from palaver.leases import LogMessage
 from palaver.models import AgentSpec, Message, ToolCall
@@ -163,6 +164,31 @@ def test_images_and_files(part: ImagePart | FilePart, sent: dict[str, Any]) -> N
         [MESSAGES.message(Message(role="user", content=content))], settings=CallSettings(max_output_tokens=1)
     )
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Look:"}, sent]}]
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (FilePart(type="file", url="data:text/csv;base64,YQ==", name="a.csv"), "a file of the type text/csv (send app"),
+        (FilePart(type="file", url="data:text/plain,"), "a file without any data"),
+        (
+            FilePart(type="file", url="data:application/pdf,JVBE"),
+            "a file that is not in base64 (send application/pdf or",
+        ),
+        (ImagePart(type="image", url="data:image/svg+xml,%3Csvg/%3E"), "an image of the type image/svg+xml (send"),
+        (ImagePart(type="image", url="data:text/plain,hi"), "an image of the type text/plain (send image/gif or"),
+        (ImagePart(type="image", url="data:nope"), "an image whose data: URL has no data (send"),
+    ],
+)
+def test_data_that_are_refused_are_refused_at_submit_and_told_in_words_if_they_are_there(
+    part: ImagePart | FilePart, said: str
+) -> None:
+    for role in ("user", "tool"):
+        assert CARRIED["anthropic"].lacks(role, part).startswith(said)
+    assert not CARRIED["chat_completions"].lacks("user", part)
+    body = request([MESSAGES.message(Message(role="user", content=(part,)))])
+    name = "file a.csv" if isinstance(part, FilePart) and part.name else part.type
+    assert [block["text"] for block in body["messages"][0]["content"]] == [f"[{name}]"]
 
 
 def _turns(*failed: bool) -> list[bytes]:

@@ -14,7 +14,8 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from palaver.arguments import readable
-from palaver.content import FilePart, ImagePart, Part, text_of
+from palaver.carried import CARRIED
+from palaver.content import FilePart, ImagePart, Part, inline_data, text_of
 from palaver.models import Message, ToolCall
 
 from ..verbatim import elements, members
@@ -37,7 +38,6 @@ _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST: Final = 64
 """Characters of a name, and of the part of an id that was another one's. 128 are allowed in a name; models of other
 providers, which may go on with the conversation, take fewer."""
-_DATA: Final = re.compile(r"data:([^;,]*)[^,]*?(;base64)?,")
 
 
 def written(role: str, blocks: Iterable[bytes]) -> bytes:
@@ -142,6 +142,9 @@ def _text(said: str) -> bytes:
 
 
 def _part(part: Part) -> Sequence[bytes]:
+    """A part. One that is refused at submit may be from a tool, or from when another provider was asked."""
+    if CARRIED["anthropic"].lacks("user", part):
+        return text(text_of((part,)))
     match part:
         case ImagePart(url=url):
             return [orjson.dumps({"type": "image", "source": _source(url)})]
@@ -154,11 +157,11 @@ def _part(part: Part) -> Sequence[bytes]:
 
 def _source(url: str) -> dict[str, str]:
     """Where the data are: the provider fetches an address. A document of text is text here."""
-    if (inline := _DATA.match(url)) is None:
+    if (inline := inline_data(url)) is None:
         return {"type": "url", "url": url}
-    kind, data = inline[1] or "text/plain", url[inline.end() :]
+    kind, in_base64, data = inline
     if kind == "text/plain":
         with suppress(ValueError):
-            raw = b64decode(data) if inline[2] else unquote_to_bytes(data)
+            raw = b64decode(data) if in_base64 else unquote_to_bytes(data)
             return {"type": "text", "media_type": kind, "data": raw.decode("utf-8", "replace")}
     return {"type": "base64", "media_type": kind, "data": data}
