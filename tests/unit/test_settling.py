@@ -27,7 +27,7 @@ class Store:
         self._errors = list(errors)
         self._well = well
 
-    async def settle(self, lease: Any, verdict: Verdict, *, streamed: bool) -> Settled:
+    async def settle(self, lease: Any, verdict: Verdict, *, streamed: bool, told: bytes | None = None) -> Settled:
         self.tried.append(verdict)
         if self._errors and not isinstance(verdict, GiveUp):
             raise self._errors.pop(0)
