@@ -69,7 +69,7 @@ def _pattern(shown: str) -> tuple[str, list[str]]:
     """A regular expression, and what the page writes in place of each of its groups."""
     names, pattern, end = [], "", 0
     for found in _VARIES.finditer(shown):
-        pattern += re.escape(shown[end : found.start()])
+        pattern += _words(shown[end : found.start()])
         end = found.end()
         match found.lastgroup:
             case "lines":
@@ -79,4 +79,9 @@ def _pattern(shown: str) -> tuple[str, list[str]]:
             case kind:
                 names.append(found[0])
                 pattern += r"(\d+)" if kind == "number" else rf"({found[0][:-1]}\w+)"
-    return pattern + re.escape(shown[end:]), names
+    return pattern + _words(shown[end:]), names
+
+
+def _words(shown: str) -> str:
+    """Just these words; between two columns of a table are as many blanks as its longest row wants."""
+    return re.sub(r"(?:\\ ){2,}", " {2,}", re.escape(shown))
