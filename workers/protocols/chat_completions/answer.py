@@ -7,25 +7,18 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import (
-    EmptyCompletion,
-    MalformedResponse,
-    ProviderError,
-    ProviderHTTPError,
-    TruncatedStream,
-)
+from palaver.errors import EmptyCompletion, MalformedResponse, ProviderError, ProviderHTTPError
 from palaver.limits import most
 from palaver.models import Usage
 from palaver.secrets import hide
 
 from ..bounds import check_stored, parsed, tokens, too_large
-from ..calls import Calls, text_of
-from ..lines import Lines
+from ..calls import text_of
+from ..event_stream import EventStreamReader
 from ..port import ModelReply
 from ..verbatim import elements, members
 from .opaque import EXTRA, OpaqueFields
 
-_TEXT: Final = most("answer_text")
 _CHOICES: Final = most("answer_choices")
 _FINISHES: Final = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
@@ -37,61 +30,17 @@ _PLAIN: Final = frozenset(("role", "content", "refusal", "tool_calls"))
 """What a delta has mostly, and nothing that is to be sent back unchanged."""
 
 
-class Completion:
-    """Puts an answer together. ``feed`` it the bytes of a stream as they come; ask for the ``reply`` at the end.
-
-    Any split of the bytes gives the same reply.
-    """
+class Completion(EventStreamReader):
+    """An answer of chunks."""
 
     def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
-        self._lines = Lines()
-        self._content: list[str] = []
-        self._thoughts: list[str] = []
-        """Of the bytes that are being read."""
-        self._length = 0
-        """Characters of the text."""
-        self._calls = Calls(max_calls)
+        super().__init__(max_calls=max_calls)
         self._opaque = OpaqueFields()
-        self._finish = ""
-        self.done = False
-        """The provider has said that this was all."""
-        self._anything = False
-        """A chunk was read."""
-        self._foreign = False
-        """There was something that is no event stream."""
         self._error_follows = False
         self._refused = False
         self._answered = False
         """There was text of an answer, and of a refusal."""
-        self.usage = Usage(model_calls=1)
-        self.uncounted = False
-        """The answer is whole, and the provider did not say what it took."""
         self._counted = False
-
-    def feed(self, data: bytes) -> tuple[str, str]:
-        """Take in bytes of the stream; answers the text and the reasoning that they bring.
-
-        The work is linear in what comes, however it is cut, and what is beyond a limit is not kept.
-
-        Raises:
-            MalformedResponse: it is no event stream of JSON chunks.
-            ResponseTooLarge: the text, or a line, is longer than may be.
-            TooManyToolCalls, ToolCallTooLarge: so are its calls.
-            ProviderHTTPError: the provider reported an error in the stream.
-        """
-        texts = []
-        for line in self._lines.split(data):
-            if self.done:
-                break
-            if line.startswith(b"data:"):
-                if text := self._chunk(line[5:].strip()):
-                    texts.append(text)
-            elif line.strip():
-                self._other(line)
-        if not self._thoughts:
-            return "".join(texts), ""
-        thoughts, self._thoughts = "".join(self._thoughts), []
-        return "".join(texts), thoughts
 
     def _other(self, line: bytes) -> None:
         """A line that is no data: of an event stream, or of something else."""
@@ -99,12 +48,10 @@ class Completion:
             self._error_follows = line[6:].strip() == b"error"
         elif line.startswith(b"error:"):  # llama.cpp
             raise ProviderHTTPError(200, line[6:])
-        elif line[:1] in (b"<", b"{"):
-            raise _something_else()
-        elif not line.startswith((b":", b"id:", b"retry:")):
-            self._foreign = True
+        super()._other(line)
 
-    def _chunk(self, payload: bytes) -> str:
+    def _event(self, payload: bytes) -> str:
+        """Take in a chunk; answers its text."""
         if not payload:
             return ""
         if payload == b"[DONE]":
@@ -150,12 +97,8 @@ class Completion:
         self._answered |= bool(delta.get("content"))
         if isinstance(content, list):
             content = self._chunks(content)
-        if text := text_of(content):
-            self._length += len(text)
-            if self._length > _TEXT:
-                raise too_large("answer_text", "the text of the answer has", "characters")
-            self._content.append(text)
-        return text
+        text = text_of(content)
+        return self._say(text) if text else ""
 
     def _chunks(self, content: list[Any]) -> str:
         """The text of content that is a list of chunks, as Mistral's models that think write it."""
@@ -235,14 +178,11 @@ class Completion:
             ResponseTooLarge: it would be too large as JSON.
             ProviderError: the model broke off and says so.
         """
-        if self._lines.waiting:
-            self.feed(b"\n")
+        self._take_in_the_rest()
         if not self._finish and not (self.done and (self._content or self._calls)):
-            if self._foreign and not self._anything:
-                raise _something_else()
-            if self.done:
+            if self.done and (self._anything or not self._foreign):
                 raise EmptyCompletion
-            raise TruncatedStream("the stream ended without a finish reason")
+            raise self._cut_off("the stream ended without a finish reason")
         finish = _FINISHES.get(self._finish.lower(), self._finish)
         if self._refused and not self._answered and not self._calls and finish != "error":
             finish = "content_filter"  # OpenAI says "stop" of it
@@ -271,7 +211,3 @@ def _few(choices: Sequence[Any]) -> Sequence[Any]:
     if len(choices) > _CHOICES:
         raise too_large("answer_choices", "the answer has", "choices")
     return choices
-
-
-def _something_else() -> MalformedResponse:
-    return MalformedResponse("the provider answered something else than an event stream")

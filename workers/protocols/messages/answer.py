@@ -6,19 +6,18 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError, TruncatedStream
+from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError
 from palaver.limits import most
 from palaver.models import Usage
 from palaver.secrets import hide
 
-from ..bounds import check_stored, parsed, tokens, too_large
-from ..calls import Calls, text_of
-from ..lines import Lines
+from ..bounds import check_stored, parsed, tokens
+from ..calls import text_of
+from ..event_stream import EventStreamReader
 from ..port import PAUSE, ModelReply
 from ..verbatim import elements, members
 from .kept import Block, Blocks
 
-_TEXT: Final = most("answer_text")
 _OUT_OF_WINDOW: Final = "model_context_window_exceeded"
 _FINISHES: Final = {"max_tokens": "length", "refusal": "content_filter", "pause_turn": PAUSE}
 """What the port calls the same ends; any other is an ordinary one."""
@@ -26,59 +25,13 @@ _INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_inp
 """Parts of the input, each counted apart."""
 
 
-class Answer:
-    """Puts an answer together. ``feed`` it the bytes of a stream as they come; ask for the ``reply`` at the end.
-
-    Any split of the bytes gives the same reply.
-    """
+class Answer(EventStreamReader):
+    """An answer of blocks."""
 
     def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
-        self._lines = Lines()
+        super().__init__(max_calls=max_calls)
         self._blocks = Blocks()
-        self._calls = Calls(max_calls)
-        self._content: list[str] = []
-        self._length = 0
-        """Characters of the text."""
-        self._thoughts: list[str] = []
-        """Of the bytes that are being read."""
         self._counts: dict[str, int] = {}
-        self._finish = ""
-        self.done = False
-        """The provider has said that this was all."""
-        self._anything = False
-        """An event was read."""
-        self._foreign = False
-        """There was something that is no event stream."""
-        self.usage = Usage(model_calls=1)
-        self.uncounted = False
-        """The answer is whole, and the provider did not say what it took."""
-
-    def feed(self, data: bytes) -> tuple[str, str]:
-        """Take in bytes of the stream; answers the text and the reasoning that they bring.
-
-        The work is linear in what comes, however it is cut, and what is beyond a limit is not kept.
-
-        Raises:
-            MalformedResponse: it is no event stream of this protocol.
-            ResponseTooLarge: the text, a line, or what is to be kept is longer than may be.
-            TooManyToolCalls, ToolCallTooLarge: so are its calls.
-            ProviderHTTPError: the provider reported an error in the stream.
-        """
-        texts = []
-        for line in self._lines.split(data):
-            if self.done:
-                break
-            if line.startswith(b"data:"):
-                if text := self._event(line[5:].strip()):
-                    texts.append(text)
-            elif line[:1] in (b"<", b"{"):
-                raise _something_else()
-            elif line.strip() and not line.startswith((b"event:", b":", b"id:", b"retry:")):
-                self._foreign = True
-        if not self._thoughts:
-            return "".join(texts), ""
-        thoughts, self._thoughts = "".join(self._thoughts), []
-        return "".join(texts), thoughts
 
     def _event(self, payload: bytes) -> str:
         """Take in an event; answers its text. The name of an event stands in it, too."""
@@ -120,14 +73,14 @@ class Answer:
         block = self._blocks.begin(index, kind, raw)
         if kind == "thinking" and (thoughts := text_of(first.get("thinking"))):
             self._thoughts.append(thoughts)
-        return self._say(block, text_of(first.get("text"))) if kind == "text" else ""
+        return self._say_in(block, text_of(first.get("text"))) if kind == "text" else ""
 
     def _delta(self, delta: dict[str, Any], index: Any) -> str:
         """Take in more of a block; answers its text."""
         block = self._blocks.found[index]
         match delta["type"]:
             case "text_delta":
-                return self._say(block, text_of(delta["text"]))
+                return self._say_in(block, text_of(delta["text"]))
             case "input_json_delta" if block.kind == "tool_use":
                 self._calls.add(index, arguments=delta["partial_json"])
             case "input_json_delta":
@@ -139,13 +92,9 @@ class Answer:
                 self._blocks.add(block, "signature", text_of(delta["signature"]))
         return ""
 
-    def _say(self, block: Block, text: str) -> str:
+    def _say_in(self, block: Block, text: str) -> str:
         block.said.append(text)
-        self._length += len(text)
-        if self._length > _TEXT:
-            raise too_large("answer_text", "the text of the answer has", "characters")
-        self._content.append(text)
-        return text
+        return self._say(text)
 
     def read(self, body: bytes) -> str:
         """Take in a whole answer that was not streamed; answers its text.
@@ -178,7 +127,7 @@ class Answer:
         if kind == "tool_use":
             arguments = members(raw).get("input")
             self._calls.add(index, identity=found.get("id"), name=found.get("name"), arguments=arguments)
-        return self._say(block, text_of(found["text"])) if kind == "text" else ""
+        return self._say_in(block, text_of(found["text"])) if kind == "text" else ""
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Take in counts, of which later ones take the place of earlier ones."""
@@ -213,12 +162,9 @@ class Answer:
             ResponseTooLarge: it would be too large as JSON.
             ProviderHTTPError: the conversation does not fit into the model's window any more.
         """
-        if self._lines.waiting:
-            self.feed(b"\n")
+        self._take_in_the_rest()
         if not self._finish:
-            if self._foreign and not self._anything:
-                raise _something_else()
-            raise TruncatedStream("the stream ended without a stop reason")
+            raise self._cut_off("the stream ended without a stop reason")
         if self._finish == _OUT_OF_WINDOW:
             raise ProviderHTTPError(200, orjson.dumps({"type": "error", "error": {"type": _OUT_OF_WINDOW}}))
         finish = _FINISHES.get(self._finish, self._finish)
@@ -236,7 +182,3 @@ class Answer:
         check_stored(self._length + self._calls.length, content, tuple(calls.values()))
         self.uncounted = not self._counts
         return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque)
-
-
-def _something_else() -> MalformedResponse:
-    return MalformedResponse("the provider answered something else than an event stream")

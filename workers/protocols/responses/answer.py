@@ -7,81 +7,34 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError, TruncatedStream
+from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError
 from palaver.limits import most
 from palaver.models import Usage
 from palaver.secrets import hide
 
-from ..bounds import check_stored, parsed, tokens, too_large
-from ..calls import Calls, text_of
-from ..lines import Lines
+from ..bounds import check_stored, parsed, tokens
+from ..calls import text_of
+from ..event_stream import EventStreamReader
 from ..port import ModelReply
 from ..verbatim import elements, members
 from .items import PLAIN
 from .kept import Item, Items, phase_of
 
-_TEXT: Final = most("answer_text")
 _FINISHES: Final = {"content_filter": "content_filter", "refusal": "content_filter"}
 """What the port calls the same reasons for an answer that is incomplete; any other is a limit."""
 _ECHOES: Final = (b'{"type":"response.in_progress"', b'{"type":"response.queued"')
 """Events that repeat the request and say nothing else."""
 
 
-class Answer:
-    """Puts an answer together. ``feed`` it the bytes of a stream as they come; ask for the ``reply`` at the end.
-
-    Any split of the bytes gives the same reply.
-    """
+class Answer(EventStreamReader):
+    """An answer of items."""
 
     def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
-        self._lines = Lines()
+        super().__init__(max_calls=max_calls)
         self._items = Items()
-        self._calls = Calls(max_calls)
-        self._content: list[str] = []
-        self._length = 0
-        """Characters of the text."""
-        self._thoughts: list[str] = []
-        """Of the bytes that are being read."""
         self._refused = False
         """The model says that it will not answer."""
-        self._finish = ""
-        self.done = False
-        """The provider has said that this was all."""
-        self._anything = False
-        """An event was read."""
-        self._foreign = False
-        """There was something that is no event stream."""
-        self.usage = Usage(model_calls=1)
-        self.uncounted = False
-        """The answer is whole, and the provider did not say what it took."""
         self._counted = False
-
-    def feed(self, data: bytes) -> tuple[str, str]:
-        """Take in bytes of the stream; answers the text and the reasoning that they bring.
-
-        The work is linear in what comes, however it is cut, and what is beyond a limit is not kept.
-
-        Raises:
-            MalformedResponse: it is no event stream of this protocol.
-            ResponseTooLarge: the text, a line, or what is to be kept is longer than may be.
-            TooManyToolCalls, ToolCallTooLarge: so are its calls.
-            ProviderHTTPError: the provider reported an error in the stream.
-        """
-        texts = []
-        for line in self._lines.split(data):
-            if self.done:
-                break
-            if line.startswith(b"data:"):
-                if text := self._event(line[5:].strip()):
-                    texts.append(text)
-            elif line[:1] in (b"<", b"{"):
-                raise _something_else()
-            elif line.strip() and not line.startswith((b"event:", b":", b"id:", b"retry:")):
-                self._foreign = True
-        if not self._thoughts:
-            return "".join(texts), ""
-        thoughts, self._thoughts = "".join(self._thoughts), []
-        return "".join(texts), thoughts
 
     def _event(self, payload: bytes) -> str:
         """Take in an event; answers its text. The name of an event stands in it, too."""
@@ -94,10 +47,10 @@ class Answer:
                 raise ProviderHTTPError(200, payload)
             match event["type"]:
                 case "response.output_text.delta":
-                    return self._say(self._items.found[event["output_index"]], text_of(event["delta"]))
+                    return self._say_in(self._items.found[event["output_index"]], text_of(event["delta"]))
                 case "response.refusal.delta":
                     self._refused = True
-                    return self._say(self._items.found[event["output_index"]], text_of(event["delta"]))
+                    return self._say_in(self._items.found[event["output_index"]], text_of(event["delta"]))
                 case "response.function_call_arguments.delta":
                     self._argue(event["output_index"], event["delta"])
                 case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
@@ -134,7 +87,7 @@ class Answer:
             case "message":
                 self._refused = self._refused or any(part["type"] == "refusal" for part in whole["content"])
                 said = "".join(text_of(part.get("text") or part.get("refusal")) for part in whole["content"])
-                return "" if item.length else self._say(item, said)
+                return "" if item.length else self._say_in(item, said)
             case "function_call":
                 if not item.argued and whole.get("arguments"):
                     self._argue(index, whole["arguments"])
@@ -157,15 +110,11 @@ class Answer:
         if text:
             self._thoughts.append(text)
 
-    def _say(self, item: Item, text: str) -> str:
+    def _say_in(self, item: Item, text: str) -> str:
         if item.kind != "message":
             raise ValueError("text of something else than a message")
         item.length += len(text)
-        self._length += len(text)
-        if self._length > _TEXT:
-            raise too_large("answer_text", "the text of the answer has", "characters")
-        self._content.append(text)
-        return text
+        return self._say(text)
 
     def read(self, body: bytes) -> str:
         """Take in a whole answer that was not streamed; answers its text.
@@ -229,12 +178,9 @@ class Answer:
             MalformedResponse: it is no answer, or contradicts itself.
             ResponseTooLarge: it would be too large as JSON.
         """
-        if self._lines.waiting:
-            self.feed(b"\n")
+        self._take_in_the_rest()
         if not self._finish:
-            if self._foreign and not self._anything:
-                raise _something_else()
-            raise TruncatedStream("the stream ended before the response was completed")
+            raise self._cut_off("the stream ended before the response was completed")
         finish = "content_filter" if self._refused else self._finish
         content = hide("".join(self._content))
         # A limit may have cut the last call off; none of such an answer is made.
@@ -248,7 +194,3 @@ class Answer:
         opaque = self._items.whole({index: call.id for index, call in calls.items()})
         finish = "tool_calls" if calls else "stop" if finish == "end" else finish
         return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque)
-
-
-def _something_else() -> MalformedResponse:
-    return MalformedResponse("the provider answered something else than an event stream")
