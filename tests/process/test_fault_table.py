@@ -216,9 +216,12 @@ class TestFault:
             check_error(retry["error"], row.error, seen, retry["attempt"])
         for announced, waited in seen.waits():
             assert announced - ROUNDING <= waited <= announced * 1.1 + LATE
-        failed = {place(retry) for retry in retries} | ({("1", row.tries)} if row.status == "failed" else set())
-        shown = {place(delta) for delta in seen.of_type("message.delta")} & failed
-        assert {place(discarded) for discarded in seen.of_type("message.discarded")} == shown
+        # A delta that is still on its way when the attempt settles comes too late: it is withdrawn, and nobody saw it.
+        not_kept = {place(retry) for retry in retries} | ({("1", row.tries)} if row.output is None else set())
+        shown = {place(delta) for delta in seen.of_type("message.delta")} & not_kept
+        discarded = {place(data) for data in seen.of_type("message.discarded")}
+        assert shown <= discarded <= not_kept
+        assert form or not discarded
         assert shown or not row.withdrawn
 
 
