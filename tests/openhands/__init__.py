@@ -1,0 +1,1 @@
+"""OpenHands' own client against Palaver: each generation of it in an environment of its own."""

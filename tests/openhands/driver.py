@@ -1,0 +1,136 @@
+"""Runs OpenHands' own client, of whatever generation its environment has, as it is told line by line.
+
+Each line of the standard input is a request in JSON: an `id`, the name `of` a conversation, what to `do` and how. Each
+runs in a thread of its own, as a client that waits in one thread is paused by another. Each line of the standard output
+answers one: its `id`, and what was `seen` or `raised`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import uuid
+import warnings
+
+warnings.simplefilter("ignore")
+os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENHANDS_SUPPRESS_BANNER": "1", "LOG_LEVEL": "ERROR"}
+# What libraries print goes to the standard error.
+answers = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+
+from openhands.sdk import LLM, Agent, Conversation  # noqa: E402
+from openhands.sdk.event import Event  # noqa: E402
+from openhands.sdk.security import confirmation_policy, llm_analyzer  # noqa: E402
+from openhands.sdk.workspace import RemoteWorkspace  # noqa: E402
+
+told = {}
+"""Events that the callbacks of each conversation were told, in order."""
+conversations = {}
+lock = threading.Lock()
+
+
+def open_(name, *, host, api_key=None, llm, agent=None, condenser=None, **options):
+    """The conversation, new or attached to."""
+    made = Agent(llm=LLM(**llm), tools=[], **(agent or {}))
+    told[name] = []
+    if "conversation_id" in options:
+        options["conversation_id"] = uuid.UUID(options["conversation_id"])
+    conversation = Conversation(
+        agent=made,
+        workspace=RemoteWorkspace(host=host, api_key=api_key, working_dir="workspace"),
+        callbacks=[told[name].append],
+        visualizer=None,
+        **options,
+    )
+    # Unless it is told to, a client deletes its conversation when it is closed.
+    conversation.delete_on_close = False
+    conversations[name] = conversation
+    return str(conversation.id)
+
+
+def call(name, *, method, arguments=(), **named):
+    """What a method of the conversation answers."""
+    answer = getattr(conversations[name], method)(*arguments, **named)
+    if method == "fork":
+        conversations[named.get("name", name + "-fork")] = answer
+        return str(answer.id)
+    return answer
+
+
+def confirm(name, *, policy, **options):
+    """Set when calls wait for somebody."""
+    conversations[name].set_confirmation_policy(getattr(confirmation_policy, policy)(**options))
+
+
+def analyze(name):
+    """Set what judges how risky a call is."""
+    conversations[name].set_security_analyzer(llm_analyzer.LLMSecurityAnalyzer())
+
+
+def events(name):
+    """Those that the client's list has."""
+    return [each.model_dump(mode="json") for each in conversations[name].state.events]
+
+
+def heard(name):
+    """Those that callbacks were told."""
+    return [each.model_dump(mode="json") for each in list(told[name]) if isinstance(each, Event)]
+
+
+def state(name):
+    """What the client shows of the conversation."""
+    now = conversations[name].state
+    return {
+        "status": now.execution_status.value,
+        "agent": type(now.agent).__name__,
+        "policy": type(now.confirmation_policy).__name__,
+        "analyzer": type(now.security_analyzer).__name__,
+        "stats": conversations[name].conversation_stats.model_dump(mode="json"),
+    }
+
+
+def parse(name, *, each):
+    """Whether this client takes these as events: the first that it refuses, and why."""
+    for event in each:
+        try:
+            Event.model_validate(event)
+        except Exception as error:
+            return [event, str(error)]
+    return None
+
+
+def close(name, *, delete=False):
+    """End the connection, and the conversation if so asked."""
+    conversation = conversations.pop(name)
+    conversation.delete_on_close = delete
+    conversation.close()
+
+
+WORDS = {
+    "open": open_, "call": call, "confirm": confirm, "analyze": analyze, "events": events, "heard": heard,
+    "state": state, "parse": parse, "close": close,
+}  # fmt: skip
+
+
+def obey(id, do, of, **how):
+    """Do it, and answer."""
+    try:
+        answer = {"id": id, "seen": WORDS[do](of, **how)}
+    except Exception as error:
+        cause = getattr(error, "conversation_error", None)
+        answer = {
+            "id": id,
+            "raised": type(error).__name__,
+            "why": str(error),
+            "error": cause.model_dump(mode="json") if cause is not None else None,
+        }
+    with lock:
+        answers.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        threading.Thread(target=obey, kwargs=json.loads(line), daemon=True).start()
+    os._exit(0)

@@ -1,0 +1,31 @@
+"""What the clients of both generations take for an event, and what they do not: the mapping must hold to it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from tests.openhands.client import OpenHandsClient
+
+pytestmark = pytest.mark.process
+MESSAGE: Final[dict[str, Any]] = {
+    "kind": "MessageEvent",
+    "id": "00000000-0000-4000-8000-000000000002",
+    "timestamp": "2026-01-01T00:00:00.000001",
+    "source": "user",
+    "llm_message": {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+}
+
+
+def test_a_plain_message_is_an_event(openhands: OpenHandsClient) -> None:
+    assert openhands.refuses([MESSAGE]) is None
+
+
+def test_the_older_generation_refuses_what_is_new_in_the_other(openhands: OpenHandsClient) -> None:
+    newer = {**MESSAGE, "parent_id": MESSAGE["id"]}
+    assert (openhands.refuses([newer]) is None) == (openhands.generation == "1.58.2")
+
+
+def test_no_generation_takes_a_kind_that_it_does_not_know(openhands: OpenHandsClient) -> None:
+    assert openhands.refuses([MESSAGE, {**MESSAGE, "kind": "PalaverEvent"}])[0]["kind"] == "PalaverEvent"
