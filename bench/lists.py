@@ -16,7 +16,7 @@ from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
 from palaver.errors import ErrorClass, Failure
-from palaver.ids import new_id
+from palaver.ids import new_conversation_id
 from palaver.leases import Lease
 from palaver.lifecycle import StopReason
 from palaver.models import AgentSpec, Submission
@@ -142,7 +142,7 @@ async def _submit(store: Store, count: int, **more: Any) -> list[Submitted]:
     body = Submission(agent=_AGENT, input="What is six times seven?", **more)
     for start in range(0, count, _TOGETHER):
         some = [
-            await store.runs.to_submit(body, new_id("conv", "00"), "new", IdempotencyKey(), by=None)
+            await store.runs.to_submit(body, new_conversation_id(1), "new", IdempotencyKey(), by=None)
             for _ in range(min(_TOGETHER, count - start))
         ]
         replies = await store.scripts.run_all(some)

@@ -1,8 +1,9 @@
 """Names of runs and conversations. An id carries its shard, so the id alone finds the keys.
 
-    run_00b3k9…   prefix, two hex digits of shard, 26 characters of Crockford base32 (128 random bits)
+    run_00b3k9…    prefix, two hex digits of shard, 26 characters of Crockford base32 (130 random bits)
+    conv_00b3k9…   the same, but of 128 bits from which the shard follows: a UUID is the id of a conversation
 
-128 bits cannot be guessed, so an id says nothing about its neighbours.
+Numbers that Palaver makes cannot be guessed, so an id says nothing about its neighbours.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import re
 import secrets
 from typing import Final, Literal
+from uuid import UUID, uuid4
 
 MAX_SHARDS: Final = 256
 """Two hex digits."""
@@ -20,10 +22,42 @@ _PATTERN: Final = re.compile(rf"(run|conv)_([0-9a-f]{{2}})[{_ALPHABET}]{{26}}")
 _TOOL_CALL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def new_id(prefix: Literal["run", "conv"], shard: str) -> str:
-    """A fresh id on ``shard`` (two hex digits)."""
-    number = secrets.randbits(130)
-    return f"{prefix}_{shard}" + "".join(_ALPHABET[(number >> shift) & 31] for shift in range(0, 130, 5))
+def new_run_id(shard: str) -> str:
+    """A fresh id of a run on ``shard`` (two hex digits)."""
+    return f"run_{shard}{_base32(secrets.randbits(130))}"
+
+
+def new_conversation_id(shards: int, shard: str | None = None) -> str:
+    """A fresh id of a conversation on ``shard``, or on any of ``shards`` many."""
+    while True:
+        found = conversation_id(uuid4(), shards)
+        # One of at most 256 is on the shard, and each costs a few microseconds.
+        if shard is None or shard_of(found) == shard:
+            return found
+
+
+def conversation_id(number: UUID, shards: int) -> str:
+    """The id of the conversation that others know by ``number``, where there are ``shards`` many."""
+    return f"conv_{pick_shard(number.hex, shards)}{_base32(number.int)}"
+
+
+def uuid_of(conversation_id: str) -> UUID:
+    """The number of a conversation.
+
+    Raises:
+        ValueError: when it is no id of a conversation, or one with a larger number.
+    """
+    if not is_id("conv", conversation_id):
+        raise ValueError(f"not an id of a conversation: {conversation_id[:80]!r}")
+    number = 0
+    for letter in conversation_id[7:]:
+        number = number << 5 | _ALPHABET.index(letter)
+    return UUID(int=number)
+
+
+def _base32(number: int) -> str:
+    """26 characters: 130 bits."""
+    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
 
 
 def shard_of(any_id: str) -> str:

@@ -16,7 +16,7 @@ from palaver.actions import ApprovalDecision, Item, Pause, Resume, Steering, Too
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
-from palaver.ids import new_id, shard_of
+from palaver.ids import shard_of
 from palaver.leases import Settled
 from palaver.models import Message, Retry, Run, Submission
 from palaver.store import keys
@@ -108,7 +108,7 @@ class RunControl:
 
     async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
         through = await self._position_before(run, step)
-        target = new_id("conv", shard_of(run.id))
+        target = self._runs.new_conversation(shard_of(run.id))
         copied = await self._runs.copy(run.conversation_id, target, through=through, made_anew=run.id)
         try:
             made = await self._runs.take_on(

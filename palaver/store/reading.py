@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import Final, assert_never
+from uuid import UUID
 
 from palaver.errors import UnknownConversation, UnknownRun
-from palaver.ids import all_shards, is_id
+from palaver.ids import all_shards, conversation_id, is_id, new_conversation_id
 from palaver.lifecycle import WaitReason
 from palaver.limits import KIB
 from palaver.models import Conversation, Run, Waiting
@@ -38,6 +39,14 @@ class Reading:
     async def now(self) -> datetime:
         """The store's clock, the only one that counts; UTC."""
         return records.instant(await now_ms(self._redis))
+
+    def new_conversation(self, shard: str | None = None) -> str:
+        """An id that no conversation has, on ``shard`` or on any."""
+        return new_conversation_id(len(self._shards), shard)
+
+    def conversation_of_number(self, number: UUID) -> str:
+        """The id of the conversation that others know by ``number``, whether there is one or not."""
+        return conversation_id(number, len(self._shards))
 
     async def get(self, run_id: str) -> Run:
         """The run as it is now.

@@ -10,7 +10,7 @@ from typing import assert_never
 import orjson
 
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownConversation, UnknownRun
-from palaver.ids import is_id, new_id, pick_shard, shard_of
+from palaver.ids import is_id, new_run_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submission
@@ -102,8 +102,9 @@ class Runs(Listing):
         key = idempotency(idempotency_key, submission.model_dump_json(exclude_defaults=True), by)
         conversation_id = submission.conversation_id
         if conversation_id is None:
-            shard = pick_shard(key.digest or new_id("run", "00"), len(self._shards))
-            return await self.take_on(await self.to_submit(submission, new_id("conv", shard), "new", key, by=by))
+            # An idempotency key is found again by its own shard.
+            target = self.new_conversation(pick_shard(key.digest, len(self._shards)) if key.digest else None)
+            return await self.take_on(await self.to_submit(submission, target, "new", key, by=by))
         if not is_id("conv", conversation_id):
             raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
         return await self.take_on(await self.to_submit(submission, conversation_id, "known", key, by=by))
@@ -133,7 +134,7 @@ class Runs(Listing):
         that it goes on with, and with ``fork`` in one that begins as another one did."""
         nearly_full = await self._capacity.nearly_full()
         shard = shard_of(target)
-        run_id = new_id("run", shard)
+        run_id = new_run_id(shard)
         given = submission.input
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
         agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
@@ -232,7 +233,7 @@ class Runs(Listing):
             NoRoom: ``store_nearly_full``.
         """
         await self._capacity.admit()
-        conversation_id = new_id("conv", pick_shard(new_id("run", "00"), len(self._shards)))
+        conversation_id = self.new_conversation()
         fields: dict[str, Value] = {"id": conversation_id, "created_at": await now_ms(self._redis)}
         if agent is not None:
             fields |= {"agent": records.agent_json(agent), "max_steps": agent.max_steps, "names": records.names(agent)}

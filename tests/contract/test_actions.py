@@ -11,7 +11,7 @@ import pytest
 
 from palaver.actions import PendingAction, digest
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownRun
-from palaver.ids import new_id
+from palaver.ids import new_run_id
 from palaver.leases import Stray
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.models import AgentSpec, Budget
@@ -225,7 +225,7 @@ async def test_what_an_item_can_be_refused_for(driver: StoreDriver) -> None:
     await driver.act(run_id, output("o1"))
     assert await _refused(driver, run_id, output("o1")) == "action_already_resolved"
     with pytest.raises(UnknownRun):
-        await driver.act(new_id("run", "00"), approve())
+        await driver.act(new_run_id("00"), approve())
 
 
 async def test_one_bad_item_and_none_takes_effect(driver: StoreDriver, redis: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palaver.errors import StaleLease, StateConflict, UnknownRun
-from palaver.ids import new_id
+from palaver.ids import new_run_id
 from palaver.leases import Delta, Renewal, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Message, ToolCall
@@ -52,7 +52,7 @@ async def test_cancel_of_what_has_ended_says_so(driver: StoreDriver) -> None:
         await driver.store.runs.cancel(run_id)
     assert refused.value.code == "run_ended"
     with pytest.raises(UnknownRun):
-        await driver.store.runs.cancel(new_id("run", "00"))
+        await driver.store.runs.cancel(new_run_id("00"))
     with pytest.raises(UnknownRun):
         await driver.store.runs.cancel("nonsense")
 

@@ -9,7 +9,7 @@ import pytest
 
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
 from palaver.filters import RunFilter
-from palaver.ids import new_id
+from palaver.ids import new_conversation_id
 from palaver.models import Message, Retry
 from palaver.store import keys
 from palaver.verdicts import Condensed, Continue
@@ -187,7 +187,7 @@ async def test_a_deleted_conversation_is_gone_with_all_its_runs(driver: StoreDri
         with pytest.raises(UnknownRun):
             await driver.get(run_id)
     assert await driver.everything() == kept
-    for again in (conversation, new_id("conv", "00"), "nonsense"):
+    for again in (conversation, new_conversation_id(1), "nonsense"):
         with pytest.raises(UnknownConversation):
             await driver.store.control.delete_conversation(again)
     with pytest.raises(UnknownConversation):

@@ -12,7 +12,7 @@ import pytest
 from redis.exceptions import BusyLoadingError
 
 from palaver.errors import UnknownRun
-from palaver.ids import new_id
+from palaver.ids import new_run_id
 from palaver.leases import Delta, Lease
 from palaver.store import Store, keys
 from palaver.store.connection import Connection
@@ -106,7 +106,7 @@ async def test_what_is_written_while_a_page_is_read_is_on_the_next_one(driver: S
 
 
 async def test_there_is_nothing_to_see_of_no_run(driver: StoreDriver) -> None:
-    for run_id in (new_id("run", "00"), "nonsense"):
+    for run_id in (new_run_id("00"), "nonsense"):
         with pytest.raises(UnknownRun):
             await driver.store.feeds.page(run_id)
         with pytest.raises(UnknownRun):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.ids import new_id
+from palaver.ids import new_run_id
 from palaver.leases import Renewal, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.settings import Settings
@@ -232,7 +232,7 @@ async def test_the_deadline_ends_a_run_that_is_worked_on(driver: StoreDriver, re
 async def test_what_points_at_nothing_is_forgotten(driver: StoreDriver, redis: Any) -> None:
     run_id, lease = await driver.begin()
     await driver.finish(lease)
-    gone = new_id("run", "00")
+    gone = new_run_id("00")
     await redis.zadd(keys.due("00"), {f"{run_id}/1": 1, f"{run_id}/end": 1, f"{gone}/1": 1})
     await redis.zadd(keys.ready("00", "tools"), {f"{run_id}/1/c": 1, f"{gone}/1/c": 1})
 

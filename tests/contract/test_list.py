@@ -10,7 +10,7 @@ import pytest
 
 from palaver.errors import ErrorClass, Failure, StateConflict, UnknownConversation, UnknownRun
 from palaver.filters import RunFilter
-from palaver.ids import new_id
+from palaver.ids import new_conversation_id, new_run_id
 from palaver.lifecycle import RunStatus
 from palaver.limits import exceeded, most
 from palaver.models import Retry
@@ -112,7 +112,7 @@ async def test_filters(driver: StoreDriver) -> None:
     for earlier in (0, 1, 2):
         assert red not in await ids(created_before=created - timedelta(milliseconds=earlier))
     assert set(await ids(conversation_id=lease.conversation_id)) == {red, green.run_id}
-    assert await ids(conversation_id=new_id("conv", "00")) == []
+    assert await ids(conversation_id=new_conversation_id(1)) == []
     assert await ids(conversation_id="conv_x/../") == []
     assert await ids(status="done") == []
 
@@ -211,11 +211,11 @@ async def test_entries_by_page(driver: StoreDriver) -> None:
     assert [entry.position for entry in entries] == [1, 2, 3, 4, 5]
     assert {entry.run_id for entry in entries} == {run_id}
     with pytest.raises(UnknownConversation):
-        await driver.store.runs.entries(new_id("conv", "00"))
+        await driver.store.runs.entries(new_conversation_id(1))
 
 
 async def test_no_such_run(driver: StoreDriver) -> None:
-    for run_id in (new_id("run", "00"), "run_00", "*", "run_00" + "x\n" * 13):
+    for run_id in (new_run_id("00"), "run_00", "*", "run_00" + "x\n" * 13):
         with pytest.raises(UnknownRun):
             await driver.store.runs.get(run_id)
 

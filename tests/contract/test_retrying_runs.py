@@ -9,7 +9,7 @@ import pytest
 
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownRun
 from palaver.filters import RunFilter
-from palaver.ids import new_id
+from palaver.ids import new_run_id
 from palaver.leases import Lease
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Budget, Message, Retry
@@ -142,7 +142,7 @@ async def test_what_has_nothing_to_go_on_with(driver: StoreDriver) -> None:
     await driver.finish(lease, StopReason.MAX_TOKENS)
     assert await _refused(driver, run_id) == "nothing_to_retry"
     with pytest.raises(UnknownRun):
-        await _retry(driver, new_id("run", "00"))
+        await _retry(driver, new_run_id("00"))
 
 
 async def test_only_right_behind_the_run_that_it_goes_on_with(driver: StoreDriver) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import IdempotencyMismatch, StateConflict, TimePassed, UnknownConversation
-from palaver.ids import new_id
+from palaver.ids import new_conversation_id
 from palaver.lifecycle import RunStatus, WaitReason
 from palaver.models import Message
 from palaver.store import keys
@@ -113,7 +113,7 @@ async def test_a_conversation_goes_on_with_its_own_agent(driver: StoreDriver) ->
 
 async def test_refusals_leave_nothing_behind(driver: StoreDriver, redis: Any) -> None:
     with pytest.raises(UnknownConversation):
-        await driver.submit(conversation_id=new_id("conv", "00"))
+        await driver.submit(conversation_id=new_conversation_id(1))
     with pytest.raises(UnknownConversation):
         await driver.submit(conversation_id="../etc/passwd")
     with pytest.raises(StateConflict) as refused:

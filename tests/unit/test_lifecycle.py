@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from uuid import UUID, uuid4
+
 import pytest
 
-from palaver.ids import is_id, new_id, shard_of
+from palaver.ids import conversation_id, is_id, new_conversation_id, new_run_id, shard_of, uuid_of
 from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason
 
 TERMINAL = {
@@ -40,7 +42,7 @@ def test_only_a_cancel_ends_a_run_that_is_cancelling() -> None:
 
 
 def test_an_id_carries_its_shard_and_is_hard_to_guess() -> None:
-    ids = {new_id("run", "0f") for _ in range(1000)}
+    ids = {new_run_id("0f") for _ in range(1000)}
     assert len(ids) == 1000
     assert {shard_of(each) for each in ids} == {"0f"}
     assert all(is_id("run", each) and not is_id("conv", each) for each in ids)
@@ -48,6 +50,25 @@ def test_an_id_carries_its_shard_and_is_hard_to_guess() -> None:
         assert not is_id("conv", wrong)
         with pytest.raises(ValueError, match="not an id"):
             shard_of(wrong)
+
+
+def test_a_uuid_is_the_id_of_a_conversation_and_back() -> None:
+    for shards in (1, 7, 256):
+        for number in (UUID(int=0), UUID(int=2**128 - 1), *(uuid4() for _ in range(100))):
+            found = conversation_id(number, shards)
+            assert is_id("conv", found)
+            assert uuid_of(found) == number
+            assert int(shard_of(found), 16) < shards
+    for wrong in ("nonsense", new_run_id("00"), "conv_00" + "z" * 26):
+        with pytest.raises(ValueError, match=r"not an id|out of range"):
+            uuid_of(wrong)
+
+
+def test_a_new_conversation_has_a_number_whose_shard_is_its_own() -> None:
+    for shard in ("00", "06", None):
+        found = new_conversation_id(7, shard)
+        assert shard in (None, shard_of(found))
+        assert conversation_id(uuid_of(found), 7) == found
 
 
 def test_what_can_be_done_to_a_run_follows_from_its_status() -> None:

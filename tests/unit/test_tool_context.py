@@ -17,7 +17,7 @@ import pytest
 
 from palaver import ToolContext, secrets, tool
 from palaver.errors import ConfigurationError, InvalidToolCall
-from palaver.ids import new_id
+from palaver.ids import new_run_id
 from palaver.leases import Delta, Lease, Progress
 from palaver.models import AgentSpec, ToolCall
 from palaver.secrets import Secrets, know
@@ -228,5 +228,5 @@ def test_another_call_under_the_same_id_has_another_key() -> None:
     first = ToolCall(id="c1", name="charge", arguments='{"amount": 1}')
     keys = {_key(LEASE, call) for call in (first, first, first.model_copy(update={"arguments": '{"amount": 2}'}))}
     assert len(keys) == 2
-    longest = replace(LEASE, run_id=new_id("run", "00"), step=f"{10**9 - 1}/{'c' * 64}")
+    longest = replace(LEASE, run_id=new_run_id("00"), step=f"{10**9 - 1}/{'c' * 64}")
     assert len(_key(longest, ToolCall(id="c" * 64, name="charge"))) <= 128
