@@ -16,11 +16,12 @@ from palaver.errors import ConfigurationError
 from palaver.ids import MAX_SHARDS
 from palaver.limits import most
 from palaver.logs import LogFormat
+from palaver.sealing import Sealer, key_of
 from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 
 _PREFIX: Final = "PALAVER_"
-SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys")
+SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
 _SHORTEST_KEY: Final = 16
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
@@ -72,6 +73,9 @@ class Settings(BaseSettings):
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
+    secret_key: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """Keys that secrets of conversations are sealed with, comma separated, the newest first: it seals, each of them
+    opens. 32 random bytes in base64 or hex each. None: nothing that would have to be sealed is taken."""
     host: str = "127.0.0.1"
     """The address at which the API listens; another one wants keys."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
@@ -163,6 +167,16 @@ class Settings(BaseSettings):
     def _keys_with_names(cls, value: object) -> object:
         return _api_keys(value) if isinstance(value, str) else value
 
+    @field_validator("secret_key", mode="before")
+    @classmethod
+    def _sealing_keys(cls, value: object) -> object:
+        return _secret_keys(value) if isinstance(value, str) else value
+
+    @property
+    def sealer(self) -> Sealer:
+        """What seals and opens secrets of conversations."""
+        return Sealer([key_of(key.get_secret_value()) for key in self.secret_key])
+
     @property
     def store_url(self) -> str:
         """The Redis URL.
@@ -187,7 +201,8 @@ class Settings(BaseSettings):
         """What these settings keep secret: keys and passwords."""
         passwords = map(password_of, (self.redis_url, self.broker_url))
         keys = (*self.api_keys, *self.metrics_keys)
-        return (*(key.secret.get_secret_value() for key in keys), *filter(None, passwords))
+        sealing = (key.get_secret_value() for key in self.secret_key)
+        return (*(key.secret.get_secret_value() for key in keys), *sealing, *filter(None, passwords))
 
     @property
     def heartbeat(self) -> float:
@@ -245,6 +260,19 @@ def _api_keys(text: str) -> tuple[ApiKey, ...]:
     if text.strip() and not found:
         raise ValueError("holds no key; unset it or write one")
     return tuple(found.values())
+
+
+def _secret_keys(text: str) -> tuple[SecretStr, ...]:
+    """The keys in ``text``. Messages say which entry is meant and never quote it."""
+    parts = _parts(text)
+    if not parts:
+        raise ValueError("holds no key; unset it or write one")
+    for number, part in enumerate(parts, 1):
+        try:
+            key_of(part)
+        except ValueError as error:
+            raise ValueError(f"entry {number} {error}") from None
+    return tuple(map(SecretStr, parts))
 
 
 @cache
