@@ -6,7 +6,7 @@ Each takes the backend first, and typed values of ``palaver.models``. They raise
 from __future__ import annotations
 
 from palaver.filters import RunFilter
-from palaver.store.events import StoredEvent
+from palaver.store.events import LogEntry, StoredEvent
 from palaver.store.listing import RunPage
 
 from .backend import Backend, Caller, Publishing
@@ -50,6 +50,7 @@ __all__ = [
     "Included",
     "IncludedInMessages",
     "LackedState",
+    "LogEntry",
     "MessagePage",
     "ModelPage",
     "ProviderState",

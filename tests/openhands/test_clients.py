@@ -6,7 +6,10 @@ from typing import Any, Final
 
 import pytest
 
+from api.openhands.events import Writer
+from api.openhands.generations import Generation
 from tests.openhands.client import OpenHandsClient
+from tests.openhands.log import BEGAN, CONVERSATION, LOG
 
 pytestmark = pytest.mark.process
 MESSAGE: Final[dict[str, Any]] = {
@@ -29,3 +32,15 @@ def test_the_older_generation_refuses_what_is_new_in_the_other(openhands: OpenHa
 
 def test_no_generation_takes_a_kind_that_it_does_not_know(openhands: OpenHandsClient) -> None:
     assert openhands.refuses([MESSAGE, {**MESSAGE, "kind": "PalaverEvent"}])[0]["kind"] == "PalaverEvent"
+
+
+def test_a_client_takes_every_event_that_it_is_told(openhands: OpenHandsClient) -> None:
+    writer = Writer(CONVERSATION, Generation.NEWER if openhands.generation == "1.58.2" else Generation.OLDER)
+    events = [writer.system_prompt(BEGAN, "You help."), *(event for each in LOG for event in writer.of(each))]
+    assert openhands.refuses(events) is None
+
+
+def test_the_older_client_would_refuse_what_the_newer_is_told(openhands: OpenHandsClient) -> None:
+    writer = Writer(CONVERSATION, Generation.NEWER)
+    refused = openhands.refuses([event for each in LOG for event in writer.of(each)])
+    assert (refused is None) == (openhands.generation == "1.58.2")

@@ -1,0 +1,1 @@
+"""OpenHands' agent-server as a dialect: what its client sends and reads, mapped to use cases and back."""

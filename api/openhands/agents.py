@@ -1,0 +1,197 @@
+"""An agent as OpenHands' client has it, as an ``AgentSpec``. docs/reference/openhands.md lists what is ignored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic import Field, ValidationError
+
+from palaver.errors import ErrorClass, Fault, Refused
+from palaver.models import AgentSpec
+from palaver.stuck_limits import StuckLimits
+
+from .confirmation import Policy, approvals
+from .fields import Known
+
+DEFAULT_TOOLS: Final = {"FinishTool": "finish", "ThinkTool": "think"}
+"""Those that an agent has unless it says otherwise, by their names there and here."""
+_NO_PROMPT: Final = (
+    "You are an agent that solves tasks with the tools that it has. Work step by step, and look at what a tool answers "
+    "before you go on."
+)
+"""Where the client leaves the prompt to the server."""
+_MODEL: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}")
+_RETRIED: Final = (ErrorClass.RATE_LIMITED, ErrorClass.PROVIDER_ERROR, ErrorClass.CONNECTION, ErrorClass.TIMEOUT)
+_USUAL_EFFORT: Final = "high"
+"""What the client sends if nobody chose: models that do not reason would refuse it."""
+
+
+class GivenLlm(Known):
+    """The model, and how it is asked."""
+
+    model: str = Field(max_length=300)
+    api_key: str | None = None
+    base_url: str | None = None
+    num_retries: int = Field(default=5, ge=0)
+    retry_multiplier: float = Field(default=8.0, ge=0)
+    retry_min_wait: float = Field(default=8, ge=0)
+    retry_max_wait: float = Field(default=64, ge=0)
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    litellm_extra_body: dict[str, Any] = Field(default={})
+    usage_id: str = "default"
+
+
+class GivenTool(Known):
+    """A tool, by its name."""
+
+    name: str
+    params: dict[str, Any] = Field(default={})
+
+
+class GivenSkill(Known):
+    """Something that the agent knows."""
+
+    content: str = ""
+    trigger: Any = None
+
+
+class GivenContext(Known):
+    """What is said to the model beside the prompt."""
+
+    system_message_suffix: str | None = None
+    skills: list[GivenSkill] = Field(default=[])
+
+
+class GivenCondenser(Known):
+    """What becomes of conversations that are too long."""
+
+    kind: str = ""
+    max_tokens: int | None = None
+
+
+class GivenAgent(Known):
+    """An agent."""
+
+    kind: str = "Agent"
+    llm: GivenLlm
+    tools: list[GivenTool] = Field(default=[])
+    mcp_config: dict[str, Any] = Field(default={})
+    filter_tools_regex: str | None = None
+    include_default_tools: list[str] | None = None
+    agent_context: GivenContext | None = None
+    system_prompt: str | None = None
+    condenser: GivenCondenser | None = None
+
+
+def tools_of(agent: GivenAgent) -> tuple[str, ...]:
+    """Its tools by their names here, each once."""
+    usual = list(DEFAULT_TOOLS) if agent.include_default_tools is None else agent.include_default_tools
+    names = [*(tool.name for tool in agent.tools), *(DEFAULT_TOOLS[name] for name in usual if name in DEFAULT_TOOLS)]
+    return tuple(dict.fromkeys(names))
+
+
+def prompt_of(agent: GivenAgent) -> str:
+    """What the model is told before everything else."""
+    context = agent.agent_context or GivenContext()
+    known = [skill.content for skill in context.skills if skill.trigger is None]
+    return "\n\n".join(filter(None, (agent.system_prompt or _NO_PROMPT, *known, context.system_message_suffix)))
+
+
+def spec_of(
+    agent: GivenAgent,
+    *,
+    max_iterations: int = 500,
+    stuck: StuckLimits | None = None,
+    policy: Policy | None = None,
+    analyzed: bool = False,
+) -> AgentSpec:
+    """The agent here. ``stuck`` is None where runs that repeat themselves go on.
+
+    Raises:
+        Refused: everything that it asks for and that there is not.
+    """
+    faults = list(_faults(agent))
+    if faults:
+        raise Refused.of_faults(faults)
+    llm, names = agent.llm, tools_of(agent)
+    condenses = agent.condenser is not None and agent.condenser.kind != "NoOpCondenser"
+    options: dict[str, Any] = {
+        "temperature": llm.temperature,
+        "top_p": None if llm.top_p == 1 else llm.top_p,
+        "max_output_tokens": llm.max_output_tokens,
+        "seed": llm.seed,
+        "reasoning_effort": None if llm.reasoning_effort in (_USUAL_EFFORT, "") else llm.reasoning_effort,
+        "extra_body": llm.litellm_extra_body or None,
+    }
+    try:
+        return AgentSpec(
+            model=llm.model,
+            instructions=prompt_of(agent),
+            tools=names,
+            approvals=approvals(policy or Policy(), names, analyzed=analyzed),
+            max_steps=min(max_iterations, 10_000),
+            condense=condenses,
+            condense_at=agent.condenser.max_tokens if condenses and agent.condenser else None,
+            stuck=stuck,
+            retry=retry_policy(llm),
+            **options,
+        )
+    except ValidationError as error:
+        raise Refused.of_faults([*_of_spec(error)]) from None
+
+
+def retry_policy(llm: GivenLlm) -> dict[str, Any]:
+    """How model calls are retried: its attempts and waits. A provider that asks for a longer wait gets that."""
+    longest = min(llm.retry_max_wait, 86_400.0)
+    first = min(max(llm.retry_multiplier, llm.retry_min_wait), longest)
+    # Half of a wait is drawn by lot: agents that failed together do not come back together.
+    rule = {"attempts": min(max(llm.num_retries, 1), 100), "first": first, "max_delay": longest, "jitter": "equal"}
+    return {"rules": {each.value: rule for each in _RETRIED}}
+
+
+def _faults(agent: GivenAgent) -> Iterator[Fault]:
+    if agent.kind != "Agent":
+        yield Fault("/agent/kind", "unsupported_option", "only agents of the kind Agent are run here")
+    if not _MODEL.fullmatch(agent.llm.model):
+        why = "must be provider/name: a provider of this server, such as fake/tool-20"
+        yield Fault("/agent/llm/model", "unknown_provider", why)
+    if agent.mcp_config:
+        why = "there are no MCP servers here yet: name tools of this server in agent.tools"
+        yield Fault("/agent/mcp_config", "unsupported_option", why)
+    if agent.filter_tools_regex:
+        why = "is not applied here: name the tools that the agent is to have"
+        yield Fault("/agent/filter_tools_regex", "unsupported_option", why)
+    for index, tool in enumerate(agent.tools):
+        if tool.params:
+            why = "tools of this server take no parameters from an agent"
+            yield Fault(f"/agent/tools/{index}/params", "unsupported_option", why)
+
+
+_PLACES: Final = {
+    "model": "llm/model",
+    "instructions": "system_prompt",
+    "condense_at": "condenser/max_tokens",
+    "extra_body": "llm/litellm_extra_body",
+    **{name: f"llm/{name}" for name in ("temperature", "top_p", "max_output_tokens", "seed", "reasoning_effort")},
+}
+"""Where a field of the spec comes from."""
+
+
+def there(pointer: str) -> str:
+    """The place in OpenHands' body of a place in an agent's spec."""
+    _, agent, field, *rest = (*pointer.split("/"), "", "")
+    if agent != "agent" or field not in _PLACES:
+        return pointer
+    return "/".join(("/agent", _PLACES[field], *filter(None, rest)))
+
+
+def _of_spec(error: ValidationError) -> Iterator[Fault]:
+    for each in error.errors(include_url=False, include_input=False, include_context=False):
+        pointer = "/".join(("/agent", *map(str, each["loc"])))
+        yield Fault(there(pointer), each["type"], each["msg"].replace("Input should be", "must be"))

@@ -1,0 +1,222 @@
+"""Entries of a conversation's log as OpenHands' events: pure, so that every look at an entry gives the same events.
+
+An entry may be several events (an answer that asks for three tools is three actions) or none: OpenHands has no words
+for retries, waits and leases. Fields and kinds that the older client does not know are left out for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+
+from palaver.errors import ErrorClass
+from palaver.events import EventKind
+from palaver.lifecycle import RunStatus, StopReason
+
+from ..operations import LogEntry
+from .content import shown
+from .errors import of_failure, of_limit
+from .generations import Generation
+from .ids import FIRST, action_id, event_id
+from .statuses import ExecutionStatus, execution_status
+
+Event = dict[str, Any]
+"""In JSON, without nulls."""
+STATUS: Final = "execution_status"
+FULL_STATE: Final = "full_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes the events of one conversation for one generation of clients."""
+
+    conversation: UUID
+    generation: Generation
+
+    def system_prompt(self, at: datetime, text: str) -> Event:
+        """What the agent is told before everything else."""
+        return self._event("SystemPromptEvent", event_id(self.conversation, FIRST), at, "agent") | {
+            "system_prompt": {"type": "text", "text": text},
+            # Each kind of tool would have to be known to the client.
+            "tools": [],
+        }
+
+    def state(self, id: str, at: datetime, key: str, value: Any) -> Event:
+        """A part of the conversation's state, or all of it."""
+        return self._event("ConversationStateUpdateEvent", id, at, "environment") | {"key": key, "value": value}
+
+    def of(self, entry: LogEntry) -> list[Event]:
+        """The events that an entry is, in order."""
+        write = _WRITERS.get(entry.type)
+        return [] if write is None else list(write(self, entry, entry.data))
+
+    # One for each kind of entry.
+
+    def _created(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        yield self._status(entry, 0, ExecutionStatus.RUNNING)
+
+    def _message(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        message = data["message"]
+        match message["role"]:
+            case "tool":
+                yield self._result(entry, message, data.get("step"), data.get("error"))
+            case "assistant" if message.get("tool_calls"):
+                yield from self._actions(entry, message, data.get("step"))
+            case "assistant":
+                yield self._said(entry, "agent", message) | self._response(entry, data.get("step"))
+            case _:
+                yield self._said(entry, "environment" if data.get("nudge") else "user", message)
+
+    def _finished_tool(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        yield self._result(entry, data["message"], data["step"], data.get("error"))
+
+    def _pausing(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        interrupt = data.get("now") and self.generation is Generation.NEWER
+        yield self._event("InterruptEvent" if interrupt else "PauseEvent", self._id(entry), entry.at, "user")
+        yield self._status(entry, 1, ExecutionStatus.PAUSED)
+
+    def _paused(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        yield self._status(entry, 0, ExecutionStatus.PAUSED)
+
+    def _resumed(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        yield self._status(entry, 0, ExecutionStatus.RUNNING)
+
+    def _awaits(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        yield self._status(entry, 0, ExecutionStatus.WAITING)
+
+    def _finished(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        status, reason, error = data["status"], data["stop_reason"], data.get("error")
+        if reason != StopReason.STUCK:
+            told = of_failure(error) if error else None
+            if status in (RunStatus.INCOMPLETE, RunStatus.EXPIRED):
+                told = of_limit(reason)
+            if told is not None:
+                code, detail, classification = told
+                # Before the status: who waits takes the reason from what came until then.
+                yield self._event("ConversationErrorEvent", self._id(entry), entry.at, "environment") | {
+                    "code": code,
+                    "detail": detail,
+                    **self._if_newer(classification=classification),
+                }
+        yield self._status(entry, 1, execution_status(status, reason))
+
+    def _condensed(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        yield self._event("Condensation", self._id(entry), entry.at, "environment") | {
+            "forgotten_event_ids": [],
+            "summary": data["summary"],
+            **self._response(entry, data["step"]),
+        }
+
+    # What they are made of.
+
+    def _said(self, entry: LogEntry, source: str, message: dict[str, Any]) -> Event:
+        role = "assistant" if source == "agent" else "user"
+        said: dict[str, Any] = {"role": role, "content": shown(message.get("content", ""))}
+        if thoughts := entry.opaque.reasoning() if entry.opaque else "":
+            said["reasoning_content"] = thoughts
+        return self._event("MessageEvent", self._id(entry), entry.at, source) | {"llm_message": said}
+
+    def _actions(self, entry: LogEntry, message: dict[str, Any], step: str | None) -> Iterator[Event]:
+        text, thoughts = message.get("content", ""), entry.opaque.reasoning() if entry.opaque else ""
+        for index, call in enumerate(message["tool_calls"]):
+            name, arguments = call["name"], call.get("arguments", "{}")
+            action = _action(name, arguments)
+            event = self._event("ActionEvent", self._action_id(entry, step, call["id"]), entry.at, "agent")
+            yield event | {
+                "thought": shown(text) if text and not index else [],
+                **({"reasoning_content": thoughts} if thoughts and not index else {}),
+                **({"action": action} if action is not None else {}),
+                "tool_name": name,
+                "tool_call_id": call["id"],
+                "tool_call": {"id": call["id"], "name": name, "arguments": arguments, "origin": "completion"},
+                **self._response(entry, step),
+            }
+
+    def _result(self, entry: LogEntry, message: dict[str, Any], step: str | None, error: Any) -> Event:
+        call_id, tool = message.get("call_id") or "", message.get("name") or ""
+        about = {"tool_name": tool, "tool_call_id": call_id}
+        action = {"action_id": self._action_id(entry, step, call_id)}
+        content = shown(message.get("content", ""))
+        said = "\n".join(part["text"] for part in content if part["type"] == "text")
+        if error and error["class"] == ErrorClass.TOOL_DENIED:
+            event = self._event("UserRejectObservation", self._id(entry), entry.at, "environment")
+            return event | about | action | {"rejection_reason": said}
+        if error or message.get("is_error"):
+            event = self._event("AgentErrorEvent", self._id(entry), entry.at, "agent") | about | {"error": said}
+            return event | self._if_newer(classification=of_failure(error)[2]) if error else event
+        event = self._event("ObservationEvent", self._id(entry), entry.at, "environment")
+        return event | about | action | {"observation": _observation(tool, content)}
+
+    def _status(self, entry: LogEntry, part: int, status: ExecutionStatus) -> Event:
+        return self.state(self._id(entry, part), entry.at, STATUS, status.value)
+
+    def _response(self, entry: LogEntry, step: str | None) -> dict[str, str]:
+        """The name of the model's answer: all of its actions have the same."""
+        return {"llm_response_id": f"{entry.run_id}:{step or entry.position}"}
+
+    def _action_id(self, entry: LogEntry, step: str | None, call_id: str) -> str:
+        return action_id(self.conversation, entry.run_id, step, call_id)
+
+    def _if_newer(self, **fields: Any) -> dict[str, Any]:
+        return fields if self.generation is Generation.NEWER else {}
+
+    def _id(self, entry: LogEntry, part: int = 0) -> str:
+        return event_id(self.conversation, entry.position, part)
+
+    @staticmethod
+    def _event(kind: str, id: str, at: datetime, source: str) -> Event:
+        return {"kind": kind, "id": id, "timestamp": timestamp(at), "source": source}
+
+
+_Write = Callable[[Writer, LogEntry, dict[str, Any]], Iterator[Event]]
+_WRITERS: Final[Mapping[str, _Write]] = MappingProxyType(
+    {
+        EventKind.RUN_CREATED: Writer._created,
+        EventKind.MESSAGE_CREATED: Writer._message,
+        EventKind.TOOL_FINISHED: Writer._finished_tool,
+        EventKind.RUN_PAUSING: Writer._pausing,
+        EventKind.RUN_PAUSED: Writer._paused,
+        EventKind.RUN_RESUMED: Writer._resumed,
+        EventKind.RUN_REQUIRES_ACTION: Writer._awaits,
+        EventKind.RUN_FINISHED: Writer._finished,
+        EventKind.CONVERSATION_CONDENSED: Writer._condensed,
+    }
+)
+
+
+def timestamp(at: datetime) -> str:
+    """A time as all events have it: clients order by the text, so it is always as long, and of one zone, UTC."""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def _action(tool: str, arguments: str) -> Event | None:
+    """What a call does, in a kind that a bare client knows; None if its arguments are no object: nothing was done."""
+    try:
+        data = orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return None
+    match tool, data:
+        case _ if not isinstance(data, dict):
+            return None
+        case "finish", {"message": str(message)}:
+            return {"kind": "FinishAction", "message": message}
+        case "think", {"thought": str(thought)}:
+            return {"kind": "ThinkAction", "thought": thought}
+        case _:
+            return {"kind": "MCPToolAction", "data": data}
+
+
+def _observation(tool: str, content: list[Event]) -> Event:
+    match tool:
+        case "finish":
+            return {"kind": "FinishObservation", "content": content, "is_error": False}
+        case "think":
+            return {"kind": "ThinkObservation", "content": content, "is_error": False}
+        case _:
+            return {"kind": "MCPToolObservation", "content": content, "is_error": False, "tool_name": tool}

@@ -1,0 +1,20 @@
+"""The generations of OpenHands' client: what one of them does not know, it refuses, so each is told what it knows."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Self
+
+
+class Generation(StrEnum):
+    """Which fields and kinds of events a client takes."""
+
+    OLDER = "1.7"
+    """SDK 1.7.3 and those near it."""
+    NEWER = "1.58"
+    """SDK 1.58.2 and those near it."""
+
+    @classmethod
+    def of_request(cls, body: dict[str, Any]) -> Self:
+        """That of the client which sends this to begin a conversation: newer ones always send these."""
+        return cls.NEWER if "client_tools" in body or "tags" in body else cls.OLDER

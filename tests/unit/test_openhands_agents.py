@@ -1,0 +1,170 @@
+"""OpenHands' dialect: what an agent of its client is here."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from api.openhands.agents import GivenAgent, spec_of
+from api.openhands.confirmation import Policy
+from api.openhands.problems import respond
+from api.openhands.state import Kept, full_state, without_keys
+from api.openhands.statuses import ExecutionStatus, execution_status
+from api.problems import Problem, problem_of
+from palaver.errors import Fault, Refused
+from palaver.lifecycle import RunStatus
+from palaver.models import Usage
+from palaver.retry import RetryPolicy
+from palaver.stuck_limits import StuckLimits
+from tests.openhands.log import BEGAN, CONVERSATION
+
+LLM: Final[dict[str, Any]] = {
+    "model": "fake/tool-1", "api_key": "sk-secret-1", "base_url": None, "num_retries": 5, "retry_multiplier": 8.0,
+    "retry_min_wait": 8, "retry_max_wait": 64, "timeout": 300, "temperature": None, "top_p": 1.0,
+    "reasoning_effort": "high", "seed": None, "stream": False, "litellm_extra_body": {}, "usage_id": "agent",
+    "extra_headers": {"Authorization": "sk-secret-2"},
+}  # fmt: skip
+AGENT: Final[dict[str, Any]] = {
+    "kind": "Agent", "llm": LLM, "tools": [{"name": "calculator", "params": {}}], "mcp_config": {},
+    "filter_tools_regex": None, "include_default_tools": ["FinishTool", "ThinkTool"], "system_prompt": None,
+    "condenser": None, "critic": None, "tool_concurrency_limit": 1, "persona": None,
+}  # fmt: skip
+
+
+def _given(llm: dict[str, Any] | None = None, **fields: Any) -> GivenAgent:
+    body = {**AGENT, **fields, "llm": {**LLM, **(llm or {})}}
+    # Bodies are read so.
+    return GivenAgent.model_validate_json(orjson.dumps(body), extra="forbid")
+
+
+def _refused(given: GivenAgent) -> list[tuple[str, str]]:
+    with pytest.raises(Refused) as refused:
+        spec_of(given)
+    return [(fault.pointer, fault.code) for fault in refused.value.faults]
+
+
+def test_an_agent_as_the_client_sends_it_by_default() -> None:
+    spec = spec_of(_given(), max_iterations=500, stuck=StuckLimits())
+    assert (spec.model, spec.tools, spec.max_steps) == ("fake/tool-1", ("calculator", "finish", "think"), 500)
+    assert spec.approvals.require == "never"
+    assert (spec.top_p, spec.reasoning_effort, spec.extra_body, spec.condense) == (None, None, None, False)
+    assert spec.instructions
+
+
+def test_what_the_model_is_asked_with() -> None:
+    asked = {"temperature": 0.5, "top_p": 0.5, "seed": 7, "reasoning_effort": "low", "max_output_tokens": 9}
+    spec = spec_of(_given({**asked, "litellm_extra_body": {"a": 1}}))
+    assert {name: getattr(spec, name) for name in asked} == asked
+    assert spec.extra_body == {"a": 1}
+
+
+def test_waits_and_attempts_become_a_policy() -> None:
+    spec = spec_of(_given({"num_retries": 2, "retry_multiplier": 1, "retry_min_wait": 3, "retry_max_wait": 9}))
+    rules = RetryPolicy.parse(spec.retry).rules.values()
+    assert {(rule.attempts, rule.first, rule.max_delay) for rule in rules} == {(2, 3.0, 9.0)}
+    # What a provider asks for is waited for, whatever the client says.
+    assert {rule.retry_after_cap for rule in rules} == {300.0}
+
+
+def test_no_retries_are_one_attempt() -> None:
+    spec = spec_of(_given({"num_retries": 0}))
+    assert {rule.attempts for rule in RetryPolicy.parse(spec.retry).rules.values()} == {1}
+
+
+def test_prompt_suffix_and_knowledge_stand_together() -> None:
+    context = {
+        "system_message_suffix": "In French.",
+        "skills": [{"name": "a", "content": "Always."}, {"name": "b", "content": "Seldom.", "trigger": {"type": "x"}}],
+    }
+    assert (
+        spec_of(_given(system_prompt="Help.", agent_context=context)).instructions == "Help.\n\nAlways.\n\nIn French."
+    )
+
+
+def test_a_condenser_condenses() -> None:
+    spec = spec_of(
+        _given(condenser={"kind": "LLMSummarizingCondenser", "max_tokens": 5000, "llm": LLM, "max_size": 80})
+    )
+    assert (spec.condense, spec.condense_at) == (True, 5000)
+    assert not spec_of(_given(condenser={"kind": "NoOpCondenser"})).condense
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        (_given({"model": "gpt-5"}), "/agent/llm/model"),
+        (_given(mcp_config={"mcpServers": {}}), "/agent/mcp_config"),
+        (_given(kind="ACPAgent"), "/agent/kind"),
+        (_given(filter_tools_regex="^a"), "/agent/filter_tools_regex"),
+        (_given(tools=[{"name": "terminal", "params": {"shell": "sh"}}]), "/agent/tools/0/params"),
+        (_given({"temperature": 9}), "/agent/llm/temperature"),
+        (_given({"reasoning_effort": "some"}), "/agent/llm/reasoning_effort"),
+        (_given(condenser={"kind": "LLMSummarizingCondenser", "max_tokens": 1}), "/agent/condenser/max_tokens"),
+    ],
+)
+def test_what_there_is_not_is_refused_at_its_place(given: GivenAgent, place: str) -> None:
+    assert [where for where, _ in _refused(given)] == [place]
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    assert len(_refused(_given({"model": "x"}, mcp_config={"a": 1}))) == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "analyzed", "asked"),
+    [
+        (Policy(), False, "never"),
+        (Policy(kind="AlwaysConfirm"), False, ("calculator",)),
+        (Policy(kind="ConfirmRisky"), True, "risky"),
+        (Policy(kind="ConfirmRisky", threshold="LOW"), True, ("calculator",)),
+        (Policy(kind="ConfirmRisky"), False, ("calculator",)),
+        (Policy(kind="ConfirmRisky", confirm_unknown=False), False, "never"),
+    ],
+)
+def test_a_policy_says_which_calls_wait(policy: Policy, analyzed: bool, asked: object) -> None:
+    assert spec_of(_given(), policy=policy, analyzed=analyzed).approvals.require == asked
+
+
+def test_no_key_is_kept_or_shown() -> None:
+    body = {
+        **AGENT,
+        "condenser": {"kind": "LLMSummarizingCondenser", "llm": LLM},
+        "agent_context": {"secrets": {"K": "v"}},
+    }
+    kept = Kept(agent=without_keys(body))
+    shown = orjson.dumps(_state(kept)).decode()
+    assert "sk-secret" not in kept.model_dump_json() + shown
+    assert '"secrets"' not in kept.model_dump_json()
+
+
+def test_the_state_says_what_was_used() -> None:
+    usage = Usage(input_tokens=5, output_tokens=7, cost_usd=0.25)
+    metrics = _state(Kept(agent=AGENT), usage)["stats"]["usage_to_metrics"]["agent"]
+    assert metrics["accumulated_cost"] == 0.25
+    assert metrics["accumulated_token_usage"]["completion_tokens"] == 7
+
+
+@pytest.mark.parametrize("status", RunStatus)
+def test_each_status_of_a_run_is_one_that_clients_know(status: RunStatus) -> None:
+    assert execution_status(status) in set(ExecutionStatus) - {ExecutionStatus.DELETING, ExecutionStatus.STUCK}
+    if not status.terminal:
+        assert execution_status(status) not in (ExecutionStatus.IDLE, ExecutionStatus.FINISHED, ExecutionStatus.ERROR)
+
+
+def test_problems_say_what_and_where() -> None:
+    refused = Refused.of_faults(
+        [Fault("/agent/model", "unknown_provider", "names none"), Fault("?limit", "x", "is none")]
+    )
+    answer = respond(problem_of(refused, "req_1"), "/openhands/api/conversations", "req_1")
+    told = orjson.loads(answer.body)["detail"]
+    assert [each["loc"] for each in told] == [["body", "agent", "llm", "model"], ["query", "limit"]]
+    detail = orjson.loads(respond(Problem("conversation_not_found"), "/", "req_1").body)["detail"]
+    assert isinstance(detail, str)
+
+
+def _state(kept: Kept, usage: Usage | None = None) -> dict[str, Any]:
+    status = ExecutionStatus.IDLE
+    named: dict[str, Any] = {"title": None, "tags": {}, "created_at": BEGAN, "updated_at": BEGAN}
+    return full_state(CONVERSATION, kept, status, usage=usage, **named)

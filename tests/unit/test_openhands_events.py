@@ -1,0 +1,125 @@
+"""OpenHands' dialect: what an entry of a log is in its words."""
+
+from __future__ import annotations
+
+from datetime import timedelta, timezone
+from uuid import UUID, uuid4
+
+import pytest
+
+from api.openhands.events import Event, Writer, timestamp
+from api.openhands.generations import Generation
+from api.openhands.ids import action_id, event_id, position_of
+from palaver.errors import ErrorClass
+from palaver.lifecycle import RunStatus, StopReason
+from tests.openhands.log import BEGAN, CONVERSATION, LOG, answered, called, entry, error, said
+
+NEWER = Writer(CONVERSATION, Generation.NEWER)
+OLDER = Writer(CONVERSATION, Generation.OLDER)
+
+
+def _all(writer: Writer) -> list[Event]:
+    return [event for each in LOG for event in writer.of(each)]
+
+
+def test_each_look_at_a_log_gives_the_same_events() -> None:
+    assert _all(NEWER) == _all(Writer(UUID(CONVERSATION.hex), Generation.NEWER))
+    names = [event["id"] for event in _all(NEWER)]
+    assert len(set(names)) == len(names)
+    assert not set(names).intersection(event["id"] for event in map(dict, _all(Writer(uuid4(), Generation.NEWER))))
+
+
+def test_events_are_in_order_of_the_text_of_their_times() -> None:
+    times = [event["timestamp"] for event in _all(NEWER)]
+    assert times == sorted(times)
+    assert {len(each) for each in times} == {26}
+
+
+def test_a_time_is_of_utc_and_as_long_as_any() -> None:
+    whole = BEGAN.replace(microsecond=0).astimezone(timezone(timedelta(hours=5)))
+    assert timestamp(whole) == "2026-01-02T03:04:05.000000"
+
+
+def test_an_answer_with_calls_is_an_action_each_and_what_was_said_stands_before_the_first() -> None:
+    first, second = NEWER.of(called(4, ("a", "think", '{"thought":"hm"}'), ("b", "add", '{"x":1}'), text="Well."))
+    assert first["thought"] == [{"type": "text", "text": "Well."}]
+    assert first["reasoning_content"] == "So that is how it is."
+    assert first["action"] == {"kind": "ThinkAction", "thought": "hm"}
+    assert second["thought"] == []
+    assert second["action"] == {"kind": "MCPToolAction", "data": {"x": 1}}
+    assert first["llm_response_id"] == second["llm_response_id"]
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "{", "1", '"x"'])
+def test_a_call_whose_arguments_are_no_object_did_nothing(arguments: str) -> None:
+    [event] = NEWER.of(called(4, ("a", "add", arguments)))
+    assert "action" not in event
+    assert event["tool_call"]["arguments"] == arguments
+
+
+def test_a_result_names_the_action_that_it_is_of() -> None:
+    asked = {event["tool_call_id"]: event["id"] for event in _all(NEWER) if event["kind"] == "ActionEvent"}
+    results = [event for event in _all(NEWER) if "action_id" in event]
+    assert len(results) == 4
+    assert all(asked[event["tool_call_id"]] == event["action_id"] for event in results)
+
+
+def test_the_same_call_id_in_another_step_is_another_action() -> None:
+    assert (
+        NEWER.of(called(4, ("c", "add", "{}")))[0]["id"] != NEWER.of(called(9, ("c", "add", "{}"), step="2"))[0]["id"]
+    )
+    of_step, of_call = (action_id(CONVERSATION, "run_1", step, "c") for step in ("2", "2/c"))
+    assert of_step == of_call
+
+
+def test_what_the_model_can_mend_is_no_end() -> None:
+    [event] = NEWER.of(answered(5, "a", "add", "No such tool.", error(ErrorClass.INVALID_TOOL_CALL)))
+    assert (event["kind"], event["error"]) == ("AgentErrorEvent", "No such tool.")
+    assert event["classification"]["kind"] == "agent_action"
+
+
+def test_a_denied_call_is_a_rejection() -> None:
+    [event] = NEWER.of(answered(5, "a", "add", "The user denied this tool call.", error(ErrorClass.TOOL_DENIED)))
+    assert (event["kind"], event["rejection_reason"]) == ("UserRejectObservation", "The user denied this tool call.")
+
+
+def test_an_error_is_told_before_the_status() -> None:
+    told, status = NEWER.of(
+        entry(9, "run.finished", status="failed", stop_reason="error", error=error(ErrorClass.RATE_LIMITED, "Slow."))
+    )
+    assert (told["kind"], told["code"], told["detail"]) == ("ConversationErrorEvent", "LLMRateLimitError", "Slow.")
+    assert told["classification"] == {"kind": "rate_limit", "retryable": True, "user_action": "retry"}
+    assert (status["key"], status["value"]) == ("execution_status", "error")
+
+
+@pytest.mark.parametrize("reason", [each for each in StopReason if each.status is RunStatus.INCOMPLETE])
+def test_a_limit_has_a_code_of_its_own(reason: StopReason) -> None:
+    told, status = NEWER.of(entry(9, "run.finished", status="incomplete", stop_reason=reason, error=None))
+    assert told["code"] not in ("RunEnded", "InternalError")
+    assert status["value"] == "error"
+
+
+def test_a_run_that_is_stuck_has_no_error() -> None:
+    failed = error(ErrorClass.STUCK)
+    [status] = NEWER.of(entry(9, "run.finished", status="failed", stop_reason="stuck", error=failed))
+    assert status["value"] == "stuck"
+
+
+def test_the_older_generation_is_told_nothing_new() -> None:
+    fields = {name for event in _all(OLDER) for name in event}
+    assert not fields & {"parent_id", "classification", "rejection_source", "summary_offset", "extended_content"}
+    assert "InterruptEvent" not in {event["kind"] for event in _all(OLDER)}
+    assert "InterruptEvent" in {event["kind"] for event in _all(NEWER)}
+
+
+def test_what_the_engine_said_is_not_of_the_user() -> None:
+    [nudge] = NEWER.of(said(3, "user", "Try something else.", nudge=True))
+    assert (nudge["source"], nudge["llm_message"]["role"]) == ("environment", "user")
+
+
+def test_a_name_tells_the_place() -> None:
+    name = event_id(CONVERSATION, 123_456, 3)
+    assert position_of(CONVERSATION, name) == 123_456
+    assert position_of(uuid4(), name) is None
+    assert position_of(CONVERSATION, "no name") is None
+    assert position_of(CONVERSATION, action_id(CONVERSATION, "run_1", "1", "c")) is None
