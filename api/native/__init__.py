@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bulk, control, conversations, events, health, metrics, models, queues, runs, tools
+from . import bulk, control, conversations, events, health, history, metrics, models, queues, runs, tools
 from .dialect import NATIVE
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "conversations",
     "events",
     "health",
+    "history",
     "metrics",
     "models",
     "queues",

@@ -23,6 +23,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "conversation_full": "Begin a new one, fork this one from an earlier step, or delete runs of it.",
         "queue_full": "Wait until runs of it have ended, or cancel them.",
         "steering_full": "Wait until the model has been told, or resume the run if it is paused.",
+        "nothing_to_answer": "Give the run an input.",
         "nothing_to_retry": "Or fork the run with from_step.",
         "pending_action": (
             "Answer the run's pending_actions with POST /v1/runs/{run_id}/input, cancel it, "

@@ -20,6 +20,7 @@ from .conversations import (
     read_conversation,
     read_messages,
 )
+from .history import append
 from .listing import list_runs
 from .metrics import read_metrics
 from .models import ModelPage, list_models
@@ -66,6 +67,7 @@ __all__ = [
     "act",
     "act_on_runs",
     "admit_watcher",
+    "append",
     "await_run",
     "cancel",
     "check_store",

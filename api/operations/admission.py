@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
@@ -10,7 +10,7 @@ from typing import Final
 
 from palaver.errors import Fault, Refused
 from palaver.limits import most
-from palaver.models import AgentSpec, Budget, Retry, Submission
+from palaver.models import AgentSpec, Budget, Message, Retry, Submission
 
 from .agents import agent_faults, price_faults, resolved
 from .backend import Backend
@@ -34,7 +34,7 @@ async def admit_submission(submission: Submission, backend: Backend) -> Submissi
     refuse(
         chain(
             _agent_faults(submission, backend, known),
-            input_faults(submission.input),
+            _input_faults(submission),
             _time_faults(times, datetime.now(UTC)),
             _conflict_faults(submission),
         )
@@ -71,6 +71,16 @@ def has_parts(submission: Submission) -> bool:
     """Whether what comes in is more than text, which every model can be sent."""
     given = submission.input
     return not isinstance(given, str) and any(not isinstance(message.content, str) for message in given)
+
+
+def admit_messages(messages: Sequence[Message], agent: AgentSpec | None, backend: Backend) -> None:
+    """Let messages in for ``agent``, the one of their conversation. Without one, nobody knows who will be sent them.
+
+    Raises:
+        Refused: a model of it cannot be sent them.
+    """
+    if agent is not None:
+        refuse(content_faults(tuple(messages), agent, backend.providers))
 
 
 def admit_content(submission: Submission, agent: AgentSpec, backend: Backend) -> None:
@@ -123,6 +133,16 @@ def _agent_faults(submission: Submission, backend: Backend, known: Known) -> Ite
 def _content_faults(submission: Submission, agent: AgentSpec, backend: Backend) -> Iterator[Fault]:
     if not isinstance(submission.input, str):
         yield from content_faults(submission.input, agent, backend.providers)
+
+
+def _input_faults(submission: Submission) -> Iterator[Fault]:
+    if submission.input != ():
+        yield from input_faults(submission.input)
+    elif submission.conversation_id is None:
+        yield Fault("/input", "empty_input", "has no message, and a new conversation has none to answer")
+    elif submission.start_after is not None or submission.on_conflict not in ("enqueue", "reject"):
+        why = "has no message: the run answers what was said, at once, and goes with no start_after or on_conflict"
+        yield Fault("/input", "empty_input", why)
 
 
 def _time_faults(times: Mapping[str, datetime | None], now: datetime) -> Iterator[Fault]:

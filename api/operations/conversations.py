@@ -114,7 +114,7 @@ def _message(entry: LogEntry, include: IncludedInMessages) -> ConversationMessag
         said = {**said, "content": _behind(thoughts, said.get("content", ""))}
     return ConversationMessage(
         position=entry.position,
-        run_id=entry.run_id,
+        run_id=entry.run_id or None,
         at=entry.at,
         nudge=data.get("nudge", False),
         steer=data.get("steer", False),

@@ -31,6 +31,7 @@ for _command in (
     deciding.deny,
     deciding.answer,
     steering.steer,
+    steering.say,
     steering.pause,
     steering.resume,
     stopping.cancel,

@@ -28,7 +28,13 @@ from palaver.cli.text import document, plain
 
 
 def run(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say to the agent; - reads it from stdin.")],
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TEXT]",
+            help="What to say to the agent; - reads it from stdin. None answers what was said in --conversation.",
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="provider/name; not needed with --conversation.")
     ] = None,
@@ -63,9 +69,11 @@ def run(
     """
     if not (model or agent or conversation):
         raise typer.BadParameter("who answers? Give --model provider/name, or --conversation to go on with one")
+    if text is None and not conversation:
+        raise typer.BadParameter("what is it to answer? Give TEXT, or --conversation to answer what was said there")
     with api.connected() as client:
         submitted = client.submit(
-            text_or_stdin(text),
+            [] if text is None else text_or_stdin(text),
             agent=agent,
             model=model,
             tools=tool or (),

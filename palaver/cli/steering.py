@@ -1,4 +1,4 @@
-"""``palaver steer``, ``pause`` and ``resume``: a run that goes on."""
+"""``palaver steer``, ``say``, ``pause`` and ``resume``: a run or a conversation that goes on."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ def steer(
     with api.connected() as client:
         run = client.steer(run_id, text_or_stdin(text))
     api.show(run, status_line(run))
+
+
+def say(
+    conversation_id: Annotated[str, typer.Argument(metavar="CONVERSATION_ID", help="Where to say it.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads it from stdin.")],
+    api: Api,
+) -> None:
+    """Say something in a conversation without a run: the next one is told, or the one that goes on."""
+    with api.connected() as client:
+        appended = client.append(conversation_id, text_or_stdin(text))
+    where = f"told run {appended.run_id}" if appended.run_id else f"said; `palaver run -c {conversation_id}` answers it"
+    api.show(appended, where)
 
 
 def pause(

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
 from palaver.client.sse import Frame
-from palaver.conversation_message import ConversationMessage
+from palaver.conversation_message import AppendedMessages, ConversationMessage
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.limits import MIB
@@ -112,6 +112,11 @@ def conversation_of(response: Response) -> Conversation:
 def messages_of(page: Page, response: Response) -> tuple[ConversationMessage, ...]:
     """The messages of a page. Raises `APIError` when they are not messages."""
     return tuple(_model(ConversationMessage, entry, response) for entry in page.data)
+
+
+def appended_of(response: Response) -> AppendedMessages:
+    """Where words went that were said without a run."""
+    return _model(AppendedMessages, _json(response.body), response)
 
 
 def bulk_of(response: Response) -> tuple[BulkResult, str | None]:

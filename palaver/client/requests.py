@@ -192,6 +192,12 @@ def get_messages(conversation_id: str, after: int, limit: int | None = None, inc
     return Request("GET", _path("conversations", conversation_id, "messages"), query=query)
 
 
+def append(conversation_id: str, input: str | Sequence[Message | Mapping[str, Any]], key: str | None) -> Request:
+    """``POST /v1/conversations/{id}/messages``."""
+    body = {"input": input if isinstance(input, str) else [_message(message) for message in input]}
+    return Request("POST", _path("conversations", conversation_id, "messages"), headers=_key(key), body=body)
+
+
 def list_models(limit: int, cursor: str | None) -> Request:
     """``GET /v1/models``: one page."""
     return Request("GET", "/v1/models", query={"limit": str(limit), **({"cursor": cursor} if cursor else {})})

@@ -28,5 +28,7 @@ class Sentence(StrEnum):
     NO_OUTPUT = "The client gave no output within %s s."
     NO_DECISION = "Nobody decided in time, so the tool call was denied."
     DENIED = "The user denied this tool call."
+    GO_ON = "[Automatic note] Your answer was stopped here. Go on."
+    """To a model that is asked on where its answer was cut off."""
     INTERRUPTED_BY = "interrupted by %s"
     """The reason of a cancel, with the run that took the place."""

@@ -12,6 +12,7 @@ import orjson
 from palaver.events import EventKind, complete, is_complete
 from palaver.opaque import Opaque
 from palaver.store.connection import Fields, StreamEntry
+from palaver.store.contracts.logs import EVERY_RUN
 from palaver.store.records import action, instant
 
 _ACTION_REQUIRED: Final = EventKind.ACTION_REQUIRED.encode()
@@ -48,7 +49,7 @@ class LogEntry(StoredEvent):
 
     position: int
     withdrawn: bool = False
-    """Its run was rolled back: models are not told of it any more."""
+    """Models are not told of it any more: its run was rolled back, or somebody went back to before it."""
     opaque: Opaque | None = None
     """What the provider of its message wants back unchanged: shown to who asks for it, and never in an event."""
 
@@ -61,7 +62,7 @@ class Withdrawn:
     """The parts of a conversation's log that models are not told of any more.
 
     ``text`` is the JSON that the conversation has: for each part its first and its last position, and the run whose
-    part it is. Others that were queued meanwhile have entries between those.
+    part it is (`EVERY_RUN`: of all of them). Others that were queued meanwhile have entries between those.
     """
 
     def __init__(self, text: bytes | None) -> None:
@@ -71,7 +72,8 @@ class Withdrawn:
 
     def has(self, position: int, run_id: str) -> bool:
         """Whether the entry of this run at this position is in one of them."""
-        return any(first <= position <= last for first, last in self._parts.get(run_id, ()))
+        parts = (*self._parts.get(run_id, ()), *(self._parts.get(EVERY_RUN, ()) if run_id != EVERY_RUN else ()))
+        return any(first <= position <= last for first, last in parts)
 
     def without(self, run_id: str, through: int) -> bytes:
         """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none."""

@@ -28,6 +28,7 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
     Code.STEERING_FULL: _Refusal("as much waits for the run's next model call as may", "steering"),
     Code.NO_AGENT: _Refusal("the conversation has no agent yet; give one with this run"),
     Code.NOTHING_TO_RETRY: _Refusal("the model has answered; send a new message instead"),
+    Code.NOTHING_TO_ANSWER: _Refusal("the model has answered everything; say something first"),
     Code.UNKNOWN_ACTION: _Refusal("the run has no such pending action"),
     Code.ACTION_ALREADY_RESOLVED: _Refusal("this was decided or answered before"),
     Code.ACTION_EXPIRED: _Refusal("nobody decided or answered in time, and the model was told so"),

@@ -20,6 +20,7 @@ from palaver.store.control import RunControl
 from palaver.store.due import DueIndex
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
+from palaver.store.history import History
 from palaver.store.lacking import LackingIndex
 from palaver.store.measuring import Measuring
 from palaver.store.pool import Pool
@@ -54,6 +55,7 @@ class Store:
         self.capacity = Capacity(connection, settings)
         self.runs = Runs(connection, scripts, settings, self.capacity)
         self.control = RunControl(scripts, self.runs)
+        self.history = History(scripts)
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.due = DueIndex(connection, scripts, settings)

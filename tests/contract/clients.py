@@ -42,6 +42,8 @@ class Clients:
         """Calls whose approval was acknowledged."""
         self.said: dict[str, str] = {}
         """What was said into runs: words, and the run."""
+        self.appended: dict[str, str] = {}
+        """What was said without a run: words, and the conversation."""
         self._numbers = itertools.count()
 
     def note(self, *settled: Settled) -> None:
@@ -52,7 +54,8 @@ class Clients:
     async def client(self, choose: Choose) -> None:
         """Something that a client does."""
         often = [self.submit, self.act, self.act, self.act]
-        what = choose([*often * 3, *[self.submit] * 3, *[self.cancel] * 3, self.retry, self.retry, self.delete])
+        seldom = [self.retry, self.retry, self.delete, self.append, self.append, self.answer_all]
+        what = choose([*often * 3, *[self.submit] * 3, *[self.cancel] * 3, *seldom])
         try:
             await what(choose)
         except StateConflict as conflict:
@@ -94,6 +97,27 @@ class Clients:
         if how in ("interrupt", "rollback"):
             for run_id in before:
                 self._cancelled(run_id, "now" if how == "interrupt" else how)
+
+    async def append(self, choose: Choose) -> None:
+        """Words without a run: into the log, or into the run that is active."""
+        if not self.conversations:
+            return
+        conversation, words = choose(self.conversations), self._words()
+        before = await self.driver.store.runs.conversation(conversation)
+        appended = await self.driver.store.history.append(conversation, (Message(role="user", content=words),))
+        assert appended.run_id == before.active_run
+        if appended.run_id is None or (await self.driver.get(appended.run_id)).status is RunStatus.CANCELLING:
+            self.appended[words] = conversation
+        else:
+            self.said[words] = appended.run_id
+
+    async def answer_all(self, choose: Choose) -> None:
+        """A run without words, in a conversation that may have something to answer."""
+        if not self.conversations or len(self.runs) >= MOST_RUNS:
+            return
+        submitted = await self.driver.submit((), conversation_id=choose(self.conversations), agent=AGENT)
+        self.deliveries += submitted.deliveries
+        self._new(await self.driver.get(submitted.run_id))
 
     async def cancel(self, choose: Choose) -> None:
         """A cancel is acknowledged, or refused because the run has ended otherwise."""
@@ -183,6 +207,7 @@ class Clients:
             self.conversations.remove(conversation)
             for run in runs:
                 self._forget(run)
+            self.appended = {words: into for words, into in self.appended.items() if into != conversation}
 
     async def _some_run(self, choose: Choose) -> str | None:
         """One that goes on, mostly, and is worked on: that is where things meet."""
@@ -219,7 +244,11 @@ class Clients:
         self.said = {words: into for words, into in self.said.items() if into != run_id}
 
     async def check_said(self) -> None:
-        """What was said into a run is in the log once, or the run's turn has never come."""
+        """What was said is in the log once, or the turn of the run that it was said into has never come."""
+        for words, conversation in self.appended.items():
+            entries = await self.driver.store.runs.entries(conversation, limit=10_000)
+            said = [entry.data["message"].get("content") for entry in entries if not entry.run_id]
+            assert said.count(words) == 1, f"{words} in {said} of {conversation}"
         for words, run_id in self.said.items():
             run = await self.driver.get(run_id)
             log = [

@@ -191,6 +191,32 @@ async def _steer(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.submit(messages, conversation_id=lease.conversation_id, on_conflict="steer")
 
 
+async def _append(driver: StoreDriver, n: int) -> Act:
+    _, lease = await _long(driver, 1)
+    messages = tuple(Message(role="user", content=WORDS) for _ in range(8 * n))
+    return lambda: driver.store.history.append(lease.conversation_id, messages)
+
+
+async def _append_behind_cancelled(driver: StoreDriver, n: int) -> Act:
+    run_id, lease = await driver.begin()
+    await driver.store.runs.cancel(run_id)
+    for _ in range(n):
+        await driver.store.history.append(lease.conversation_id, (Message(role="user", content=WORDS),) * 4)
+    return lambda: driver.store.history.append(lease.conversation_id, (Message(role="user", content=WORDS),))
+
+
+async def _append_behind_rolled_back(driver: StoreDriver, n: int) -> Act:
+    """A run answers what is behind n parts that are withdrawn."""
+    conversation = None
+    for _ in range(n):
+        run_id, lease = await driver.begin(conversation_id=conversation)
+        await driver.store.runs.cancel(run_id, mode="rollback")
+        await driver.finish(lease)
+        conversation = lease.conversation_id
+    await driver.store.history.append(str(conversation), (Message(role="user", content=WORDS),))
+    return lambda: driver.submit((), conversation_id=conversation)
+
+
 async def _long(driver: StoreDriver, n: int) -> tuple[str, Lease]:
     """A run that has ended, with about 8 n entries in its log: its id, and its last lease."""
     messages = tuple(Message(role="user", content=WORDS) for _ in range(8 * n))
@@ -412,6 +438,9 @@ CASES: Final = (
     Case("settle", "8 KiB of results of inline tools", _settle_results),
     Case("settle", "a result beside open calls", _settle_answer),
     Case("settle", "an end that seals open calls", _settle_seal),
+    Case("append", "messages", _append),
+    Case("append", "messages behind others that wait", _append_behind_cancelled),
+    Case("submit", "parts of a log that are withdrawn, and nothing to say", _append_behind_rolled_back),
     Case("act", "one approval of all calls", _decide(_approve_all, approval=True)),
     Case("act", "denials", _decide(_deny_each, approval=True)),
     Case("act", "outputs of client tools", _decide(_outputs, client=True)),

@@ -58,6 +58,69 @@ async def test_what_the_engine_told_the_model_is_marked() -> None:
         ]  # fmt: skip
 
 
+async def test_words_without_a_run_are_in_the_log_and_the_next_run_answers_them() -> None:
+    async with world() as api:
+        made = (await api.client.post("/v1/conversations", json={"agent": AGENT})).json()
+        path = f"/v1/conversations/{made['id']}/messages"
+        for replayed in (None, "true"):
+            answer = await api.client.post(path, json={"input": "hello"}, headers={"Idempotency-Key": "k"})
+            assert (answer.status_code, answer.json()) == (201, {"position": 1, "run_id": None})
+            assert answer.headers.get("idempotency-replayed") == replayed
+        assert_problem(
+            await api.client.post(path, json={"input": "bye"}, headers={"Idempotency-Key": "k"}),
+            422,
+            "idempotency_key_reused",
+        )
+        (message,) = (await api.client.get(path)).json()["data"]
+        assert (message["content"], message["run_id"], message["position"]) == ("hello", None, 1)
+
+        run = await api.submit(agent=None, conversation_id=made["id"], input=[])
+        taken = await api.client.post(path, json={"input": [{"role": "user", "content": "quick"}]})
+        assert (taken.status_code, taken.json()) == (202, {"position": None, "run_id": run["id"]})
+        lease = await api.claim(run)
+        assert [entry.message.text for entry in lease.entries] == ["hello", "quick"]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "code"),
+    [
+        ({"input": " "}, "/input", "empty_input"),
+        ({"input": []}, "/input", "empty_input"),
+        ({"input": [{"role": "assistant", "content": "I"}]}, "/input/0/role", "invalid_history"),
+        ({"input": [{"role": "user", "content": [{"type": "document", "data": "x"}]}]}, None, "validation_error"),
+        ({}, "/input", "validation_error"),
+    ],
+)
+async def test_words_that_are_none_of_the_user_are_refused(
+    body: dict[str, Any], pointer: str | None, code: str
+) -> None:
+    async with world() as api:
+        made = (await api.client.post("/v1/conversations", json={"agent": AGENT})).json()
+        refused = await api.client.post(f"/v1/conversations/{made['id']}/messages", json=body)
+        assert refused.status_code == 422
+        if pointer:
+            assert pointer in [each["pointer"] for each in refused.json()["errors"]], refused.text
+        assert refused.json()["code"] == code
+
+
+async def test_a_run_without_words_needs_something_to_answer() -> None:
+    async with world() as api:
+        run = await api.submit()
+        again = {"conversation_id": run["conversation_id"], "input": []}
+        busy = await api.client.post("/v1/runs", json=again)
+        assert (busy.json()["code"], busy.json()["run_id"]) == ("conversation_busy", run["id"])
+        await api.finish(run)
+        refused = await api.client.post("/v1/runs", json=again)
+        assert (refused.status_code, refused.json()["code"]) == (409, "nothing_to_answer")
+        for wrong in ({"on_conflict": "steer"}, {"start_after": "2999-01-01T00:00:00Z"}):
+            assert (await api.client.post("/v1/runs", json={**again, **wrong})).json()["code"] in (
+                "empty_input", "validation_error", "invalid_time",
+            )  # fmt: skip
+        assert_problem(await api.client.post("/v1/runs", json={"agent": AGENT, "input": []}), 422, "empty_input")
+        nowhere = await api.client.post(f"/v1/conversations/{CONVERSATION_ID}/messages", json={"input": "hello?"})
+        assert_problem(nowhere, 404, "conversation_not_found")
+
+
 async def test_messages_are_what_was_said_in_order() -> None:
     async with world() as api:
         run = await api.submit(input="2+2?")

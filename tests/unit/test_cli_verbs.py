@@ -170,6 +170,20 @@ class TestGoingOn:
         assert sent(api) == [item]
         assert CommandResult(api, *command, "--json", input="from a pipe").documents[0]["status"] == "running"
 
+    @pytest.mark.parametrize(("run_id", "told"), [(None, "said; `palaver run -c"), (RUN_ID, f"told run {RUN_ID}")])
+    def test_words_without_a_run(self, api: ScriptedAPI, run_id: str | None, told: str) -> None:
+        api.on("POST", f"/v1/conversations/{CONVERSATION_ID}/messages", answer({"position": 3, "run_id": run_id}, 201))
+        said = CommandResult(api, "say", CONVERSATION_ID, "-", input="hello")
+        assert said.code == 0
+        assert said.out.startswith(told)
+        assert api.seen[0].body == {"input": "hello"}
+
+    def test_a_run_that_answers_what_was_said(self, api: ScriptedAPI) -> None:
+        api.on("POST", "/v1/runs", answer(run_object("queued"), 202))
+        assert CommandResult(api, "run", "-c", CONVERSATION_ID, "--detach").out == f"{RUN_ID}\n"
+        assert api.seen[0].body["input"] == []
+        assert CommandResult(api, "run", "-m", "a/b").code == 2
+
     def test_a_pause_that_does_not_hold_yet(self, api: ScriptedAPI) -> None:
         api.on("POST", INPUT, answer(run_object("running", pausing=True), 202))
         said = CommandResult(api, "pause", RUN_ID)

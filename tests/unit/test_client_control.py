@@ -72,6 +72,16 @@ INPUTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 
 
 @async_client
+def test_words_without_a_run_are_taken_once(api: ScriptedAPI, call: Call) -> None:
+    path = f"/v1/conversations/{CONVERSATION_ID}/messages"
+    api.on("POST", path, Reply(cut=True), answer({"position": 3, "run_id": None}, 201))
+    appended = call(api.url, "append", CONVERSATION_ID, "hello")
+    assert (appended.position, appended.run_id) == (3, None)
+    assert [seen.body for seen in api.seen] == [{"input": "hello"}] * 2
+    assert len({seen.headers["idempotency-key"] for seen in api.seen}) == 1
+
+
+@async_client
 class TestInput:
     @pytest.mark.parametrize(("method", "arguments", "item"), INPUTS.values(), ids=INPUTS)
     def test_each_verb_is_one_item_and_takes_effect_once(

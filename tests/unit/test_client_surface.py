@@ -57,9 +57,9 @@ class TestAddress:
 
 
 METHODS = (
-    "answer", "approve", "bulk", "cancel", "conversation", "create_conversation", "delete", "delete_conversation",
-    "deny", "events", "export", "get", "list", "messages", "models", "pause", "queues", "resume", "retry", "run",
-    "send", "steer", "submit", "wait",
+    "answer", "append", "approve", "bulk", "cancel", "conversation", "create_conversation", "delete",
+    "delete_conversation", "deny", "events", "export", "get", "list", "messages", "models", "pause", "queues", "resume",
+    "retry", "run", "send", "steer", "submit", "wait",
 )  # fmt: skip
 
 

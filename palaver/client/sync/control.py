@@ -9,13 +9,14 @@ from typing import Any, Unpack
 
 from palaver.actions import ALL, Item
 from palaver.client import requests
-from palaver.client.answers import BulkResult, bulk_of, run_of
+from palaver.client.answers import BulkResult, appended_of, bulk_of, run_of
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
 from palaver.client.sync.transport import Transport
+from palaver.conversation_message import AppendedMessages
 from palaver.lifecycle import RunAction
-from palaver.models import AgentSpec, Budget, CancelMode, Run
+from palaver.models import AgentSpec, Budget, CancelMode, Message, Run
 
 
 class RunControl:
@@ -127,6 +128,25 @@ class RunControl:
             Conflict: it has ended (``run_ended``). As `send`.
         """
         return self.send(run_id, [{"type": "message", "content": text}], idempotency_key=idempotency_key)
+
+    def append(
+        self,
+        conversation_id: str,
+        input: str | Sequence[Message | Mapping[str, Any]],
+        *,
+        idempotency_key: str | None = None,
+    ) -> AppendedMessages:
+        """Say something in a conversation without a run: no model is called for it. A run that is active is told it
+        by its next model call; else the next run answers it, and ``submit([], conversation_id=…)`` is one that does
+        nothing else.
+
+        Raises:
+            NotFound: there is no such conversation.
+            Conflict: it has no room.
+            APIError, ConnectionFailed: it could not be said.
+        """
+        request = requests.append(conversation_id, input, idempotency_key)
+        return appended_of(self._transport.call(request))
 
     def pause(self, run_id: str, now: bool = False, *, idempotency_key: str | None = None) -> Run:
         """Let the run begin nothing more; it is ``pausing`` until nothing is under way, then ``paused``.

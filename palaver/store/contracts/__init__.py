@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from palaver.store.contracts.declaration import Script
 from palaver.store.contracts.listing import FindRuns
-from palaver.store.contracts.logs import CopyLog, DeleteConversation, DeleteRun, ReadLog
+from palaver.store.contracts.logs import Append, CopyLog, DeleteConversation, DeleteRun, ReadLog
 from palaver.store.contracts.providers import (
     Admit,
     CoolDown,
@@ -22,6 +22,7 @@ __all__ = [
     "SCRIPTS",
     "Act",
     "Admit",
+    "Append",
     "Cancel",
     "Claim",
     "CoolDown",
@@ -45,7 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act,
+    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act, Append,
     DeleteRun, DeleteConversation, CopyLog, ReadLog, FindRuns, Renew, WriteDeltas,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
 )  # fmt: skip

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from palaver.store.contracts.declaration import Script
-from palaver.store.contracts.replies import Active, More, Unknown
-from palaver.store.contracts.wire import Entries
+from palaver.store.contracts.replies import Active, Mismatch, More, Unknown
+from palaver.store.contracts.runs import Refused
+from palaver.store.contracts.wire import Entries, Json
 from palaver.store.keys import Key, RunKeys
 
 ENTRY_FIELDS: Final = ("type", "at", "run", "seq", "data", "opaque")
 """Of each entry of a log, in this order; the last is there if there is something. Python reads them by name, Lua by
 their places: ``LogEntry.DATA``."""
+
+EVERY_RUN: Final = ""
+"""In the place of a run, in a withdrawn part of a log: nothing of it is told to models, of whichever run it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,31 @@ class ReadLog(Script[LogPage | Unknown]):
     log: Key
     after: int
     """The position behind which it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The messages are taken, now or, with ``replayed``, by an earlier request with the same key."""
+
+    run_id: str | None
+    """The run that was active: they went into it, or wait until it is cancelled."""
+    position: int | None
+    """Of the last one in the log, if none was active."""
+    replayed: bool
+
+
+class Append(Script[Appended | Mismatch | Refused | Unknown]):
+    """Add the user's messages to a conversation without a run: to its log, or into the run that is active."""
+
+    run: RunKeys
+    """Of no run: the keys of the conversation and of its shard are among them."""
+    idempotency: Key
+    """The record of the idempotency key."""
+    fingerprint: str | None
+    """None if the idempotency key is not the client's."""
+    request: str
+    """Names this very request."""
+    messages: tuple[Json, ...]
 
 
 @dataclass(frozen=True, slots=True)

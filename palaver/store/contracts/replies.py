@@ -80,6 +80,7 @@ class RefusalCode(StrEnum):
     STEERING_FULL = "steering_full"
     NO_AGENT = "no_agent"
     NOTHING_TO_RETRY = "nothing_to_retry"
+    NOTHING_TO_ANSWER = "nothing_to_answer"
     UNKNOWN_ACTION = "unknown_action"
     ACTION_ALREADY_RESOLVED = "action_already_resolved"
     ACTION_EXPIRED = "action_expired"

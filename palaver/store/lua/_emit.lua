@@ -3,18 +3,29 @@
 
 local is_for_feed_only = Events.FEED_ONLY
 
--- Data is JSON text of an object. The log has it as well, unless the kind is one of the feed alone. The fields of an entry
--- are in the order of ENTRY_FIELDS of Python, which is where `LogEntry` has its places from. Only the log has what is
--- `opaque`, if anything is: it is not to be shown.
+-- Write an entry to the log; `run` is '' and `seq` 0 for one that belongs to no run. Its fields are in the order of
+-- ENTRY_FIELDS of Python, which is where `LogEntry` has its places from. Only the log has what is `opaque`, if anything
+-- is: it is not to be shown.
+local function log_entry(run, seq, kind, data, opaque)
+  stamp_version()
+  local more = opaque and { 'opaque', opaque } or {}
+  ENTRIES, BYTES = ENTRIES + 1, BYTES + #data + #(opaque or '')
+  redis.call('HSET', CONV, 'entries', ENTRIES, 'bytes', BYTES)
+  redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data, unpack(more))
+end
+
+-- Write the user's messages (JSON texts), which are of no run, to the log.
+local function log_messages(messages)
+  for _, message in ipairs(messages) do
+    log_entry('', 0, EventKind.MESSAGE_CREATED, '{"message":' .. message .. '}')
+  end
+end
+
+-- Data is JSON text of an object. The log has it as well, unless the kind is one of the feed alone.
 local function emit(kind, data, opaque)
   stamp_version()
   local seq = redis.call('HINCRBY', RUN, 'events', 1)
-  if not is_for_feed_only(kind) then
-    local more = opaque and { 'opaque', opaque } or {}
-    ENTRIES, BYTES = ENTRIES + 1, BYTES + #data + #(opaque or '')
-    redis.call('HSET', CONV, 'entries', ENTRIES, 'bytes', BYTES)
-    redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', ID, 'seq', seq, 'data', data, unpack(more))
-  end
+  if not is_for_feed_only(kind) then log_entry(ID, seq, kind, data, opaque) end
   write_feed(RUN, FEED, seq, kind, NOW, data)
   note_in_trace(kind, data)
 end

@@ -4,11 +4,16 @@
 -- Give the turn in the conversation to the next run. The caller starts it; if the caller dies, the sweeper finds it in
 -- DUE.
 local function activate_next_run()
-  local place, next_run, left = redis.call('HMGET', CONV, 'active', 'queued'), '', {}
+  local place, next_run, left = redis.call('HMGET', CONV, 'active', 'queued', 'said'), '', {}
   for id in string.gmatch(place[2] or '', '%S+') do
     if id ~= ID then left[#left + 1] = id end
   end
   if place[1] == ID then
+    if place[3] then
+      -- The user has said this while the run was being cancelled.
+      log_messages(cjson.decode(place[3]))
+      redis.call('HDEL', CONV, 'said')
+    end
     next_run = table.remove(left, 1) or ''
     if next_run ~= '' then
       redis.call('HSET', CONV, 'active', next_run)

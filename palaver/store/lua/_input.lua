@@ -27,9 +27,10 @@ local function apply_decision(item, action, by)
   return call.id
 end
 
--- The refusal code if messages (JSON texts) do not fit beside those that already wait for the next model call.
-local function steering_refused(more)
-  local bytes = STEER and #STEER or 0
+-- The refusal code if messages (JSON texts) do not fit beside those that already wait: for the next model call, if it is
+-- not said for what.
+local function steering_refused(more, waiting)
+  local bytes = #(waiting or STEER or '')
   for _, message in ipairs(more) do bytes = bytes + #message end
   return #more > 0 and (conversation_full() and RefusalCode.CONVERSATION_FULL
     or bytes > Limit.STEERING and RefusalCode.STEERING_FULL)

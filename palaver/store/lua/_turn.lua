@@ -1,5 +1,5 @@
 -- How a run continues from one step to the next.
--- needs: usage, idle, finish
+-- needs: usage, idle, finish, last_word
 
 local function conversation_full()
   return ENTRIES >= Setting.MAX_ENTRIES or BYTES >= Setting.MAX_CONVERSATION_BYTES
@@ -56,8 +56,11 @@ local function enter()
   ENTERED = ENTRIES
   redis.call('HSET', CONV, 'active', ID)
   redis.call('HSET', RUN, 'entered', ENTERED)
-  for _, message in ipairs(cjson.decode(redis.call('HGET', RUN, 'input'))) do
-    emit(EventKind.MESSAGE_CREATED, '{"message":' .. message .. '}')
+  local run = redis.call('HMGET', RUN, 'input', 'retried_from')
+  local messages = cjson.decode(run[1])
+  for _, message in ipairs(messages) do emit(EventKind.MESSAGE_CREATED, '{"message":' .. message .. '}') end
+  if #messages == 0 and not run[2] and is_answer(last_word()) then
+    emit(EventKind.MESSAGE_CREATED, cjson.encode({ nudge = true, message = { role = 'user', content = Sentence.GO_ON } }))
   end
   redis.call('HDEL', RUN, 'input')
   wait_no_more()

@@ -34,9 +34,13 @@ if kind == SubmitKind.RETRY then
   args.messages = left_to_say(args.retried_from)
   if not args.messages then return refused(RefusalCode.NOTHING_TO_RETRY) end
 end
+-- It is to answer what is there. Behind a run that is being cancelled nobody knows yet what that will be.
+local silent = kind == SubmitKind.KNOWN and #args.messages == 0
+if silent and not active and not has_something_to_answer() then return refused(RefusalCode.NOTHING_TO_ANSWER) end
 if active then
   local status = with_run(active, function() return STATUS end)
-  if conflict == OnConflict.REJECT then return refused(RefusalCode.CONVERSATION_BUSY, active) end
+  local too_early = silent and status ~= RunStatus.CANCELLING
+  if conflict == OnConflict.REJECT or too_early then return refused(RefusalCode.CONVERSATION_BUSY, active) end
   if conflict == OnConflict.ENQUEUE and status == RunStatus.REQUIRES_ACTION and not later then
     return refused(RefusalCode.PENDING_ACTION, active)
   end

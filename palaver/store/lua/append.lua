@@ -1,0 +1,38 @@
+-- needs: input, other_runs, version
+-- RUN is of no run: what is active is acted on with its own keys.
+local earlier = redis.call('HMGET', keys.idempotency, 'fingerprint', 'request', 'run', 'position')
+local replayed = earlier[2] ~= args.request
+if earlier[1] and replayed and earlier[1] ~= args.fingerprint then return reply.mismatch() end
+if earlier[1] then return reply.appended { run_id = earlier[3], position = earlier[4], replayed = replayed } end
+
+local kept = redis.call('HMGET', CONV, 'id', 'deleting', 'active', 'said', 'unfinished')
+if not kept[1] or kept[2] then return reply.unknown() end
+local active, waiting, code = kept[3], kept[4], nil
+local status = active and with_run(active, function() return STATUS end)
+if status == RunStatus.CANCELLING then
+  -- It takes nothing in any more. What is said now comes behind it.
+  code = steering_refused(args.messages, waiting or '')
+  local said = waiting and cjson.decode(waiting) or {}
+  for _, message in ipairs(args.messages) do said[#said + 1] = message end
+  if not code then redis.call('HSET', CONV, 'said', cjson.encode(said)) end
+elseif active then
+  code = with_run(active, function()
+    local why = steering_refused(args.messages)
+    if not why then steer(args.messages) end
+    return why
+  end)
+elseif conversation_full() then
+  code = RefusalCode.CONVERSATION_FULL
+else
+  log_messages(args.messages)
+  if tonumber(kept[5] or 0) == 0 then
+    redis.call('EXPIRE', CONV, Setting.RETENTION)
+    redis.call('EXPIRE', LOG, Setting.RETENTION)
+  end
+end
+if code then return reply.refused { code = code, other = active } end
+local position = not active and ENTRIES or ''
+redis.call('HSET', keys.idempotency, 'fingerprint', args.fingerprint or '', 'request', args.request, 'run', active or '',
+  'position', position)
+redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
+return reply.appended { run_id = active, position = position, replayed = false }
