@@ -12,7 +12,12 @@ from typing import Any, Final, Self
 
 _TEXTS: Final = ("reasoning_content", "reasoning")
 """Fields of chat completions that are readable reasoning; one says what the other does."""
-_BLOCKS: Final = (("reasoning_details", "text"), ("reasoning_details", "summary"), ("blocks", "thinking"))
+_BLOCKS: Final = (
+    ("reasoning_details", "text"),
+    ("reasoning_details", "summary"),
+    ("thinking_blocks", "thinking"),
+    ("blocks", "thinking"),
+)
 """Fields that are lists of blocks, among other things, and what of a block is."""
 
 

@@ -100,6 +100,34 @@ def test_it_stands_where_it_was_in_the_next_request() -> None:
     assert CHAT_COMPLETIONS.parsed(text)[0] == Message(role="assistant", content="yes")
 
 
+REDACTED_BLOCK = '{"type":"redacted_thinking","data":"ZW5j"}'
+THOUGHTS = st.lists(st.one_of(st.none(), SAID), min_size=1, max_size=4)
+"""Blocks in a row: a thought, or one that is hidden."""
+
+
+@given(THOUGHTS, CUTS)
+def test_blocks_of_thinking_come_in_pieces_and_each_ends_with_its_signature(
+    thoughts: list[str | None], places: list[int]
+) -> None:
+    """As LiteLLM streams what Claude thinks, without an index."""
+    pieces, blocks = [], []
+    for number, thought in enumerate(thoughts):
+        signed = f'"signature":"s{number}"'
+        if thought is None:
+            parts = [REDACTED_BLOCK]
+        else:
+            parts = [f'{{"type":"thinking","thinking":{json.dumps(each)}}}' for each in cut(thought, places)]
+            parts.append(f'{{"type":"thinking","thinking":"",{signed}}}')
+        blocks.append(
+            parts[0] if thought is None else f'{{"type":"thinking","thinking":{json.dumps(thought)},{signed}}}'
+        )
+        pieces += [event(f'{{"content": "", "thinking_blocks": [{part}]}}') for part in parts]
+    split = streamed(*pieces, event('{"content": "yes"}'), ending())
+    complete = whole(f'{{"content": "yes", "thinking_blocks": [{",".join(blocks)}]}}')
+    assert json.loads(split.opaque) == json.loads(complete.opaque)
+    assert f'"thinking_blocks":[{",".join(blocks)}]' in complete.opaque
+
+
 def test_most_answers_have_none() -> None:
     assert (
         whole('{"role": "assistant", "content": "yes", "reasoning_content": null, "reasoning_details": null}').opaque

@@ -1,8 +1,9 @@
 """What of an answer the provider wants back unchanged: its reasoning, and what it signed.
 
 ``reasoning_content`` and ``reasoning`` (DeepSeek, Kimi, Qwen, vLLM, …) are text that comes in pieces. OpenRouter's
-``reasoning_details`` is a list whose entries come in pieces. ``extra_content`` (Gemini) stands on the message and on
-each call. They are gathered while they come, and written as one JSON object in which calls go by their ids.
+``reasoning_details``, and ``thinking_blocks``, in which LiteLLM passes on what Claude thinks, are lists whose entries
+come in pieces. ``extra_content`` (Gemini) stands on the message and on each call. They are gathered while they come,
+and written as one JSON object in which calls go by their ids.
 """
 
 from __future__ import annotations
@@ -24,18 +25,22 @@ log = logging.getLogger("palaver.workers.protocols.chat_completions.opaque")
 
 TEXTS: Final = ("reasoning_content", "reasoning")
 DETAILS: Final = "reasoning_details"
+BLOCKS: Final = "thinking_blocks"
 EXTRA: Final = "extra_content"
 CALLS: Final = "tool_calls"
 ID: Final = "id"
 _MOST: Final = most("answer_opaque")
-_GROWING: Final = ("text", "summary")
-"""What of an entry of ``reasoning_details`` comes in pieces."""
-_ENCRYPTED: Final = '"reasoning.encrypted"'
-"""The type of those that do not."""
+_GROWING: Final = ("text", "summary", "thinking")
+"""What of an entry comes in pieces."""
+_IN_ONE_PIECE: Final = ('"reasoning.encrypted"', '"redacted_thinking"')
+"""The types of those that do not."""
+_THINKING: Final = '"thinking"'
+"""The type of those that end with a signature, and have no index."""
+_NO_INDEX: Final = ""
 
 
-class _Detail:
-    """An entry of ``reasoning_details``, as far as it came."""
+class _Entry:
+    """An entry of a list, as far as it came."""
 
     __slots__ = ("found", "texts")
 
@@ -45,8 +50,11 @@ class _Detail:
 
     def goes_on_with(self, entry: dict[str, Tree]) -> bool:
         """Whether ``entry`` is more of this one. Some providers give all their blocks one index."""
-        if self.found.get("type") != entry.get("type") or entry.get("type") == _ENCRYPTED:
+        kind = entry.get("type")
+        if self.found.get("type") != kind or kind in _IN_ONE_PIECE:
             return False
+        if kind == _THINKING:
+            return not _inside(self.found.get("signature"))
         return self.found.get("id", "null") in ("null", entry.get("id", "null")) or entry.get("id", "null") == "null"
 
     def add(self, entry: dict[str, Tree]) -> None:
@@ -66,9 +74,9 @@ class OpaqueFields:
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
-        self._details: list[_Detail | str] = []
-        self._newest: dict[Tree, _Detail] = {}
-        """The newest entry with each index."""
+        self._lists: dict[str, list[_Entry | str]] = {}
+        self._newest: dict[tuple[str, str], _Entry] = {}
+        """The newest entry of each list with each index."""
         self._extra: Tree | None = None
         self._calls: dict[int, Tree] = {}
         self._size = 0
@@ -87,13 +95,14 @@ class OpaqueFields:
                 self._grow(len(piece))
                 self._texts.setdefault(name, []).append(piece)
                 thoughts = thoughts or piece
-        if delta.get(DETAILS) is None and delta.get(EXTRA) is None:
+        lists = [name for name in (DETAILS, BLOCKS) if delta.get(name) is not None]
+        if not lists and delta.get(EXTRA) is None:
             return thoughts
         found = members(text())
-        if delta.get(DETAILS) is not None:
-            self._grow(len(found[DETAILS]))
-            for entry in elements(found[DETAILS]):
-                self._add_detail(entry, whole=whole)
+        for name in lists:
+            self._grow(len(found[name]))
+            for entry in elements(found[name]):
+                self._add_entry(name, entry, whole=whole)
         if delta.get(EXTRA) is not None:
             self._extra = self._added(self._extra, found[EXTRA])
         return thoughts
@@ -110,20 +119,21 @@ class OpaqueFields:
         self._grow(len(text))
         return tree(text) if old is None else merged(old, tree(text))
 
-    def _add_detail(self, text: str, *, whole: bool) -> None:
-        """An entry, or more of the newest one with its index."""
+    def _add_entry(self, name: str, text: str, *, whole: bool) -> None:
+        """An entry of the list ``name``, or more of the newest one with its index."""
         entry = text if whole else tree(text)
+        entries = self._lists.setdefault(name, [])
         if isinstance(entry, str):
-            self._details.append(entry)
+            entries.append(entry)
             return
-        index = entry.get("index")
-        known = self._newest.get(index) if isinstance(index, str) else None
+        index = entry.get("index", _NO_INDEX if name == BLOCKS else None)
+        known = self._newest.get((name, index)) if isinstance(index, str) else None
         if known is not None and known.goes_on_with(entry):
             known.add(entry)
             return
-        self._details.append(detail := _Detail(entry))
+        entries.append(begun := _Entry(entry))
         if isinstance(index, str):
-            self._newest[index] = detail
+            self._newest[name, index] = begun
 
     def _grow(self, size: int) -> None:
         self._size += size
@@ -146,9 +156,9 @@ class OpaqueFields:
             ResponseTooLarge: it is larger than may be.
         """
         found: dict[str, Any] = {name: hide("".join(pieces)) for name, pieces in self._texts.items()}
-        if self._details:
-            entries = (each if isinstance(each, str) else each.written() for each in self._details)
-            found[DETAILS] = _free_of_secrets(f"[{','.join(entries)}]")
+        for name, entries in self._lists.items():
+            texts = (each if isinstance(each, str) else each.written() for each in entries)
+            found[name] = _free_of_secrets(f"[{','.join(texts)}]")
         if self._extra is not None:
             found[EXTRA] = _free_of_secrets(written(self._extra))
         calls: dict[str, dict[str, Any]] = {call_ids[index]: {ID: given} for index, given in given_ids.items()}
