@@ -26,6 +26,10 @@ _TITLES: Final = tuple(
 """What says in a page what it is about; the last in the errors of object stores."""
 _ENOUGH: Final = 8 * 1024
 """Characters of a quote that are enough to be cut."""
+_BEHIND_LITELLM: Final = re.compile(r"litellm\.[\w.: ]{1,200}? - (?:b['\"])?(?=\{)")
+"""How a message of LiteLLM begins that quotes an error body, some of them as Python shows bytes."""
+_CODE_BEHIND: Final = re.compile(r'"(?:error_code|code|reason|type|status)": ?"([\w.-]{1,64})"')
+"""A code in such a body. In a text that this one quotes in its turn, quotation marks have a backslash before them."""
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
 
 
@@ -66,6 +70,7 @@ def read_body(body: bytes) -> ErrorBody:
         return ErrorBody(text=text.lower(), quote=text)
     objects = list(_objects(document))
     codes = [code for entry in objects for field in _CODE_FIELDS if (code := safe_code(entry.get(field)))]
+    codes = [code for entry in objects for code in _codes_behind(entry.get("message"))] + codes
     codes = [code for code in codes if code != "error"]  # the type of every error object, it tells nothing
     words = [entry[field] for entry in objects for field in _TEXT_FIELDS if isinstance(entry.get(field), str)]
     if isinstance(document, str):
@@ -110,6 +115,15 @@ def _unwrapped(said: object) -> str:
         return said.strip()
     texts = (entry[name] for entry in inner for name in _TEXT_FIELDS if isinstance(entry.get(name), str))
     return next((text.strip() for text in texts if text.strip()), said.strip())
+
+
+def _codes_behind(message: object) -> list[str]:
+    """The codes of the error that a LiteLLM proxy quotes, the innermost first."""
+    begin = _BEHIND_LITELLM.match(message) if isinstance(message, str) else None
+    if begin is None:
+        return []
+    found = map(safe_code, _CODE_BEHIND.findall(begin.string, begin.end(), begin.end() + _ENOUGH))
+    return [code for code in found if code][::-1]
 
 
 def _first(values: Iterator[_T | None]) -> _T | None:

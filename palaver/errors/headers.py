@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,32}(\.[0-9]{0,32})?([eE][+-]?[0-9]{1,3})?")
+_BEHIND_LITELLM: Final = "llm_provider-"
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
 """What may pass for a request's number: it is shown."""
 _REQUEST_ID_HEADERS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
@@ -21,12 +22,21 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     The milliseconds win: who sends both means the finer one. None without the headers or with junk in them,
     0 for a time that has passed. An HTTP date is classified by the ``Date`` of the same answer, as this machine's
     clock may be wrong; without one by ``now``, the clock unless given, taken as UTC if it has no zone. Never raises.
-    RFC 9110, 6.6.1 and 10.2.3; ``retry-after-ms`` is sent by OpenAI and Azure.
+    RFC 9110, 6.6.1 and 10.2.3; ``retry-after-ms`` is sent by OpenAI and Azure. A LiteLLM proxy puts a prefix before
+    what the provider behind it says; what the proxy says itself goes first.
     """
-    milliseconds = _seconds(_header(headers, "retry-after-ms"))
+    for prefix in ("", _BEHIND_LITELLM):
+        wait = _wait(headers, prefix, now)
+        if wait is not None:
+            return wait
+    return None
+
+
+def _wait(headers: Mapping[str, str], prefix: str, now: datetime | None) -> float | None:
+    milliseconds = _seconds(_header(headers, f"{prefix}retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    text = _header(headers, "retry-after")
+    text = _header(headers, f"{prefix}retry-after")
     seconds = _seconds(text)
     if seconds is not None:
         return seconds

@@ -70,7 +70,8 @@ _DECISIVE_CODES: Final[Mapping[str, ErrorClass]] = {
 _TELLING_CODES: Final[Mapping[str, ErrorClass]] = {
     **_codes(
         _C.AUTHENTICATION,
-        "api_key_invalid authentication_error invalid_api_key invalid_authentication_error unauthenticated",
+        "api_key_invalid authentication_error invalid_api_key invalid_authentication_error unauthenticated"
+        " no_db_connection",  # LiteLLM, of a key that is not its own: it would look for it in a database
     ),
     **_codes(_C.PERMISSION, "access_denied permission_denied permission_error"),
     **_codes(_C.NOT_FOUND, "deploymentnotfound model_not_found not_found_error"),

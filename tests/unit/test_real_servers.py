@@ -47,13 +47,28 @@ class Row:
     text: str = ""
     calls: tuple[tuple[str, str, str], ...] = ()
     tokens: tuple[int, int] | None = None
+    kept: str = ""
+    """What is to be sent back unchanged."""
     fails: ErrorClass | None = None
+    waits: float | None = None
+    """Seconds that the provider asks for."""
+    status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/event-stream"})
 
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3}
 LAST = f"data: {json.dumps({'id': 'c', 'choices': [], 'usage': USAGE})}\n\n"
 JSON = {"Content-Type": "application/json"}
+
+
+def refused(message: str, kind: str, status: int) -> str:
+    """An error as LiteLLM writes it."""
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": str(status)}})
+
+
+SPENT = """litellm.RateLimitError: AnthropicException - b'{"type":"error","error":{"type":"rate_limit_error","message":\
+"This request would exceed your organization\\'s limit.","details":{"error_code":"enforced_spend_limit_reached"}}}'"""
+HIDDEN = '{"type":"redacted_thinking","data":"ZW5j"}'
 ROWS = (
     Row("vLLM", "sends the role alone first, and what an answer took in a last chunk without choices",
         chunk({"role": "assistant", "content": ""}) + chunk({"content": "hi"}) + chunk({}, "stop") + LAST + DONE,
@@ -102,6 +117,21 @@ ROWS = (
     Row("LiteLLM", "tells an error as an event with a status in words",
         chunk({"content": "h"}) + 'data: {"error": {"message": "litellm.ServiceUnavailable: no", "code": "503"}}\n\n',
         fails=ErrorClass.PROVIDER_ERROR),
+    Row("LiteLLM", "passes on what Claude thinks as `thinking_blocks`, in pieces, and wants them back",
+        chunk({"content": "", "reasoning_content": "h", "thinking_blocks": [{"type": "thinking", "thinking": "h"}]})
+        + chunk({"content": "", "reasoning_content": "m", "thinking_blocks": [{"type": "thinking", "thinking": "m"}]})
+        + chunk({"thinking_blocks": [{"type": "thinking", "thinking": "", "signature": "c2ln"}]})
+        + chunk({"thinking_blocks": [json.loads(HIDDEN)]}) + chunk({"content": "hi"}) + chunk({}, "stop") + DONE,
+        text="hi", kept='{"reasoning_content": "hm", "thinking_blocks":'
+        f'[{{"type": "thinking", "thinking": "hm", "signature": "c2ln"}}, {HIDDEN}]}}'),
+    Row("LiteLLM", "puts the wait that the provider behind it asks for into `llm_provider-retry-after`",
+        refused("litellm.RateLimitError: OpenAIException - Slow down", "throttling_error", 429),
+        status=429, headers={**JSON, "llm_provider-retry-after": "7"}, fails=ErrorClass.RATE_LIMITED, waits=7.0),
+    Row("LiteLLM", "quotes the error of the provider behind it within a text, as `AnthropicException - b'{…}'`",
+        refused(SPENT, "throttling_error", 429), status=429, headers=JSON, fails=ErrorClass.QUOTA_EXHAUSTED),
+    Row("LiteLLM", "says `No connected db.` (HTTP 400) to a key that it does not know",
+        refused("No connected db.", "no_db_connection", 400), status=400, headers=JSON,
+        fails=ErrorClass.AUTHENTICATION),
 )  # fmt: skip
 
 
@@ -115,7 +145,7 @@ async def port() -> AsyncIterator[ModelPort]:
 
 async def answer(port: ModelPort, row: Row) -> ModelReply:
     agent = AgentSpec(model="fake/raw")
-    given = json.dumps({"headers": row.headers, "body": row.body})
+    given = json.dumps({"status": row.status, "headers": row.headers, "body": row.body})
     asked = CHAT_COMPLETIONS.message(Message(role="user", content=f"[[raw {given}]]"))
     return await port.complete(
         agent,
@@ -134,11 +164,13 @@ async def test_its_answers_are_read(port: ModelPort, row: Row) -> None:
     if row.fails is not None:
         with pytest.raises(ProviderError) as caught:
             await answer(port, row)
-        assert classify(caught.value, source="model").error_class is row.fails
+        failure = classify(caught.value, source="model")
+        assert (failure.error_class, failure.retry_after) == (row.fails, row.waits)
         return
     reply = await answer(port, row)
     assert reply.content == row.text
     assert tuple((call.id, call.name, call.arguments) for call in reply.tool_calls) == row.calls
+    assert json.loads(reply.opaque or "null") == json.loads(row.kept or "null")
     if row.tokens:
         assert (reply.usage.input_tokens, reply.usage.output_tokens) == row.tokens
 
