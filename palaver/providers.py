@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -172,7 +173,7 @@ class Provider(BaseModel):
         """Whether its models are told to think, not only to say what they think."""
         return self.protocol == "anthropic" and self.thinking not in (None, "off")
 
-    @property
+    @cached_property
     def fetches(self) -> bool:
         """Whether it is sent addresses of images and files."""
         if self.image_addresses is not None:

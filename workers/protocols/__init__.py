@@ -15,6 +15,7 @@ from .chat_completions import ChatCompletions
 from .messages import Messages
 from .port import PAUSE, AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
 from .responses import Responses
+from .without_addresses import WithoutAddresses
 
 __all__ = [
     "CHAT_COMPLETIONS",
@@ -38,8 +39,12 @@ PROTOCOLS: Final[Mapping[ProtocolName, ModelProtocol]] = MappingProxyType(
 )
 """Every protocol, by its name in the providers file."""
 _SHORT_IDS: Final = ChatCompletions(short_ids=True)
+_WITHOUT_ADDRESSES: Final[Mapping[ModelProtocol, ModelProtocol]] = MappingProxyType(
+    {protocol: WithoutAddresses(protocol) for protocol in (*PROTOCOLS.values(), _SHORT_IDS)}
+)
 
 
 def protocol_of(provider: Provider) -> ModelProtocol:
     """How this provider is spoken to."""
-    return _SHORT_IDS if provider.short_call_ids else PROTOCOLS[provider.protocol]
+    protocol = _SHORT_IDS if provider.short_call_ids else PROTOCOLS[provider.protocol]
+    return protocol if provider.fetches else _WITHOUT_ADDRESSES[protocol]
