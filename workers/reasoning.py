@@ -32,7 +32,7 @@ async def ask_with_reasoning(work: Work) -> ModelReply:
     except ProviderError as error:
         agent = work.lease.agent
         code = classify(error, source="model", provider=agent.provider, model=agent.model_name).code
-        if not code.endswith(_NOT_TAKEN) or work.partial is not None or not work.drop_reasoning():
+        if not code.endswith(_NOT_TAKEN) or work.shown or not work.drop_reasoning():
             raise
     log.warning("%s/%s goes on without earlier reasoning: %s", work.lease.run_id, work.lease.step, code)
     return await work.ask(work.agent, work.messages(), show=work.show)

@@ -1,0 +1,59 @@
+"""What a provider no longer takes back is left out once, as long as nobody has seen anything of the answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from palaver.errors import ProviderHTTPError
+from palaver.models import AgentSpec, Usage
+from workers.protocols import ModelReply
+from workers.reasoning import ask_with_reasoning
+
+REPLY = ModelReply("fine", (), "stop", Usage())
+
+
+class Asked:
+    """A step whose model refuses what it made, after it has shown some of what it thinks, or nothing."""
+
+    def __init__(self, *, thoughts: str) -> None:
+        self.agent = AgentSpec(model="a/b")
+        self.lease = SimpleNamespace(agent=self.agent, run_id="run_1", step="3")
+        self.shown = False
+        self.partial = None
+        self.seen: list[str] = []
+        self.left_out = False
+        self._thoughts = thoughts
+
+    def messages(self) -> list[bytes]:
+        return []
+
+    def show(self, text: str, thoughts: str) -> None:
+        self.shown = True
+        self.seen.append(thoughts)
+
+    def drop_reasoning(self) -> bool:
+        self.left_out, before = True, self.left_out
+        return not before
+
+    async def ask(self, *_: Any, show: Any) -> ModelReply:
+        if self._thoughts:
+            show("", self._thoughts)
+        if not self.left_out:
+            raise ProviderHTTPError(200, b'{"error": {"code": "invalid_encrypted_content"}}')
+        return REPLY
+
+
+async def test_it_is_asked_once_more_without_it() -> None:
+    work: Any = Asked(thoughts="")
+    assert await ask_with_reasoning(work) is REPLY
+    assert work.left_out
+
+
+async def test_thoughts_that_were_seen_are_not_shown_twice() -> None:
+    work: Any = Asked(thoughts="hm")
+    with pytest.raises(ProviderHTTPError):
+        await ask_with_reasoning(work)
+    assert work.seen == ["hm"]
