@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter
 from itertools import count
 from typing import Any, Final
@@ -14,6 +16,9 @@ from palaver.secrets import hide
 
 _LONGEST_ID: Final = 128
 """Characters of an id that is kept for its provider."""
+_LONGEST_ELSEWHERE: Final = 64
+"""Characters of an id that providers take of one another."""
+_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class _Gathered:
@@ -138,6 +143,16 @@ class Calls:
             name, arguments = hide("".join(call.name)), hide("".join(call.arguments))
             calls[index] = ToolCall(id=call_id, name=name, arguments=arguments or "{}")
         return calls
+
+
+def id_elsewhere(given: str, place: int) -> str:
+    """The id of a call for a provider that did not make it, which no other call of the conversation has: most make them
+    for one answer, whose turn has its ``place``. The same each time."""
+    end = f"_{place}"
+    readable = _NOT_IN_IDS.sub("_", given)
+    if readable != given or len(given) + len(end) > _LONGEST_ELSEWHERE:
+        end = f"_{hashlib.sha256(given.encode()).hexdigest()[:8]}{end}"
+    return readable[: _LONGEST_ELSEWHERE - len(end)] + end
 
 
 def text_of(value: Any) -> str:

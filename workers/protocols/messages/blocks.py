@@ -18,6 +18,7 @@ from palaver.carried import CARRIED
 from palaver.content import FilePart, ImagePart, Part, inline_data, text_of
 from palaver.models import Message, ToolCall
 
+from ..calls import id_elsewhere
 from ..verbatim import elements, members
 
 log = logging.getLogger("palaver.workers.protocols.messages.blocks")
@@ -34,10 +35,10 @@ _NOTHING: Final = "(empty)"
 """In place of a text without a visible character, which is refused."""
 _MADE_HERE: Final = "toolu_"
 """The beginning of an id that Anthropic made."""
-_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST: Final = 64
-"""Characters of a name, and of the part of an id that was another one's. 128 are allowed in a name; models of other
-providers, which may go on with the conversation, take fewer."""
+"""Characters of a name. 128 are allowed; models of other providers, which may go on with the conversation, take
+fewer."""
 
 
 def written(role: str, blocks: Iterable[bytes]) -> bytes:
@@ -60,7 +61,7 @@ def text(said: str) -> list[bytes]:
 def call(asked: ToolCall, place: int) -> bytes:
     """A call as the model wrote it, but for what is refused: no arguments in place of those that are no JSON object,
     and a name that can be one."""
-    name = _NOT_IN_IDS.sub("_", asked.name)[:_LONGEST] or "unknown"
+    name = _NOT_IN_NAMES.sub("_", asked.name)[:_LONGEST] or "unknown"
     head = {"type": "tool_use", "id": _id(asked.id, place), "name": name}
     return orjson.dumps(head | {"input": _arguments(asked.arguments)})
 
@@ -130,11 +131,8 @@ def _arguments(given: str) -> Any:
 
 
 def _id(given: str, place: int) -> str:
-    """An id that no other call of the conversation has: most providers make them for one answer, and here they are
-    refused if they come twice. Those that are of Anthropic stay as they are."""
-    if given.startswith(_MADE_HERE):
-        return given
-    return f"{_NOT_IN_IDS.sub('_', given)[:_LONGEST]}_{place}"
+    """An id that no other call of the conversation has: they are refused if they come twice."""
+    return given if given.startswith(_MADE_HERE) else id_elsewhere(given, place)
 
 
 def _text(said: str) -> bytes:

@@ -17,6 +17,7 @@ from palaver.arguments import readable
 from palaver.content import FilePart, ImagePart, Part, text_of
 from palaver.models import Message, ToolCall
 
+from ..calls import id_elsewhere
 from ..verbatim import elements, members
 
 ITEMS: Final = "items"
@@ -29,9 +30,9 @@ PLAIN: Final = frozenset((None, "message", "function_call", "function_call_outpu
 """Types of items that have a place in any protocol."""
 _MADE_HERE: Final = re.compile(r"call_[A-Za-z0-9]{16,59}")
 """An id that OpenAI made: no other call has it."""
-_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST: Final = 64
-"""Characters of a name, and of an id."""
+"""Characters of a name."""
 _UNNAMED: Final = "file"
 
 
@@ -53,7 +54,7 @@ def call(asked: ToolCall, place: int) -> bytes:
     """A call as the model wrote it, but for what is refused: an empty object in place of arguments that are no JSON
     object, and a name that can be one."""
     arguments = "{}" if readable(asked.arguments) is None else asked.arguments.strip() or "{}"
-    name = _NOT_IN_IDS.sub("_", asked.name)[:_LONGEST] or "unknown"
+    name = _NOT_IN_NAMES.sub("_", asked.name)[:_LONGEST] or "unknown"
     return orjson.dumps(
         {"type": "function_call", "call_id": _id(asked.id, place), "name": name, "arguments": arguments}
     )
@@ -108,11 +109,8 @@ def _message(role: str, content: Any, phase: str | None = None) -> bytes:
 
 
 def _id(given: str, place: int) -> str:
-    """An id that no other call of the conversation has: many providers make them for one answer."""
-    if _MADE_HERE.fullmatch(given):
-        return given
-    end = f"_{place}"
-    return _NOT_IN_IDS.sub("_", given)[: _LONGEST - len(end)] + end
+    """An id that no other call of the conversation has."""
+    return given if _MADE_HERE.fullmatch(given) else id_elsewhere(given, place)
 
 
 def _part(part: Part) -> dict[str, Any]:
