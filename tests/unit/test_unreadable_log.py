@@ -11,20 +11,27 @@ import pytest
 
 from palaver.leases import LogMessage, Settled
 from palaver.models import Message
-from palaver.opaque import Opaque
 from palaver.verdicts import GiveUp, Verdict
 from tests.unit.test_conversations import lease
 from workers import step
 from workers.active_step import ActiveStep
 from workers.conversations import ConversationCache
-from workers.protocols import CHAT_COMPLETIONS
+from workers.protocols.chat_completions import ChatCompletions
 from workers.step_handlers import STEP_HANDLERS
 
-UNREADABLE = Opaque("chat_completions/a/b", '{"x":}')
 BROUGHT = (
     LogMessage(1, Message(role="user", content="go")),
-    LogMessage(2, Message(role="assistant", content="So"), opaque=UNREADABLE),
+    LogMessage(2, Message(role="assistant", content="So")),
 )
+
+
+class Unreadable(ChatCompletions):
+    """A protocol that cannot write what a model said."""
+
+    def message(self, message: Message, opaque: str = "") -> bytes:
+        if message.role == "assistant":
+            raise ValueError("nobody foresaw this")
+        return super().message(message, opaque)
 
 
 class Limiter:
@@ -50,12 +57,12 @@ async def follow_up(settled: Settled) -> None:
 
 
 async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    conversations = ConversationCache()
+    conversations, protocol = ConversationCache(), Unreadable()
     claimed = lease(*BROUGHT)
-    known = conversations.take_in(None, lease(BROUGHT[0]), CHAT_COMPLETIONS)
+    known = conversations.take_in(None, lease(BROUGHT[0]), protocol)
     runtime: Any = SimpleNamespace(
         conversations=conversations,
-        model=SimpleNamespace(protocol=lambda agent: CHAT_COMPLETIONS),
+        model=SimpleNamespace(protocol=lambda agent: protocol),
         limiter=Limiter(),
         deltas=SimpleNamespace(buffer=lambda lease: SimpleNamespace(close=lambda: None, written=False)),
         histograms=SimpleNamespace(settled=lambda *_: None),

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 Tree = dict[str, "Tree"] | str
 """Objects by their members; anything else is its JSON text."""
@@ -34,6 +36,14 @@ def elements(text: str) -> list[str]:
         ValueError: it is no array, or no JSON.
     """
     return [value for _, value in _parts(text, "[", "]")]
+
+
+def value_of(text: str) -> Any:
+    """What ``text`` says; None if it is no JSON that a request may have in it."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None
 
 
 def tree(text: str, levels: int = _LEVELS) -> Tree:

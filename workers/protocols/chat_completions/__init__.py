@@ -70,11 +70,11 @@ class ChatCompletions:
         after = [orjson.dumps({"role": "user", "content": [_SHOWN, *shown]})] if shown else []
         return [orjson.dumps(asks), *(_result(result, ids.get(result.call_id or "")) for result in results), *after]
 
-    def _id(self, given: Any) -> Any:
+    def _id(self, given: str) -> str:
         """The id of a call for the provider that is asked: the same for the same, whoever made it."""
-        if not self._short_ids or (isinstance(given, str) and _SHORT.fullmatch(given)):
+        if not self._short_ids or _SHORT.fullmatch(given):
             return given
-        return hashlib.sha256(str(given).encode()).hexdigest()[:9]
+        return hashlib.sha256(given.encode()).hexdigest()[:9]
 
     def plain(self, text: bytes) -> bytes:
         """Without fields that are no part of a message or a call in every server."""

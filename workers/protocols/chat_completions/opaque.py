@@ -19,7 +19,7 @@ from palaver.errors import ResponseTooLarge
 from palaver.limits import beyond, most
 from palaver.secrets import hide
 
-from ..verbatim import Tree, elements, members, merged, tree, written
+from ..verbatim import Tree, elements, members, merged, tree, value_of, written
 
 log = logging.getLogger("palaver.workers.protocols.chat_completions.opaque")
 
@@ -176,15 +176,30 @@ class OpaqueFields:
         return text.decode()
 
 
-def restored(fields: str) -> tuple[dict[str, orjson.Fragment], dict[str, dict[str, orjson.Fragment]]]:
-    """What ``OpaqueFields.whole`` wrote: the fields of the message, and those of each of its calls by id."""
-    found = members(fields)
-    calls = members(found.pop(CALLS, "{}"))
-    return _fragments(found), {call_id: _fragments(members(each)) for call_id, each in calls.items()}
+def restored(fields: str) -> tuple[dict[str, orjson.Fragment], dict[str, dict[str, Any]]]:
+    """What ``OpaqueFields.whole`` wrote: the fields of the message, and those of each of its calls by id. Left out is
+    what cannot be read."""
+    found = _members(fields)
+    calls = _members(found.pop(CALLS, "{}"))
+    return _fragments(found), {call_id: _of_call(each) for call_id, each in calls.items()}
+
+
+def _of_call(text: str) -> dict[str, Any]:
+    found = _members(text)
+    given: Any = value_of(found.pop(ID, "null"))
+    return _fragments(found) | ({ID: given} if isinstance(given, str) else {})
+
+
+def _members(text: str) -> dict[str, str]:
+    try:
+        return members(text)
+    except ValueError:
+        log.warning("what a provider wants back unchanged cannot be read and is left out")
+        return {}
 
 
 def _fragments(found: Mapping[str, str]) -> dict[str, orjson.Fragment]:
-    return {name: orjson.Fragment(value) for name, value in found.items()}
+    return {name: orjson.Fragment(value) for name, value in found.items() if value_of(value) is not None}
 
 
 def _free_of_secrets(text: str) -> orjson.Fragment | None:

@@ -7,6 +7,7 @@ would look for the reasoning that belongs to one.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,7 +19,9 @@ from palaver.content import FilePart, ImagePart, Part, text_of
 from palaver.models import Message, ToolCall
 
 from ..calls import id_elsewhere
-from ..verbatim import elements, members
+from ..verbatim import elements, members, value_of
+
+log = logging.getLogger("palaver.workers.protocols.responses.items")
 
 ITEMS: Final = "items"
 """What is sent back unchanged goes by this name, in its order: an item as it came; the id of a call; how many
@@ -72,17 +75,18 @@ def result(answer: Message, place: int) -> bytes:
 
 
 def restored(fields: str, text: str, calls: Mapping[str, bytes]) -> list[bytes]:
-    """What ``kept`` wrote, with the text and the calls in their places among what is sent back unchanged."""
+    """What ``kept`` wrote, with the text and the calls in their places among what is sent back unchanged. Left out is
+    what cannot be read."""
     found: list[bytes] = []
     left, open_calls = text, dict(calls)
-    for each in elements(members(fields)[ITEMS]):
-        if each.startswith("{"):
-            found.append(each.encode())
-        elif each.startswith('"'):
-            if item := open_calls.pop(orjson.loads(each), None):
+    for raw, each in _listed(fields):
+        if isinstance(each, dict):
+            found.append(raw.encode())
+        elif isinstance(each, str):
+            if item := open_calls.pop(each, None):
                 found.append(item)
         else:
-            length, phase = orjson.loads(each) if each.startswith("[") else (int(each), None)
+            length, phase = each if isinstance(each, list) else (each, None)
             found += spoken(left[:length], phase)
             left = left[length:]
     found += [*spoken(left), *open_calls.values()]
@@ -90,6 +94,26 @@ def restored(fields: str, text: str, calls: Mapping[str, bytes]) -> list[bytes]:
     while found and orjson.loads(found[-1]).get("type") == "reasoning":
         found.pop()
     return found
+
+
+def _listed(fields: str) -> list[tuple[str, Any]]:
+    """What can be read of what is listed: the JSON of each, and what it says."""
+    try:
+        listed = elements(members(fields)[ITEMS])
+    except (ValueError, KeyError):
+        listed = [""]
+    found = [(raw, each) for raw in listed if _is_listed(each := value_of(raw))]
+    if len(found) < len(listed):
+        log.warning("what a provider wants back unchanged cannot be read and is left out")
+    return found
+
+
+def _is_listed(each: Any) -> bool:
+    match each:
+        case dict() | str() | int() | [int(), str()]:
+            return True
+        case _:
+            return False
 
 
 def split(text: bytes) -> list[str]:
