@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 
 from palaver.content import FilePart, ImagePart, Part, inline_data
 from palaver.model_options import ModelOptions, NamedTool, ReasoningEffort
-from palaver.providers import ProtocolName
+from palaver.providers import LEAST_OF_RESPONSES, ProtocolName
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -37,6 +37,8 @@ class Carried:
     capitals or not, as servers in Go read them."""
     hottest: float = 2
     """The highest temperature."""
+    least_output: int = 1
+    """Tokens that an answer may be limited to at least."""
     lax: bool = True
     """Whether ``strict`` of a schema may be false: the model is not held to it while it writes."""
     media: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -129,6 +131,7 @@ _RESPONSES: Final = Carried(
         "temperature", "top_p", "max_output_tokens", "reasoning", "text", "previous_response_id", "conversation",
         "background", "stream_options",
     }),
+    least_output=LEAST_OF_RESPONSES,
 )  # fmt: skip
 
 CARRIED: Final[Mapping[ProtocolName, Carried]] = MappingProxyType(

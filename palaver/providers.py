@@ -46,6 +46,8 @@ ProtocolName = Literal["chat_completions", "anthropic", "responses"]
 """How a provider is spoken to: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
 Thinking = Literal["adaptive", "summarized", "off"]
 """Whether a model thinks before it answers: as much as it finds right, the same and says so in words, or not."""
+LEAST_OF_RESPONSES: Final = 16
+"""Tokens that an answer in Responses may be limited to at least; fewer are refused ("integer below minimum value")."""
 _DEAREST: Final = 1_000_000
 """US dollars per million tokens: beyond it somebody has mistaken the unit."""
 
@@ -152,6 +154,8 @@ class Provider(BaseModel):
     def _fits_its_protocol(self) -> Self:
         if self.protocol == "anthropic" and self.max_output_tokens is None:
             raise ValueError('max_output_tokens is needed with protocol = "anthropic": how long an answer may be')
+        if self.protocol == "responses" and (self.max_output_tokens or LEAST_OF_RESPONSES) < LEAST_OF_RESPONSES:
+            raise ValueError(f'max_output_tokens is at least {LEAST_OF_RESPONSES} with protocol = "responses"')
         if self.protocol != "anthropic" and self.api_key_env and "@" in urlsplit(self.base_url).netloc:
             raise ValueError("base_url has a login and api_key_env a key: a request has room for one of them")
         if self.protocol == "responses" and self.thinking not in (None, "summarized"):

@@ -42,6 +42,9 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterat
         if agent.temperature is not None and agent.temperature > carried.hottest:
             takes = f"its provider speaks {protocol}, which takes at most {carried.hottest:g}"
             yield _unsupported("/agent/temperature", f"cannot be sent to {model}: {takes}")
+        if agent.max_output_tokens is not None and agent.max_output_tokens < carried.least_output:
+            takes = f"its provider speaks {protocol}, which takes at least {carried.least_output}"
+            yield _unsupported("/agent/max_output_tokens", f"cannot be sent to {model}: {takes}")
         if not carried.lax and getattr(agent.response_format, "strict", None) is False:
             always = f"its provider speaks {protocol}, which always holds the model to the schema: leave it out"
             yield _unsupported("/agent/response_format/strict", f"cannot be sent to {model}: {always}")

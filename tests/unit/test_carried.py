@@ -161,6 +161,16 @@ def refused_of_claude(thinking: str | None, model: str = "claude/x", **options: 
     return [(fault.pointer, fault.code, fault.message) for fault in found]
 
 
+def test_an_answer_in_responses_is_not_limited_to_less_than_its_provider_takes() -> None:
+    responding = Provider(base_url="http://127.0.0.1:1/v1", protocol="responses")
+    spec = agent(fallbacks=["gpt/x"], max_output_tokens=15)
+    (found,) = option_faults(spec, {**PROVIDERS, "gpt": responding})
+    said = "cannot be sent to gpt/x: its provider speaks responses, which takes at least 16"
+    assert (found.pointer, found.code, found.message) == ("/agent/max_output_tokens", "unsupported_option", said)
+    assert not [*option_faults(agent(model="gpt/x", max_output_tokens=16), {"gpt": responding})]
+    assert not faults(max_output_tokens=1)
+
+
 def test_an_address_is_sent_to_who_may_fetch_it_only() -> None:
     def found(table: dict[str, Any], url: str = "https://example.com/a.png") -> list[str]:
         message = Message.model_validate_json(json.dumps({"role": "user", "content": [{"type": "image", "url": url}]}))

@@ -94,6 +94,7 @@ def test_what_went_into_the_cache_has_a_price_of_its_own() -> None:
     ("wrong", "said"),
     [
         ('protocol = "anthropic"', "max_output_tokens is needed with protocol"),
+        ('protocol = "responses"\nmax_output_tokens = 15', "max_output_tokens is at least 16 with protocol"),
         ('thinking = "off"', "thinking goes with protocol"),
         ('thinking = "a lot"', "providers.x.thinking: "),
         ('protocol = "openai"', "providers.x.protocol: "),
