@@ -30,12 +30,13 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from palaver.content import FilePart, ImagePart, TextPart
+    from palaver.conversation import Conversation
     from palaver.conversation_message import ConversationMessage
     from palaver.errors import ConfigurationError, PalaverError, RetryableToolError, RunFailed, ToolError
     from palaver.events import Event
     from palaver.lifecycle import RunStatus, StopReason
     from palaver.listed_model import ListedModel
-    from palaver.models import AgentSpec, Budget, Conversation, Message, Run, Usage
+    from palaver.models import AgentSpec, Budget, Message, Run, Usage
     from palaver.stuck_limits import StuckLimits
     from palaver.tools import ToolContext, tool
 
@@ -58,12 +59,13 @@ _HOMES: Final = {
         "WaitTimeout",
     ),
     "palaver.content": ("FilePart", "ImagePart", "TextPart"),
+    "palaver.conversation": ("Conversation",),
     "palaver.conversation_message": ("ConversationMessage",),
     "palaver.errors": ("ConfigurationError", "PalaverError", "RetryableToolError", "RunFailed", "ToolError"),
     "palaver.events": ("Event",),
     "palaver.lifecycle": ("RunStatus", "StopReason"),
     "palaver.listed_model": ("ListedModel",),
-    "palaver.models": ("AgentSpec", "Budget", "Conversation", "Message", "Run", "Usage"),
+    "palaver.models": ("AgentSpec", "Budget", "Message", "Run", "Usage"),
     "palaver.stuck_limits": ("StuckLimits",),
     "palaver.tools": ("ToolContext", "tool"),
 }

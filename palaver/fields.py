@@ -74,3 +74,9 @@ class AtMost:
                 kind, what = ("string_too_long", "characters") if isinstance(value, str) else ("too_long", "entries")
                 raise PydanticCustomError(kind, "must have at most {most} {what}", {"most": most(name), "what": what})
         return value
+
+
+Tags = Annotated[tuple[Tag, ...], AtMost("tags")]
+Metadata = Annotated[
+    dict[Annotated[str, AtMost("metadata_key")], Annotated[str, AtMost("metadata_value")]], AtMost("metadata")
+]

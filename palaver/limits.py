@@ -133,7 +133,9 @@ _ALL: Final = (
         ("message_id", "id or name of a call in these messages", 128, "characters", "422 `invalid_history`"),
         ("message_parts", "parts of one of these messages", 100, "parts", "422 `validation_error`"),
         ("file_name", "name of a file among them", 256, "characters", "422 `validation_error`"),
-        ("tags", "tags of a run", 32, "tags", "422 `validation_error`"),
+        ("title", "title of a conversation", 200, "characters", "422 `validation_error`"),
+        ("kept", "what a dialect keeps with a conversation", 256 * KIB, "bytes", "413 `payload_too_large`"),
+        ("tags", "tags of a run, or of a conversation", 32, "tags", "422 `validation_error`"),
         ("metadata", "entries of `metadata`", 32, "entries", "422 `validation_error`"),
         ("metadata_key", "key in `metadata`", 64, "characters", "422 `validation_error`"),
         ("metadata_value", "value in `metadata`", 512, "characters", "422 `validation_error`"),
@@ -148,7 +150,6 @@ _ALL: Final = (
             "503 `store_nearly_full`",
             "PALAVER_MAX_MEMORY_PERCENT",
         ),
-        ("unused", "time that a conversation without a run is kept", 86_400, "seconds", "it is gone"),
         ("bulk_runs", "runs that one request acts on", 1_000, "runs", "422; go on with `next_cursor`"),
     ),
     *_group(

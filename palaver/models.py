@@ -1,4 +1,4 @@
-"""What travels: agent specs, messages, runs, conversations and events, as they are on the wire.
+"""What travels: agent specs, messages and runs, as they are on the wire.
 
 Requests are strict (an unknown field or a string where a number belongs is an error that names the field);
 answers carry every field, null where there is nothing to say.
@@ -15,7 +15,7 @@ from palaver.actions import Approvals, ClientTool, PendingAction
 from palaver.content import Content, text_of
 from palaver.current_steps import CurrentStep
 from palaver.errors import ErrorClassName, ErrorObject
-from palaver.fields import AsItCame, AtMost, ModelName, Strict, Tag, ToolName
+from palaver.fields import AsItCame, AtMost, Metadata, ModelName, Strict, Tag, Tags, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.model_options import ModelOptions
 from palaver.stuck_limits import StuckLimits
@@ -239,27 +239,6 @@ class Run(BaseModel):
         return self.status is RunStatus.PAUSED or bool(self.pending_actions)
 
 
-class Outcome(BaseModel):
-    """How the newest finished run of a conversation ended."""
-
-    run_id: str
-    status: RunStatus
-    stop_reason: StopReason
-
-
-class Conversation(BaseModel):
-    """An append-only log with one agent spec at a time."""
-
-    id: str
-    agent: AgentSpec | None = None
-    created_at: datetime
-    entries: int = 0
-    """Log entries so far."""
-    active_run: str | None = None
-    queued_runs: tuple[str, ...] = ()
-    last_outcome: Outcome | None = None
-
-
 class Submission(Strict):
     """The body of ``POST /v1/runs``. Only ``agent`` (or the conversation's own) and ``input`` are needed."""
 
@@ -278,10 +257,8 @@ class Submission(Strict):
     deadline: datetime | None = None
     """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
     budget: Budget | None = None
-    metadata: Annotated[
-        dict[Annotated[str, AtMost("metadata_key")], Annotated[str, AtMost("metadata_value")]], AtMost("metadata")
-    ] = Field(default={})
-    tags: Annotated[tuple[Tag, ...], AtMost("tags")] = ()
+    metadata: Metadata = Field(default={})
+    tags: Tags = ()
 
 
 class Retry(Strict):

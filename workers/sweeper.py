@@ -65,6 +65,7 @@ class Sweeper:
             things = things if await self._sweep(things) else []
             if clock() - self._forgot > _FORGET:
                 await self._store.due.forget_expired()
+                await self._store.due.forget_conversations()
                 await self._store.lacking.forget_stale()
                 self._forgot = clock()
             if not things:

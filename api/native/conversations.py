@@ -7,8 +7,7 @@ from typing import Final
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.fields import Strict
-from palaver.models import AgentSpec, Conversation
+from palaver.conversation import Conversation, ConversationPatch, NewConversation
 
 from .. import operations
 from ..answers import answer
@@ -17,13 +16,6 @@ from ..operations.agents import AGENT_PROBLEMS
 from ..queries import FARTHEST, Number, Query
 from .dialect import NATIVE, ConversationId
 from .links import conversation_path
-
-
-class NewConversation(Strict):
-    """A conversation to begin."""
-
-    agent: AgentSpec | None = None
-    """May come with the first run instead."""
 
 
 class MessagesQuery(Query):
@@ -47,14 +39,17 @@ _EMPTY: Final = NewConversation()
     tag="conversations",
     summary="Begin a conversation",
     examples={"with an agent": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}}},
-    answers={201: ("Begun. `Location` is the conversation.", Conversation)},
-    problems=(*AGENT_PROBLEMS, "store_nearly_full"),
+    answers={
+        200: ("There is one of that id already: this one, as it is.", Conversation),
+        201: ("Begun. `Location` is the conversation.", Conversation),
+    },
+    problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
 )
 async def create_conversation(backend: Backend, wanted: NewConversation = _EMPTY) -> Response:
-    """An empty conversation. Not needed for a first run: that begins one of its own. Without a run it is gone after a
-    day."""
-    made = await operations.create_conversation(backend, wanted.agent)
-    return answer(made, 201, {"Location": conversation_path(made.id)})
+    """An empty conversation. Not needed for a first run: that begins one of its own. With an `id` of your own, the same
+    request may be sent again."""
+    made, there = await operations.create_conversation(backend, wanted)
+    return answer(made, 200 if there else 201, {"Location": conversation_path(made.id)})
 
 
 @NATIVE.route(
@@ -68,6 +63,24 @@ async def create_conversation(backend: Backend, wanted: NewConversation = _EMPTY
 async def read_conversation(backend: Backend, conversation_id: ConversationId) -> Response:
     """Its agent, its runs in order, and how the last one ended."""
     return answer(await operations.read_conversation(backend, conversation_id))
+
+
+@NATIVE.route(
+    "PATCH",
+    "/v1/conversations/{conversation_id}",
+    tag="conversations",
+    summary="Change a conversation",
+    examples={
+        "a title": {"title": "Invoices of March"},
+        "if nobody else has changed it": {"metadata": {"customer": "c-17"}, "revision": 3},
+        "another agent from the next run on": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}},
+    },
+    answers={200: ("The conversation as it is now.", Conversation)},
+    problems=(*AGENT_PROBLEMS, "conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
+)
+async def change_conversation(backend: Backend, conversation_id: ConversationId, wanted: ConversationPatch) -> Response:
+    """What is given takes the place of what there was; what is left out stays."""
+    return answer(await operations.change_conversation(backend, conversation_id, wanted))
 
 
 @NATIVE.route(

@@ -9,7 +9,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from palaver.errors import FACTS, ErrorClass, Failure
-from palaver.fields import AtMost
+from palaver.fields import Metadata
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import beyond, most
@@ -92,11 +92,7 @@ def _failing(given: ErrorClass) -> ErrorClass:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=64)]
-Metadata = Annotated[
-    dict[Annotated[str, AtMost("metadata_key")], Annotated[str, AtMost("metadata_value")]],
-    AtMost("metadata"),
-    BeforeValidator(_entries),
-]
+Entries = Annotated[Metadata, BeforeValidator(_entries)]
 
 
 class Filters(BaseModel):
@@ -111,7 +107,7 @@ class Filters(BaseModel):
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")
     agent: Name | None = Field(default=None, description="Only runs of agents with this name.")
     tag: Name | None = Field(default=None, description="Only runs with this tag.")
-    metadata: Metadata = Field(default={}, description="Only runs whose metadata have all of these entries.")
+    metadata: Entries = Field(default={}, description="Only runs whose metadata have all of these entries.")
     provider: Name | None = Field(default=None, description="Only runs that ask this provider, or asked it last.")
     model: str | None = Field(
         default=None, min_length=1, max_length=265, description="Only runs that ask this model, or asked it last."

@@ -21,7 +21,7 @@ from ..streams import EventStream
 from .answers import answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .events import WatchQuery
-from .filters import Filters, Metadata
+from .filters import Entries, Filters
 from .frames import STREAMS, frames
 from .links import Run, RunList, page_path, run_list_json
 
@@ -51,7 +51,7 @@ _PAIRS: Final = {
 class RunsQuery(Query, Filters):
     """Which runs to list, and how many."""
 
-    metadata: Annotated[Metadata, WithJsonSchema(_PAIRS)] = Field(
+    metadata: Annotated[Entries, WithJsonSchema(_PAIRS)] = Field(
         default={},
         description="Only runs with all of these entries: `key=value`, several, or a JSON object.",
     )

@@ -6,6 +6,7 @@ Each takes the backend first, and typed values of ``palaver.models``. They raise
 from __future__ import annotations
 
 from palaver.filters import RunFilter
+from palaver.store.conversations import Kept, KeptText
 from palaver.store.events import LogEntry, StoredEvent
 from palaver.store.listing import RunPage
 
@@ -15,9 +16,12 @@ from .control import Acted, act, cancel, delete_run
 from .conversations import (
     IncludedInMessages,
     MessagePage,
+    change_conversation,
+    conversation_of,
     create_conversation,
     delete_conversation,
     read_conversation,
+    read_kept,
     read_messages,
 )
 from .history import append
@@ -50,6 +54,8 @@ __all__ = [
     "EventSlice",
     "Included",
     "IncludedInMessages",
+    "Kept",
+    "KeptText",
     "LackedState",
     "LogEntry",
     "MessagePage",
@@ -70,7 +76,9 @@ __all__ = [
     "append",
     "await_run",
     "cancel",
+    "change_conversation",
     "check_store",
+    "conversation_of",
     "create_conversation",
     "delete_conversation",
     "delete_run",
@@ -80,6 +88,7 @@ __all__ = [
     "may_watch",
     "read_conversation",
     "read_events",
+    "read_kept",
     "read_lacked",
     "read_messages",
     "read_metrics",

@@ -1,16 +1,21 @@
-"""Conversations: begin, read, what was said, delete."""
+"""Conversations: begin, read, change, what was said, delete."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
 from typing import Any, Final, Literal
+from uuid import UUID
 
 from pydantic import BaseModel
 
+from palaver.conversation import Conversation, ConversationPatch, NewConversation
 from palaver.conversation_message import ConversationMessage
+from palaver.errors import Fault, Refused
 from palaver.events import MESSAGES
+from palaver.ids import is_id, uuid_of
 from palaver.limits import beyond, most
-from palaver.models import AgentSpec, Conversation, Message
+from palaver.models import Message
+from palaver.store.conversations import Kept, KeptText
 from palaver.store.events import LogEntry
 from palaver.store.runs import Runs
 
@@ -34,15 +39,71 @@ class MessagePage(BaseModel):
     has_more: bool
 
 
-async def create_conversation(backend: Backend, agent: AgentSpec | None) -> Conversation:
-    """An empty conversation.
+async def create_conversation(
+    backend: Backend, wanted: NewConversation, *, kept: Kept | None = None
+) -> tuple[Conversation, bool]:
+    """An empty conversation; or, with true, the one that has the wanted id already, as it is. ``kept`` are texts that
+    dialects keep with it, by their names.
 
     Raises:
-        Refused: everything that is wrong with the agent.
+        Refused: everything that is wrong with the agent, the id or the texts.
+        StateConflict: ``conversation_busy``, the one of that id is being deleted.
         NoRoom, NotDurable, StoreUnavailable: it was not begun, or not safely.
     """
-    admitted = await admit_agent(agent, backend)
-    return await within_deadline(backend.store.runs.create_conversation(admitted))
+    chosen = None if wanted.id is None else _chosen(backend, wanted.id)
+    _check_kept(kept)
+    admitted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
+    return await within_deadline(backend.store.conversations.begin(admitted, chosen, kept=kept))
+
+
+async def change_conversation(
+    backend: Backend, conversation_id: str, wanted: ConversationPatch, *, kept: Kept | None = None
+) -> Conversation:
+    """The conversation with what is given in the place of what there was. ``kept`` as with `create_conversation`; None
+    takes a text away.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+        StateConflict: ``conversation_revised``, somebody else has changed it.
+        Refused: everything that is wrong with the agent or the texts.
+        NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
+    """
+    _check_kept(kept)
+    if wanted.agent is not None:
+        wanted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
+    return await within_deadline(backend.store.conversations.change(conversation_id, wanted, kept=kept))
+
+
+async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> KeptText:
+    """What a dialect keeps with a conversation.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+    """
+    return await within_deadline(backend.store.conversations.kept(conversation_id, dialect))
+
+
+def conversation_of(backend: Backend, number: UUID) -> str:
+    """The id of the conversation that others know by ``number``, whether there is one or not."""
+    return backend.store.runs.conversation_of_number(number)
+
+
+def _chosen(backend: Backend, text: str) -> str:
+    """The id that a client has chosen, which may be a UUID."""
+    try:
+        number = uuid_of(text) if is_id("conv", text) else UUID(text)
+    except ValueError:
+        number = None
+    found = None if number is None else conversation_of(backend, number)
+    if found is None or (is_id("conv", text) and text != found):
+        raise Refused.of_faults([Fault("/id", "validation_error", "must be a UUID, or an id that this server made")])
+    return found
+
+
+def _check_kept(kept: Kept | None) -> None:
+    if any(len((text or "").encode()) > most("kept") for text in (kept or {}).values()):
+        beyond("kept")
+        raise Refused("payload_too_large", f"A conversation keeps {most('kept')} bytes of this at most.")
 
 
 async def read_conversation(backend: Backend, conversation_id: str) -> Conversation:

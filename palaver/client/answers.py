@@ -13,12 +13,13 @@ from pydantic import BaseModel, ValidationError
 from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
 from palaver.client.sse import Frame
+from palaver.conversation import Conversation
 from palaver.conversation_message import AppendedMessages, ConversationMessage
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.limits import MIB
 from palaver.listed_model import ListedModel
-from palaver.models import Conversation, Run
+from palaver.models import Run
 
 _M = TypeVar("_M", bound=BaseModel)
 

@@ -22,8 +22,8 @@ from palaver.models import Message, Retry, Run, Submission
 from palaver.store import keys
 from palaver.store.contracts import Act, DeleteConversation, DeleteRun
 from palaver.store.contracts.declaration import Script
-from palaver.store.contracts.logs import Busy, Deleted
-from palaver.store.contracts.replies import Active, Ended, Mismatch, More, Unknown
+from palaver.store.contracts.logs import Deleted
+from palaver.store.contracts.replies import Active, Busy, Ended, Mismatch, More, Unknown
 from palaver.store.contracts.runs import Accepted, NewItem, RefusedItem
 from palaver.store.events import LogEntry
 from palaver.store.moving import deliveries, promised
@@ -149,12 +149,10 @@ class RunControl:
             StateConflict: ``conversation_busy``.
         """
         await self._runs.check_there(conversation_id)
-        shard = shard_of(conversation_id)
         delete = DeleteConversation(
             conversation=keys.conversation(conversation_id),
             log=keys.log(conversation_id),
-            runs=keys.runs(shard),
-            prefix=keys.prefix(shard),
+            runs=keys.runs(shard_of(conversation_id)),
         )
         match await self._deleted(delete):
             case Busy():

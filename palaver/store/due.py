@@ -16,7 +16,7 @@ from palaver.settings import Settings
 from palaver.step_kinds import QUEUES
 from palaver.store import keys
 from palaver.store.connection import Connection, now_ms
-from palaver.store.contracts import Sweep
+from palaver.store.contracts import ForgetConversations, Sweep
 from palaver.store.contracts.replies import Moved
 from palaver.store.moving import settled
 from palaver.store.scripts import Scripts
@@ -117,6 +117,13 @@ class DueIndex:
         if len(pipeline):
             await pipeline.execute()
         return sum(map(len, found.values()))
+
+    async def forget_conversations(self, limit: int = 1000) -> int:
+        """Take conversations whose retention is over out of their lists; how many, ``limit`` a shard at most."""
+        replies = await self._scripts.run_all(
+            ForgetConversations(expiring=keys.conversations(shard, ":expiring"), limit=limit) for shard in self.shards
+        )
+        return sum(reply.count for reply in replies)
 
     async def depths(self) -> dict[str, tuple[int, float]]:
         """For each queue: how many steps are delivered and unclaimed, and the oldest one's seconds."""

@@ -12,6 +12,9 @@
 {p00}:lacking      zset     steps that wait for a worker that has what they need, behind that  no TTL
 {p00}:runs         zset     runs by time of creation                                           no TTL
 {p00}:runs:<status> zset    those that have this status, by the same                           no TTL
+{p00}:convs        zset     conversations by time of creation                                  no TTL
+{p00}:convs:updated zset    the same by the time at which something last happened to them      no TTL
+{p00}:convs:expiring zset   those without an unfinished run, by the time at which their retention is over
 {p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
                             sweepers take what is over out of this one and of the lists above
 {p00}:trace:<id>   stream   for its trace: what happens to a run that is sampled   gone when it ends
@@ -48,7 +51,7 @@ palaver:providers           pub/sub channel: gates that have to be asked
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from palaver.ids import shard_of
 from palaver.step_kinds import QUEUES
@@ -137,6 +140,11 @@ def ready(shard: str, queue: str) -> str:
 def runs(shard: str, status: str | None = None) -> str:
     """Runs by time of creation: all of them, or those that have ``status``."""
     return f"{{p{shard}}}:runs" if status is None else f"{{p{shard}}}:runs:{status}"
+
+
+def conversations(shard: str, order: Literal["", ":updated", ":expiring"] = "") -> str:
+    """Conversations by time of creation, by when something last happened to them, or by when they expire."""
+    return f"{{p{shard}}}:convs{order}"
 
 
 def ended(shard: str) -> str:

@@ -9,11 +9,12 @@ from datetime import datetime
 from typing import Final, assert_never
 from uuid import UUID
 
+from palaver.conversation import Conversation
 from palaver.errors import UnknownConversation, UnknownRun
 from palaver.ids import all_shards, conversation_id, is_id, new_conversation_id
-from palaver.lifecycle import WaitReason
+from palaver.lifecycle import RunStatus, WaitReason
 from palaver.limits import KIB
-from palaver.models import Conversation, Run, Waiting
+from palaver.models import Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, now_ms
@@ -111,7 +112,7 @@ class Reading:
             UnknownConversation: there is nothing.
         """
         if not is_id("conv", conversation_id) or not await self._redis.exists(keys.conversation(conversation_id)):
-            raise _unknown(conversation_id)
+            raise unknown_conversation(conversation_id)
 
     async def conversation(self, conversation_id: str) -> Conversation:
         """The conversation as it is now.
@@ -119,11 +120,30 @@ class Reading:
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
-        known = is_id("conv", conversation_id)
-        found = await self._redis.hgetall(keys.conversation(conversation_id)) if known else {}
-        if b"id" not in found or b"deleting" in found:
-            raise _unknown(conversation_id)
-        return records.conversation(found)
+        found = await self.conversations([conversation_id]) if is_id("conv", conversation_id) else [None]
+        if found[0] is None:
+            raise unknown_conversation(conversation_id)
+        return found[0]
+
+    async def conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation | None]:
+        """Conversations as they are now, each in the place of its id; None for those that are not there."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for each in conversation_ids:
+            pipeline.hmget(keys.conversation(each), records.CONVERSATION_FIELDS)
+        found = [records.conversation_fields(values) for values in await pipeline.execute()]
+        active = [fields[b"active"].decode() for fields in found if fields and b"active" in fields]
+        for run_id in active:
+            pipeline.hget(keys.run(run_id), "status")
+        known = dict(zip(active, await pipeline.execute() if active else [], strict=True))
+        made = list[Conversation | None]()
+        for fields in found:
+            status = known.get(fields.get(b"active", b"").decode()) if fields else None
+            made.append(
+                records.conversation(fields, RunStatus(status.decode()) if status else None) if fields else None
+            )
+            if fields and len(fields.get(b"agent", b"")) > _LARGE:
+                await asyncio.sleep(0)
+        return made
 
     async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[LogEntry]:
         """Log entries behind position ``after``, in order: ``limit`` at most, fewer only at the log's end.
@@ -146,7 +166,7 @@ class Reading:
             UnknownConversation: there is none of that id (any more).
         """
         if not is_id("conv", conversation_id):
-            raise _unknown(conversation_id)
+            raise unknown_conversation(conversation_id)
         conversation, log, ends = keys.conversation(conversation_id), keys.log(conversation_id), False
         while not ends:
             match await self._scripts.run(ReadLog(conversation=conversation, log=log, after=after)):
@@ -157,10 +177,11 @@ class Reading:
                         after = page[-1].position
                         yield page
                 case Unknown():
-                    raise _unknown(conversation_id)
+                    raise unknown_conversation(conversation_id)
                 case other:
                     assert_never(other)
 
 
-def _unknown(conversation_id: str) -> UnknownConversation:
+def unknown_conversation(conversation_id: str) -> UnknownConversation:
+    """The error that says so."""
     return UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")

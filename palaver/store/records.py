@@ -12,6 +12,7 @@ import orjson
 from pydantic_core import from_json
 
 from palaver.actions import PendingAction
+from palaver.conversation import Conversation, Outcome
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import KIB
@@ -19,8 +20,6 @@ from palaver.model_options import ModelOptions
 from palaver.models import (
     AgentSpec,
     Cancel,
-    Conversation,
-    Outcome,
     Run,
     RunTimes,
     Usage,
@@ -178,17 +177,40 @@ def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
     )
 
 
-def conversation(fields: Fields) -> Conversation:
-    """A conversation from its hash."""
+CONVERSATION_FIELDS: Final = (
+    "id", "title", "agent", "metadata", "tags", "created_at", "updated_at", "revision", "entries", "active", "queued",
+    "last_outcome", "deleting",
+)  # fmt: skip
+"""Those of a conversation's hash that `conversation` reads. What else there is may be long."""
+
+
+def conversation_fields(values: Sequence[bytes | None]) -> Fields | None:
+    """A conversation's hash from the values of ``CONVERSATION_FIELDS``; None if there is none, or not for much
+    longer."""
+    fields = {
+        name.encode(): value for name, value in zip(CONVERSATION_FIELDS, values, strict=True) if value is not None
+    }
+    return fields if b"id" in fields and b"deleting" not in fields else None
+
+
+def conversation(fields: Fields, status: RunStatus | None) -> Conversation:
+    """A conversation from its hash and the status of its active run."""
     spec, outcome, active = fields.get(b"agent"), fields.get(b"last_outcome"), fields.get(b"active")
+    last = None if outcome is None else Outcome.model_validate_json(outcome)
     return Conversation(
         id=fields[b"id"].decode(),
+        title=_text(fields.get(b"title")),
+        status=status or (last.status if last else "idle"),
         agent=None if spec is None else agent(spec),
+        metadata=orjson.loads(fields.get(b"metadata", b"{}")),
+        tags=tuple(orjson.loads(fields.get(b"tags", b"[]"))),
         created_at=instant(fields[b"created_at"]),
+        updated_at=instant(fields.get(b"updated_at", fields[b"created_at"])),
+        revision=int(fields.get(b"revision", 0)),
         entries=int(fields.get(b"entries", 0)),
         active_run=None if active is None else active.decode(),
         queued_runs=tuple(fields.get(b"queued", b"").decode().split()),
-        last_outcome=None if outcome is None else Outcome.model_validate_json(outcome),
+        last_outcome=last,
     )
 
 

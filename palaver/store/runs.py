@@ -1,4 +1,4 @@
-"""What the API does with runs and conversations: submit, cancel, list (``listing.py``) and read (``reading.py``)."""
+"""What the API does with runs: submit, cancel, list (``listing.py``) and read (``reading.py``)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import orjson
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownConversation, UnknownRun
 from palaver.ids import is_id, new_run_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
-from palaver.limits import beyond, most
-from palaver.models import AgentSpec, CancelMode, Conversation, Message, Submission
+from palaver.limits import beyond
+from palaver.models import CancelMode, Message, Submission
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.capacity import Capacity
-from palaver.store.connection import Connection, Value, now_ms
+from palaver.store.connection import Connection
 from palaver.store.contracts import Cancel, CopyLog, Submit
 from palaver.store.contracts.logs import Copied
 from palaver.store.contracts.replies import Ended, Mismatch, Moved, Unknown
@@ -224,24 +224,6 @@ class Runs(Listing):
         conversation_id = await self.conversation_of(run_id)
         cancel = to_cancel(run_id, conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms)
         return await promised(self._scripts.promise(cancel), partial(cancelled, run_id, conversation_id))
-
-    async def create_conversation(self, agent: AgentSpec | None) -> Conversation:
-        """An empty conversation. It goes after a day, or the retention if that is shorter, unless a run uses it: no
-        list has it, so nobody would find it to delete.
-
-        Raises:
-            NoRoom: ``store_nearly_full``.
-        """
-        await self._capacity.admit()
-        conversation_id = self.new_conversation()
-        fields: dict[str, Value] = {"id": conversation_id, "created_at": await now_ms(self._redis)}
-        if agent is not None:
-            fields |= {"agent": records.agent_json(agent), "max_steps": agent.max_steps, "names": records.names(agent)}
-        pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hset(keys.conversation(conversation_id), mapping=fields)
-        pipeline.expire(keys.conversation(conversation_id), min(int(self._settings.retention), most("unused")))
-        await pipeline.execute()
-        return await self.conversation(conversation_id)
 
 
 def taken_on(

@@ -17,6 +17,7 @@ from palaver.store.bulk import BulkControl
 from palaver.store.capacity import Capacity
 from palaver.store.connection import Connection
 from palaver.store.control import RunControl
+from palaver.store.conversations import Conversations
 from palaver.store.due import DueIndex
 from palaver.store.feeds import Feeds
 from palaver.store.fleet import Fleet
@@ -54,6 +55,7 @@ class Store:
         self.scripts = scripts
         self.capacity = Capacity(connection, settings)
         self.runs = Runs(connection, scripts, settings, self.capacity)
+        self.conversations = Conversations(connection, scripts, self.runs, self.capacity)
         self.control = RunControl(scripts, self.runs)
         self.history = History(scripts)
         self.bulk = BulkControl(scripts, self.runs)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from palaver.models import Conversation, Run
+from palaver.conversation import Conversation
+from palaver.models import Run
 from palaver.store import Store, keys
 from palaver.store.events import LogEntry, StoredEvent
 from palaver.testing.model_server import LedgerEntry

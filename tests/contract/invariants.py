@@ -35,6 +35,10 @@ class Shard:
     listed: dict[str, dict[str, float]] = field(default_factory=dict)
     """Lists of runs: of all of them (``""``), and of those with a status."""
     ended: dict[str, float] = field(default_factory=dict)
+    begun: dict[str, float] = field(default_factory=dict)
+    updated: dict[str, float] = field(default_factory=dict)
+    expiring: dict[str, float] = field(default_factory=dict)
+    """These three are the lists of conversations."""
     runs: dict[str, dict[str, str]] = field(default_factory=dict)
     steps: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     conversations: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -114,6 +118,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.spans = [_text(fields) for _, fields in await redis.xrange(name)]
         elif kind == "trace":
             shard.traced.add(key_id)
+        elif kind == "convs":
+            setattr(shard, key_id or "begun", await _scores(redis, name))
         elif kind == "ended":
             shard.ended = await _scores(redis, name)
         else:
@@ -304,6 +310,13 @@ def _check_conversation(shard: Shard, conversation_id: str, *, whole: bool) -> N
     """``whole``: no run of it was deleted."""
     conversation, log = shard.conversations[conversation_id], shard.logs.get(conversation_id, [])
     unfinished, said = shard.unfinished(conversation_id), f"{conversation_id}: "
+    listed = {name: getattr(shard, name).get(conversation_id) for name in ("begun", "updated", "expiring")}
+    if "id" not in conversation:
+        assert not any(listed.values()), said + "a copy that nobody goes on with yet is listed"
+    else:
+        assert listed["begun"] == float(conversation["created_at"]), said + "its place by creation"
+        assert listed["updated"] == float(conversation["updated_at"]), said + "its place by the last change"
+        assert (listed["expiring"] is None) == bool(unfinished), said + "the lists would keep or lose it"
     active, queued = conversation.get("active"), conversation.get("queued", "").split()
     assert int(conversation.get("unfinished", 0)) == len(unfinished), said + "count of unfinished runs"
     for key in (f"conv:{conversation_id}", *([f"log:{conversation_id}"] if log else [])):
@@ -375,6 +388,10 @@ def _check_indexes(shard: Shard) -> None:
         if step["state"] == "later" and step.get("postponed") == step["until"] and step["reason"] == "no_worker"
     }
     assert shard.lacking == lacking, "what waits for a worker that has what it needs"
+    for name in ("begun", "updated", "expiring"):
+        # Redis may have let one go whose retention is over before a sweeper came.
+        gone = {each for each in getattr(shard, name) if each not in shard.conversations}
+        assert gone <= shard.expiring.keys(), f"conversations that are gone are {name}: {gone}"
     for member in (*shard.due, *shard.ready["model"], *shard.ready["tools"]):
         run_id, _, what = member.partition("/")
         assert run_id in shard.runs, f"{member} is due and its run is gone"

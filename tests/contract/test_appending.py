@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from palaver.conversation import NewConversation
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownConversation
 from palaver.lifecycle import StopReason
 from palaver.models import Message
@@ -33,7 +34,7 @@ async def answer_all(driver: StoreDriver, conversation_id: str, **more: Any) -> 
 
 
 async def test_an_idle_conversation_has_them_at_once(driver: StoreDriver) -> None:
-    made = await driver.store.runs.create_conversation(AGENT)
+    made, _ = await driver.store.conversations.begin(NewConversation(agent=AGENT))
     with driver.answers_get_lost():
         appended = await driver.store.history.append(made.id, words("hello", "there"))
     assert (appended.run_id, appended.position, appended.replayed) == (None, 2, False)
@@ -112,7 +113,7 @@ async def test_the_same_key_appends_once(driver: StoreDriver) -> None:
 
 
 async def test_there_may_be_nothing_to_answer(driver: StoreDriver) -> None:
-    made = await driver.store.runs.create_conversation(AGENT)
+    made, _ = await driver.store.conversations.begin(NewConversation(agent=AGENT))
     with pytest.raises(StateConflict) as refused:
         await answer_all(driver, made.id)
     assert refused.value.code == "nothing_to_answer"
@@ -170,7 +171,7 @@ async def test_there_must_be_a_conversation_with_room(driver: StoreDriver, redis
 
 
 async def test_it_is_kept_as_long_as_one_with_a_run(driver: StoreDriver, redis: Any) -> None:
-    made = await driver.store.runs.create_conversation(AGENT)
-    short = await redis.ttl(keys.conversation(made.id))
+    made, _ = await driver.store.conversations.begin(NewConversation(agent=AGENT))
+    await redis.expire(keys.conversation(made.id), 60)
     await driver.store.history.append(made.id, words("hello"))
-    assert await redis.ttl(keys.conversation(made.id)) > short
+    assert await redis.ttl(keys.conversation(made.id)) > 60

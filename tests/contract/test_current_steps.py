@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from palaver.conversation import NewConversation
 from palaver.current_steps import MOST_SHOWN, CurrentStep
 from palaver.errors import ErrorClass, Failure
 from palaver.leases import AnswerProgress, Delivery
@@ -195,7 +196,8 @@ async def test_a_delivery_says_what_it_is_for(driver: StoreDriver, name: str | N
 
 
 async def test_a_delivery_says_it_in_a_conversation_that_was_begun_with_an_agent(driver: StoreDriver) -> None:
-    conversation = await driver.store.runs.create_conversation(AgentSpec(model="fake/echo", name="support"))
+    agent = AgentSpec(model="fake/echo", name="support")
+    conversation, _ = await driver.store.conversations.begin(NewConversation(agent=agent))
     submitted = await driver.submit(agent=None, conversation_id=conversation.id)
     assert [each.title for each in submitted.deliveries] == ["fake/echo for support"]
     await driver.store.runs.cancel(submitted.run_id)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from palaver.conversation import NewConversation
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
 from palaver.filters import RunFilter
 from palaver.ids import new_conversation_id
@@ -195,7 +196,7 @@ async def test_a_deleted_conversation_is_gone_with_all_its_runs(driver: StoreDri
 
 
 async def test_an_empty_conversation_and_one_with_deleted_runs(driver: StoreDriver, redis: Any) -> None:
-    empty = await driver.store.runs.create_conversation(None)
+    empty, _ = await driver.store.conversations.begin(NewConversation())
     await driver.store.control.delete_conversation(empty.id)
     run_id, conversation = await _run(driver, "one")
     await driver.store.control.delete_run(run_id)
@@ -217,4 +218,6 @@ async def test_a_run_that_outlived_its_conversation(driver: StoreDriver, redis: 
     run_id, conversation = await _run(driver, "one")
     await redis.delete(keys.conversation(conversation), keys.log(conversation))
     await driver.store.control.delete_run(run_id)
+    await redis.zadd(keys.conversations("00", ":expiring"), {conversation: 1})
+    assert await driver.store.due.forget_conversations() == 1
     assert await driver.everything() == {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from palaver.conversation import NewConversation
 from palaver.errors import StaleLease, UnknownRun
 from palaver.filters import RunFilter
 from palaver.leases import Delta
@@ -43,6 +44,11 @@ async def _time_passes(driver: StoreDriver) -> None:
     if ended:
         await driver.redis.zadd(keys.ended("00"), {run_id: 1 for run_id, _ in ended})
     assert await driver.store.due.forget_expired() == len(ended)
+    expiring = await driver.redis.zrange(keys.conversations("00", ":expiring"), 0, -1, withscores=True)
+    assert all(score <= latest for _, score in expiring)
+    if expiring:
+        await driver.redis.zadd(keys.conversations("00", ":expiring"), {each: 1 for each, _ in expiring})
+    assert await driver.store.due.forget_conversations() == len(expiring)
 
 
 async def _runs_of_all_kinds(driver: StoreDriver) -> list[str]:
@@ -72,7 +78,7 @@ async def _runs_of_all_kinds(driver: StoreDriver) -> list[str]:
     deleted, lease = await driver.begin()
     await driver.finish(lease)
     await driver.store.control.delete_run(deleted)
-    await driver.store.runs.create_conversation(None)
+    await driver.store.conversations.begin(NewConversation())
     return [completed, failed, again.run_id, asked, scheduled.run_id, rolled_back, queued.run_id, late]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from palaver.conversation import NewConversation
 from palaver.errors import IdempotencyMismatch, StateConflict, TimePassed, UnknownConversation
 from palaver.ids import new_conversation_id
 from palaver.lifecycle import RunStatus, WaitReason
@@ -133,7 +134,7 @@ async def test_a_busy_conversation_may_refuse(driver: StoreDriver) -> None:
 
 
 async def test_an_empty_conversation_waits_for_its_first_run(driver: StoreDriver, redis: Any) -> None:
-    conversation = await driver.store.runs.create_conversation(AGENT)
+    conversation, _ = await driver.store.conversations.begin(NewConversation(agent=AGENT))
     assert await redis.ttl(keys.conversation(conversation.id)) > 0
 
     submitted = await driver.submit(conversation_id=conversation.id, agent=None)

@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from palaver.conversation import ConversationPatch, NewConversation
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.filters import RunFilter
+from palaver.ids import new_conversation_id
 from palaver.leases import Delta, Lease
 from palaver.models import Message, Retry, ToolCall
 from palaver.providers import Limits
@@ -283,6 +285,24 @@ async def _delete_run(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.control.delete_run(run_id)
 
 
+async def _begin_conversation(driver: StoreDriver, n: int) -> Act:
+    about = NewConversation(title="t" * 200, agent=AGENT.model_copy(update={"instructions": "x" * (n * 1024)}))
+    return lambda: driver.store.conversations.begin(about, kept={"dialect": "x" * (n * 1024)})
+
+
+async def _change_conversation(driver: StoreDriver, n: int) -> Act:
+    made, _ = await driver.store.conversations.begin(NewConversation(agent=AGENT))
+    about = ConversationPatch(agent=AGENT.model_copy(update={"instructions": "x" * (n * 1024)}), revision=0)
+    return lambda: driver.store.conversations.change(made.id, about, kept={"dialect": "x" * (n * 1024)})
+
+
+async def _forget_conversations(driver: StoreDriver, n: int) -> Act:
+    gone = {new_conversation_id(1): 1.0 for _ in range(8 * n)}
+    for each in (keys.conversations("00"), keys.conversations("00", ":updated"), keys.conversations("00", ":expiring")):
+        await driver.redis.zadd(each, gone)
+    return driver.store.due.forget_conversations
+
+
 async def _delete_conversation(driver: StoreDriver, n: int) -> Act:
     _, lease = await _long(driver, n)
     return lambda: driver.store.control.delete_conversation(lease.conversation_id)
@@ -463,6 +483,9 @@ CASES: Final = (
     Case("read_log", "entries of 400 KB", _read_heavy, most=32),
     Case("copy_log", "8 entries of the log", _fork, most=120),
     Case("copy_log", "entries of 400 KB", _fork_heavy, most=32),
+    Case("begin_conversation", "KiB of an agent and of a dialect's text", _begin_conversation, most=195),
+    Case("change_conversation", "KiB of an agent and of a dialect's text", _change_conversation, most=195),
+    Case("forget_conversations", "8 conversations that have expired", _forget_conversations, most=125),
     Case("delete_run", "8 entries of the log", _delete_run, most=120),
     Case("delete_conversation", "8 entries of the log", _delete_conversation, most=120),
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),

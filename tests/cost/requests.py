@@ -269,6 +269,8 @@ CASES: Final = (
     Case("GET /v1/runs/{run_id}/events", "events of a page", most("input_messages"), _events("application/json")),
     Case("GET /v1/runs/{run_id}/events", "events of a stream", most("input_messages"), _events("text/event-stream")),
     Case("POST /v1/conversations", "unknown fields", _VALUES, _body("/v1/conversations", _fields)),
+    Case("PATCH /v1/conversations/{conversation_id}", "unknown fields", _VALUES,
+         _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}"), body=_fields)),
     Case("GET /v1/conversations/{conversation_id}", "entries", most("input_messages"), _of_conversation("")),
     Case("POST /v1/conversations/{conversation_id}/messages", "messages", most("input_messages"),
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/messages"),

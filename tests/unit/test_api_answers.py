@@ -10,7 +10,17 @@ from pydantic import BaseModel
 
 from api.app import create_app
 from api.native import NATIVE
-from palaver import actions, content, conversation_message, current_steps, events, model_options, models, stuck_limits
+from palaver import (
+    actions,
+    content,
+    conversation,
+    conversation_message,
+    current_steps,
+    events,
+    model_options,
+    models,
+    stuck_limits,
+)
 from palaver.client import answers
 from palaver.errors import ErrorClass
 from palaver.errors.failure import ErrorObject, ProviderObject
@@ -20,7 +30,18 @@ from tests.unit.api_world import world
 
 DOCUMENT = create_app(dialects=(NATIVE,)).openapi()
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
-MODULES = (actions, answers, content, conversation_message, current_steps, events, model_options, models, stuck_limits)
+MODULES = (
+    actions,
+    answers,
+    content,
+    conversation,
+    conversation_message,
+    current_steps,
+    events,
+    model_options,
+    models,
+    stuck_limits,
+)
 CLASSES = {
     name: found
     for module in MODULES

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from api import operations
+from palaver.conversation import ConversationPatch, NewConversation
+from palaver.errors import Refused
+from palaver.ids import conversation_id
 from palaver.lifecycle import StopReason
+from palaver.limits import most
 from palaver.models import Message, ToolCall
 from palaver.opaque import Opaque
 from palaver.stuck import Nudge
 from palaver.verdicts import Condensed, Continue, Finish, ToolOutcome
 from tests.unit.api_world import AGENT, CONVERSATION_ID, assert_problem, world
+
+NUMBER = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 
 
 @pytest.mark.parametrize(
@@ -204,3 +212,51 @@ async def test_behind_the_end_there_is_nothing(after: int) -> None:
         path = f"/v1/conversations/{run['conversation_id']}/messages"
         assert (await api.client.get(f"{path}?after={after}")).json()["data"] == []
         assert_problem(await api.client.get(f"{path}?after={after * 10**8}"), 422, "validation_error", "?after")
+
+
+@pytest.mark.parametrize("chosen", [str(NUMBER), NUMBER.hex, conversation_id(NUMBER, 1)])
+async def test_a_conversation_has_the_id_that_its_client_chose(chosen: str) -> None:
+    async with world() as api:
+        first = await api.client.post("/v1/conversations", json={"id": chosen, "title": "Mine", "tags": ["a"]})
+        assert first.status_code == 201
+        again = await api.client.post("/v1/conversations", json={"id": chosen, "title": "Another"})
+        assert again.status_code == 200
+        assert again.json() == first.json()
+        assert first.json()["id"] == conversation_id(NUMBER, 1)
+        assert (first.json()["title"], first.json()["tags"]) == ("Mine", ["a"])
+
+
+@pytest.mark.parametrize("chosen", ["", "nonsense", "conv_07" + "0" * 26, "conv_00" + "z" * 26, "run_00" + "0" * 26])
+async def test_an_id_that_is_none_is_refused(chosen: str) -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/conversations", json={"id": chosen})
+        assert_problem(answer, 422, "validation_error", "/id")
+
+
+async def test_a_conversation_is_changed_by_what_is_given() -> None:
+    async with world() as api:
+        made = (await api.client.post("/v1/conversations", json={"title": "One", "agent": AGENT})).json()
+        path = f"/v1/conversations/{made['id']}"
+        answer = await api.client.patch(path, json={"title": "Two", "metadata": {"a": "b"}, "revision": 0})
+        assert answer.status_code == 200
+        changed = answer.json()
+        assert (changed["title"], changed["metadata"], changed["agent"]) == ("Two", {"a": "b"}, made["agent"])
+        assert changed["revision"] == 1
+        assert_problem(await api.client.patch(path, json={"title": "x", "revision": 0}), 409, "conversation_revised")
+        assert (await api.client.patch(path, json={"title": None})).json()["title"] is None
+        unknown = await api.client.patch(f"/v1/conversations/{CONVERSATION_ID}", json={"title": "x"})
+        assert_problem(unknown, 404, "conversation_not_found")
+        assert_problem(await api.client.patch(path, json={"agent": {"model": "nobody/x"}}), 422, "unknown_provider")
+        for wrong in ({"title": ""}, {"title": "x" * 201}, {"tags": ["a b"]}, {"metadata": {"a": 1}}, {"id": "x"}):
+            assert (await api.client.patch(path, json=wrong)).status_code == 422, wrong
+
+
+async def test_a_dialect_keeps_no_more_than_it_may() -> None:
+    async with world() as api:
+        kept = {"dialect": "é" * (most("kept") // 2 + 1)}
+        with pytest.raises(Refused):
+            await operations.create_conversation(api.app.state.backend, NewConversation(), kept=kept)
+        made, _ = await operations.create_conversation(api.app.state.backend, NewConversation(), kept={"dialect": "{}"})
+        with pytest.raises(Refused):
+            await operations.change_conversation(api.app.state.backend, made.id, ConversationPatch(), kept=kept)
+        assert (await operations.read_kept(api.app.state.backend, made.id, "dialect")).text == "{}"

@@ -45,6 +45,7 @@ def test_every_route_is_there() -> None:
         "get /v1/runs/{run_id}",
         "get /v1/runs/{run_id}/events",
         "get /v1/tools",
+        "patch /v1/conversations/{conversation_id}",
         "post /v1/conversations",
         "post /v1/conversations/{conversation_id}/messages",
         "post /v1/runs",

@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
+from palaver.conversation import Conversation
 from palaver.leases import LogMessage
-from palaver.models import AgentSpec, Cancel, Conversation, Message, Run, RunTimes
+from palaver.models import AgentSpec, Cancel, Message, Run, RunTimes
 from palaver.store.events import LogEntry, StoredEvent
 from palaver.testing.model_server import LedgerEntry
 from palaver.testing.model_server.messages_request import read
@@ -89,7 +90,7 @@ def whole() -> Evidence:
         last_event_id=len(events),
         usage={"model_calls": 2},
     )
-    conversation = Conversation(id=CONVERSATION, created_at=at(0), entries=len(entries))
+    conversation = Conversation(id=CONVERSATION, created_at=at(0), updated_at=at(10), entries=len(entries))
     watched = [{"run": RUN, "connection": 1, "id": e.seq, "type": e.type, "data": e.data} for e in events]
     return Evidence(
         histories=[History(conversation, entries, {RUN: run}, {RUN: events}, [])],

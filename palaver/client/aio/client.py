@@ -21,13 +21,14 @@ from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import AgentOptions, SubmitOptions, Until, agent_object, check
 from palaver.client.requests import PAGE
+from palaver.conversation import Conversation
 from palaver.conversation_message import ConversationMessage
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunStatus
 from palaver.listed_model import ListedModel
-from palaver.models import Conversation, Message, Run
+from palaver.models import Message, Run
 
 
 class AsyncPalaver(AsyncRunControl):

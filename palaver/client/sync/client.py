@@ -22,13 +22,14 @@ from palaver.client.sync.exporting import export
 from palaver.client.sync.following import follow
 from palaver.client.sync.transport import Transport
 from palaver.client.sync.waiting import LONG_POLL, RunWaiter
+from palaver.conversation import Conversation
 from palaver.conversation_message import ConversationMessage
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunStatus
 from palaver.listed_model import ListedModel
-from palaver.models import Conversation, Message, Run
+from palaver.models import Message, Run
 
 
 class Palaver(RunControl):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from palaver.store.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.contracts.declaration import Script
 from palaver.store.contracts.listing import FindRuns
 from palaver.store.contracts.logs import Append, CopyLog, DeleteConversation, DeleteRun, ReadLog
@@ -23,13 +24,16 @@ __all__ = [
     "Act",
     "Admit",
     "Append",
+    "BeginConversation",
     "Cancel",
+    "ChangeConversation",
     "Claim",
     "CoolDown",
     "CopyLog",
     "DeleteConversation",
     "DeleteRun",
     "FindRuns",
+    "ForgetConversations",
     "HandBack",
     "Postpone",
     "Promote",
@@ -47,7 +51,8 @@ __all__ = [
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act, Append,
-    DeleteRun, DeleteConversation, CopyLog, ReadLog, FindRuns, Renew, WriteDeltas,
+    BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
+    FindRuns, Renew, WriteDeltas,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
 )  # fmt: skip
 """Every script."""

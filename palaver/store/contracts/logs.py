@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from palaver.store.contracts.declaration import Script
-from palaver.store.contracts.replies import Active, Mismatch, More, Unknown
+from palaver.store.contracts.replies import Active, Busy, Mismatch, More, Unknown
 from palaver.store.contracts.runs import Refused
 from palaver.store.contracts.wire import Entries, Json
 from palaver.store.keys import Key, RunKeys
@@ -104,11 +104,6 @@ class DeleteRun(Script[More | Deleted | Active | Unknown]):
     """The shard's list of runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """The conversation has runs that have not ended."""
-
-
 class DeleteConversation(Script[More | Deleted | Busy | Unknown]):
     """Delete a conversation with its runs, once all of them have ended. From the first part on it is unknown to
     everybody; should nobody go on with it, the rest goes when its retention is over."""
@@ -117,5 +112,3 @@ class DeleteConversation(Script[More | Deleted | Busy | Unknown]):
     log: Key
     runs: Key
     """The shard's list of runs."""
-    prefix: str
-    """What the keys of the shard begin with."""

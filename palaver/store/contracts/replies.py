@@ -59,6 +59,11 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """The conversation has runs that have not ended, or is being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
 class More:
     """A part is done; call it again."""
 

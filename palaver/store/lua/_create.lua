@@ -1,12 +1,11 @@
 -- The record of a new run, for submit.lua.
--- needs: time_limits, count
+-- needs: begin, time_limits, count
 
 local function create(kept, agent, max_steps, names)
-  if not kept then redis.call('HSET', CONV, 'id', args.conversation_id, 'created_at', NOW) end
+  if not kept then begin_conversation() end
   redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps, 'names', names)
   redis.call('HINCRBY', CONV, 'unfinished', 1)
-  redis.call('PERSIST', CONV)
-  redis.call('PERSIST', LOG)
+  keep_conversation()
   redis.call('HSET', RUN, 'id', ID, 'conversation', args.conversation_id, 'status', STATUS, 'agent', agent,
     'max_steps', max_steps, 'names', names, 'seq', 0, 'created_at', NOW, 'start_after', args.start_after or '',
     'start_by', args.start_by or '',

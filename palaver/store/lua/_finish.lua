@@ -27,10 +27,7 @@ local function activate_next_run()
   elseif place[2] then
     redis.call('HDEL', CONV, 'queued')
   end
-  if redis.call('HINCRBY', CONV, 'unfinished', -1) == 0 then
-    redis.call('EXPIRE', CONV, Setting.RETENTION)
-    redis.call('EXPIRE', LOG, Setting.RETENTION)
-  end
+  if redis.call('HINCRBY', CONV, 'unfinished', -1) == 0 then let_conversation_expire() end
   return next_run
 end
 

@@ -1,9 +1,8 @@
 -- The fields of a run, for all scripts about runs.
--- needs: now
+-- needs: conversation
 
-local RUN, STEPS, CONV, LOG, FEED = keys.run, keys.steps, keys.conversation, keys.log, keys.feed
+local RUN, STEPS, FEED = keys.run, keys.steps, keys.feed
 local DUE, READY = keys.due, keys.ready
-local PREFIX = string.match(RUN, '^{.-}:')
 local ENDED, LACKING = PREFIX .. 'ended', PREFIX .. 'lacking'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text. CREATED: when it was submitted (ms).

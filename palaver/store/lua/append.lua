@@ -25,10 +25,7 @@ elseif conversation_full() then
   code = RefusalCode.CONVERSATION_FULL
 else
   log_messages(args.messages)
-  if tonumber(kept[5] or 0) == 0 then
-    redis.call('EXPIRE', CONV, Setting.RETENTION)
-    redis.call('EXPIRE', LOG, Setting.RETENTION)
-  end
+  if tonumber(kept[5] or 0) == 0 then let_conversation_expire() end
 end
 if code then return reply.refused { code = code, other = active } end
 local position = not active and ENTRIES or ''

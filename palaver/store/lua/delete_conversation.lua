@@ -1,28 +1,29 @@
--- needs: page
-local conversation = redis.call('HMGET', keys.conversation, 'id', 'unfinished')
-if not conversation[1] then return reply.unknown() end
-if (tonumber(conversation[2]) or 0) > 0 then return reply.busy() end
-redis.call('HSET', keys.conversation, 'deleting', 1)
+-- needs: page, conversation
+local there = redis.call('HMGET', CONV, 'id', 'unfinished')
+if not there[1] then return reply.unknown() end
+if (tonumber(there[2]) or 0) > 0 then return reply.busy() end
+redis.call('HSET', CONV, 'deleting', 1)
 local seen, ids = {}, {}
-local entries, complete = page(keys.log, '-', '+')
+local entries, complete = page(LOG, '-', '+')
 for i, entry in ipairs(entries) do
   local id = entry[2][LogEntry.RUN]
   ids[i] = entry[1]
   if not seen[id] then
     seen[id] = true
     -- The log of a fork has entries of runs that belong to the original conversation.
-    local run = redis.call('HMGET', args.prefix .. 'run:' .. id, 'conversation', 'status')
-    if run[1] == conversation[1] then
-      redis.call('UNLINK', args.prefix .. 'run:' .. id, args.prefix .. 'feed:' .. id)
+    local run = redis.call('HMGET', PREFIX .. 'run:' .. id, 'conversation', 'status')
+    if run[1] == there[1] then
+      redis.call('UNLINK', PREFIX .. 'run:' .. id, PREFIX .. 'feed:' .. id)
       redis.call('ZREM', keys.runs, id)
-      redis.call('ZREM', args.prefix .. 'runs:' .. run[2], id)
-      redis.call('ZREM', args.prefix .. 'ended', id)
+      redis.call('ZREM', PREFIX .. 'runs:' .. run[2], id)
+      redis.call('ZREM', PREFIX .. 'ended', id)
     end
   end
 end
 if not complete then
-  redis.call('XDEL', keys.log, unpack(ids))
+  redis.call('XDEL', LOG, unpack(ids))
   return reply.more()
 end
-redis.call('UNLINK', keys.conversation, keys.log)
+redis.call('UNLINK', CONV, LOG)
+for _, list in ipairs({ '', ':updated', ':expiring' }) do redis.call('ZREM', PREFIX .. 'convs' .. list, CONVERSATION) end
 return reply.deleted()

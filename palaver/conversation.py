@@ -1,0 +1,72 @@
+"""Conversations as they are on the wire: what one is, how it is begun, and what of it can be changed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from palaver.fields import AtMost, Metadata, Strict, Tags
+from palaver.lifecycle import RunStatus, StopReason
+from palaver.models import AgentSpec
+
+ConversationStatus = RunStatus | Literal["idle"]
+"""That of its active run, else of the run that ended last; ``idle`` if there is neither."""
+Title = Annotated[str, AtMost("title"), Field(min_length=1)]
+
+
+class Outcome(BaseModel):
+    """How the newest finished run of a conversation ended."""
+
+    run_id: str
+    status: RunStatus
+    stop_reason: StopReason
+
+
+class Conversation(BaseModel):
+    """An append-only log with one agent spec at a time."""
+
+    id: str
+    title: str | None = None
+    status: ConversationStatus = "idle"
+    agent: AgentSpec | None = None
+    metadata: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
+    created_at: datetime
+    updated_at: datetime
+    """When something was last said or done in it, or it was changed."""
+    revision: int = 0
+    """How often it was changed by a `PATCH`."""
+    entries: int = 0
+    """Log entries so far."""
+    active_run: str | None = None
+    queued_runs: tuple[str, ...] = ()
+    last_outcome: Outcome | None = None
+
+
+class NewConversation(Strict):
+    """The body of ``POST /v1/conversations``."""
+
+    id: Annotated[str, Field(max_length=64)] | None = None
+    """A UUID, or an id as they are here, to know it by: if there is a conversation of that id, it is answered as it
+    is. None for a new one."""
+    agent: AgentSpec | None = None
+    """May come with the first run instead."""
+    title: Title | None = None
+    metadata: Metadata = Field(default={})
+    tags: Tags = ()
+
+
+class ConversationPatch(Strict):
+    """The body of ``PATCH /v1/conversations/{id}``. What is given takes the place of what there was, whole; what is
+    left out stays."""
+
+    title: Title | None = None
+    """Null takes it away."""
+    metadata: Metadata = Field(default={})
+    tags: Tags = ()
+    agent: AgentSpec | None = None
+    """Who answers from the next run on; those that are there go on as they were. Null takes it away."""
+    revision: Annotated[int, Field(ge=0)] | None = None
+    """Change it only if it still has this one."""

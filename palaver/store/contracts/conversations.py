@@ -1,0 +1,69 @@
+"""What clients do with conversations beside their runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from palaver.store.contracts.declaration import Script
+from palaver.store.contracts.replies import Busy, Unknown
+from palaver.store.keys import Key
+
+
+class GivenField(NamedTuple):
+    """A field of a conversation's hash, as it is to be."""
+
+    name: str
+    value: str | None
+    """None takes it away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The conversation is there."""
+
+    there: bool
+    """It was before."""
+
+
+class BeginConversation(Script[Begun | Busy]):
+    """Begin a conversation without a run, if there is none of that id. One that is being deleted is busy."""
+
+    conversation: Key
+    log: Key
+    given: tuple[GivenField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """It is as was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """It has another revision: somebody else has changed it."""
+
+
+class ChangeConversation(Script[Changed | Revised | Unknown]):
+    """Change what is known about a conversation."""
+
+    conversation: Key
+    log: Key
+    revision: int | None
+    """Only if it has this one."""
+    given: tuple[GivenField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """So many are in no list any more."""
+
+    count: int
+
+
+class ForgetConversations(Script[Forgotten]):
+    """Take conversations that have expired out of the lists of their shard."""
+
+    expiring: Key
+    """The list of those that expire."""
+    limit: int

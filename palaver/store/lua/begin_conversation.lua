@@ -1,0 +1,8 @@
+-- needs: begin, fields
+local there = redis.call('HMGET', CONV, 'id', 'deleting')
+if there[2] then return reply.busy() end
+if there[1] then return reply.begun { there = true } end
+begin_conversation()
+set_fields(args.given)
+let_conversation_expire()
+return reply.begun { there = false }
