@@ -302,9 +302,10 @@ class Work:
         return replace(verdict, usage=self.usage, notes=notes)
 
     def told(self, verdict: Verdict) -> bytes | None:
-        """What the trace of the run is told of the attempt; None if nobody wants to know."""
+        """What the trace of the run is told of the attempt, and of its `accounted` verdict; None if nobody wants to
+        know."""
         trace = self.lease.trace
-        return self._notes.told(verdict, self.usage) if trace and trace.sampled else None
+        return self._notes.told(verdict) if trace and trace.sampled else None
 
     def withdraws(self, verdict: Verdict) -> bool:
         """Whether watchers saw text that ``verdict`` does not keep, or with a gap."""

@@ -145,7 +145,7 @@ def _check_run(shard: Shard, run_id: str, max_losses: int) -> None:
         assert "entered" not in run or "steer" not in run, said + "what was said into it is not in the log"
         assert not steps, said + "it still has steps"
         assert run_id not in shard.traced, said + "its trace was not told"
-        told = [each for each in shard.spans if each["run"] == run_id and "step" not in each]
+        told = [each for each in shard.spans if each.get("run", "").startswith(f"{run_id}\n")]
         assert len(told) == ("trace" in run), said + f"its trace was told {len(told)} times"
         assert f"run:{run_id}" not in shard.lasting, said + "no TTL"
         assert shard.ended[run_id] > float(run["ended_at"]), said + "the list of runs keeps it for ever"

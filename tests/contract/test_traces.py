@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import orjson
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as Proto
 
 from palaver.lifecycle import StopReason
 from palaver.limits import most
@@ -22,23 +23,35 @@ from tests.contract.store_driver import StoreDriver, approve
 from tests.process.otlp import Span, decoded
 from workers.tracing import names
 from workers.tracing.content import content_of
-from workers.tracing.records import Record, spans
+from workers.tracing.records import Attempt, Record, read
 from workers.tracing.sender import SpanSender
+from workers.tracing.spans import spans
 
 CANARY = "canary-k2"
+_MISSHAPEN = (
+    b"[]",
+    b'{"usage":3}',
+    b'{"usage":[{},0,0,0,0]}',
+    b'{"error":[]}',
+    b'{"first_token":[]}',
+    b'{"inline":[["c1","send",1e20,1,null]]}',
+)
+"""What no worker says of an attempt."""
 
 
 async def _records(driver: StoreDriver) -> list[Record]:
-    return [Record(fields) for _, fields in await driver.store.spans.read("00", 1000)]
+    return [read(fields) for _, fields in await driver.store.spans.read("00", 1000)]
 
 
 async def _outcomes(driver: StoreDriver) -> list[tuple[str, str]]:
     """Of each record the step and the outcome, or what the run ended as."""
-    return [(each.step, each.text("outcome") or each.text("status")) for each in await _records(driver)]
+    return [
+        (each.step, each.outcome) if isinstance(each, Attempt) else ("", each.status) for each in await _records(driver)
+    ]
 
 
 async def _spans(driver: StoreDriver) -> list[Span]:
-    return [decoded(span) for record in await _records(driver) for span in spans(record, {})]
+    return [decoded(Proto.FromString(span)) for record in await _records(driver) for span in spans(record, {})]
 
 
 async def test_each_attempt_is_recorded_once_however_it_ends(driver: StoreDriver) -> None:
@@ -151,13 +164,14 @@ async def test_a_record_of_a_newer_version_does_not_hold_others_up(
     await driver.finish(lease)
     records = await driver.store.spans.read("00", 10)
     sender = SpanSender(driver.store.spans, "w1", content=False)
-    of_attempt = records[0][1]
+    of_attempt = records[0][1][b"attempt"]
     later = [
-        {b"trace": b"later"},
-        *({**of_attempt, b"told": told} for told in (b"[]", b'{"usage":3}', b'{"error":[]}')),
+        {b"later": of_attempt},
+        {b"attempt": b"later"},
+        *({b"attempt": of_attempt[: of_attempt.rindex(b"\n") + 1] + told} for told in _MISSHAPEN),
     ]
     taken, made = await sender._spans([*((b"0-1", fields) for fields in later), *records])
-    assert (len(taken), len(made)) == (6, 2)
+    assert (len(taken), len(made)) == (len(later) + 2, 2)
 
 
 async def test_what_another_worker_sends_meanwhile_is_not_sent_twice(

@@ -18,7 +18,7 @@ from palaver.store.events import LogEntry
 from palaver.store.spans import SpanOutbox
 
 from . import names
-from .records import Record
+from .records import EndedRun, Record
 
 _BEHIND: Final = 16
 """Entries that a script writes for an attempt before its outcome, at most."""
@@ -28,13 +28,14 @@ _BEFORE: Final = 200
 
 async def content_of(record: Record, outbox: SpanOutbox) -> Mapping[str, str]:
     """The attributes of a record's span that are content: of a model call what is new since the one before."""
-    if not record.step:
-        said, output = await outbox.said(record.run_id, record.conversation_id)
+    conversation_id = record.run.conversation_id
+    if isinstance(record, EndedRun):
+        said, output = await outbox.said(record.run.run_id, conversation_id)
         answer = output and [_message({"role": "assistant", "content": output})]
         return _fitting({names.INPUT_MESSAGES: [*map(_message, said)], names.OUTPUT_MESSAGES: answer})
-    place, call_id = record.number("entries"), call_of(record.step)
-    after = await outbox.log(record.conversation_id, place + 1, _BEHIND)
-    before = await outbox.log_before(record.conversation_id, place, _BEFORE)
+    place, call_id = record.entries, call_of(record.step)
+    after = await outbox.log(conversation_id, place + 1, _BEHIND)
+    before = await outbox.log_before(conversation_id, place, _BEFORE)
     own = next((each.data for each in after if _brings(each, record.step)), None)
     if call_id:
         result = own and own["message"].get("content")

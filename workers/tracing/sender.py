@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +17,6 @@ from typing import Any, Final
 
 import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from palaver.limits import most
@@ -26,7 +25,9 @@ from palaver.store.spans import HOLD, SpanOutbox
 from palaver.version import __version__
 
 from .content import content_of
-from .records import Record, fill, spans
+from .encoding import request
+from .records import read
+from .spans import spans
 
 log = logging.getLogger("palaver.workers.tracing")
 
@@ -40,6 +41,8 @@ _SHORT: Final = 256
 """Bytes of an answer; a collector says nothing, or that it took all of it."""
 _UNWANTED: Final = frozenset({400, 413, 422})
 """Statuses of a collector that would take the same spans no better another time."""
+_MISSHAPEN: Final = (LookupError, ValueError, TypeError, AttributeError, OverflowError, struct.error)
+"""What reading a record raises that is none, or one of a newer version."""
 
 
 class _Exporter(OTLPSpanExporter):
@@ -103,16 +106,16 @@ class SpanSender:
         await self._outbox.forget(shard, taken)
         return len(taken) == most("span_batch")
 
-    async def _spans(self, records: Sequence[StreamEntry]) -> tuple[Sequence[StreamEntry], list[Span]]:
+    async def _spans(self, records: Sequence[StreamEntry]) -> tuple[Sequence[StreamEntry], list[bytes]]:
         """The spans of as many of the first records as are sent at once."""
-        made: list[Span] = []
+        made: list[bytes] = []
         characters = 0
         for number, (_, fields) in enumerate(records, 1):
             try:
-                record = Record(fields)
+                record = read(fields)
                 content = await content_of(record, self._outbox) if self._content else {}
-                made += spans(record, content)
-            except (LookupError, ValueError, TypeError, AttributeError) as error:
+                made += list(spans(record, content))
+            except _MISSHAPEN as error:
                 self._say("a record of a newer version is in no trace: %r", error)
                 continue
             characters += sum(map(len, content.values()))
@@ -120,7 +123,7 @@ class SpanSender:
                 return records[:number], made
         return records, made
 
-    async def _sent(self, shard: str, made: Sequence[Span]) -> bool:
+    async def _sent(self, shard: str, made: Sequence[bytes]) -> bool:
         """Whether the collector took them. As long as it has not answered, nobody else sends."""
         sending = asyncio.ensure_future(in_thread(lambda: self._export(made)))
         while not sending.done():
@@ -128,15 +131,9 @@ class SpanSender:
             await self._outbox.hold(shard, self._worker)
         return sending.result()
 
-    def _export(self, made: Sequence[Span]) -> bool:
+    def _export(self, made: Sequence[bytes]) -> bool:
         self._status = 0
-        request = ExportTraceServiceRequest()
-        of_resource = request.resource_spans.add()
-        fill(of_resource.resource.attributes, self._resource.attributes)
-        of_scope = of_resource.scope_spans.add()
-        of_scope.scope.name, of_scope.scope.version = "palaver", __version__
-        of_scope.spans.extend(made)
-        return self._exporter.send(request.SerializeToString())
+        return self._exporter.send(request(self._resource.attributes, "palaver", __version__, made))
 
     def _answered(self, response: requests.Response, **_: Any) -> None:
         self._status = response.status_code

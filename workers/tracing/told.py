@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 
 from palaver.errors import Failure
-from palaver.models import Usage
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
 
 
@@ -34,9 +33,9 @@ class AttemptNotes:
     """Seconds from the call of the model to the first of its answer."""
     inline_calls: list[InlineCall] = field(default_factory=list)
 
-    def told(self, verdict: Verdict, usage: Usage) -> bytes:
+    def told(self, verdict: Verdict) -> bytes:
         """These, and what came of it, as the store keeps it until it is sent."""
-        failure = _failure(verdict)
+        failure, usage = _failure(verdict), verdict.usage
         told: dict[str, Any] = {
             "usage": (
                 usage.input_tokens,

@@ -16,9 +16,11 @@ local function note_in_trace(kind, data)
   redis.call('XADD', events_of_trace(), 'MAXLEN', Limit.SPAN_EVENTS, '*', 'at', NOW, 'kind', kind, 'data', short)
 end
 
-local function write_span(began, ...)
-  redis.call('XADD', SPANS, 'MAXLEN', '~', Limit.SPANS, '*', 'run', ID, 'conversation', string.match(CONV, 'conv_.*'),
-    'trace', TRACE, 'names', NAMES or '', 'model', MODEL or 0, 'began', began, 'ended', NOW, ...)
+-- A record is a text of lines, in the order that `workers.tracing.records` reads them in. None of its values has a line
+-- break, JSON neither.
+local function write_span(of, began, ...)
+  redis.call('XADD', SPANS, 'MAXLEN', '~', Limit.SPANS, '*', of, table.concat({ ID, string.match(CONV, 'conv_.*'), TRACE,
+    NAMES or '', MODEL or 0, began, NOW, ... }, '\n'))
   -- In case that nobody sends them.
   redis.call('EXPIRE', SPANS, Setting.RETENTION)
 end
@@ -26,9 +28,8 @@ end
 -- An attempt is over, however: its lease ends. `told` is what its worker says of it, JSON.
 local function record_attempt(name, step, outcome, told)
   if not is_sampled() then return end
-  write_span(step.since, 'step', name, 'fence', step.fence, 'attempt', try_of(step), 'worker', step.worker,
-    'tool', step.tool or '', 'outcome', outcome,
-    'entries', ENTRIES, 'told', told or '{}')
+  write_span('attempt', step.since, name, step.fence, try_of(step), step.worker, step.tool or '', outcome, ENTRIES,
+    told or '{}')
 end
 
 -- The run is over; `failure` is its error, JSON.
@@ -39,7 +40,6 @@ local function record_run(reason, failure)
   local used = redis.call('HMGET', RUN, 'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens',
     'reasoning_tokens', 'model_calls', 'tool_calls')
   for i = 1, 7 do used[i] = used[i] or '0' end
-  write_span(CREATED, 'status', STATUS, 'stop_reason', reason, 'error', failure or 'null',
-    'used', table.concat(used, ' '), 'events', cjson.encode(events))
+  write_span('run', CREATED, STATUS, reason, table.concat(used, ' '), failure or 'null', cjson.encode(events))
   redis.call('UNLINK', events_of_trace())
 end

@@ -1,0 +1,202 @@
+"""Spans of the records that the store has, each as the bytes that it is sent as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from palaver.events import EventKind
+from palaver.ids import call_of
+from palaver.lifecycle import RunStatus
+from palaver.store.contracts.steps import SpanOutcome, VerdictKind
+
+from . import names
+from .encoding import Attributes, fill, identity, own, part, shared
+from .records import Attempt, EndedRun, Record, RunFacts
+
+_FLAGS: Final = 0x301
+"""Sampled; and that the parent is of another process is known, and so."""
+_KEPT: Final = 1024
+"""Runs, and models and tools, whose parts are kept."""
+_SAID: Final[Mapping[str, Sequence[str]]] = {
+    EventKind.RUN_WAITING: ("step", "reason", "code", "delay"),
+    EventKind.RUN_RETRYING: ("step", "attempt", "delay", "fallback"),
+    EventKind.RUN_PAUSING: ("now",),
+    EventKind.RUN_CANCELLING: ("mode",),
+    EventKind.STEP_LOST: ("step", "attempt", "worker"),
+    EventKind.ACTION_REQUIRED: ("step",),
+    EventKind.ACTION_RESOLVED: ("call_id", "decision"),
+    EventKind.BUDGET_WARNING: ("what", "limit"),
+    EventKind.CONVERSATION_CONDENSED: ("step",),
+}
+"""The fields of events that are no content. A reason that a person gives is."""
+
+
+def spans(record: Record, content: Mapping[str, str]) -> Iterator[bytes]:
+    """The spans of a record, with the attributes of ``content``: the calls within an attempt are spans, too."""
+    if isinstance(record, EndedRun):
+        yield _run(record, content)
+        return
+    call_id = call_of(record.step)
+    yield _tool_step(record, call_id, content) if call_id else _model_step(record, content)
+    run = record.run
+    for inline_id, tool, since, seconds, error in record.told.get("inline", ()):
+        began = record.began * 1_000_000 + int(since * 1e9)
+        yield _span(
+            _call(run, tool),
+            run.trace.span_id(record.step, record.fence, inline_id),
+            (began, began + int(seconds * 1e9)),
+            {names.STEP: record.step},
+            {names.CALL: inline_id},
+            error=error or "",
+        )
+
+
+def _model_step(record: Attempt, content: Mapping[str, str]) -> bytes:
+    told = record.told
+    common = {names.STEP: record.step, **_of_attempt(record), **_usage(*told.get("usage", (0, 0, 0, 0, 0)))}
+    if "finish_reason" in told:
+        common[names.FINISH_REASONS] = (told["finish_reason"],)
+    first = {names.TIME_TO_FIRST_CHUNK: told["first_token"]} if "first_token" in told else {}
+    return _attempt(record, _chat(record.run, record.model), common, {**first, **content})
+
+
+def _tool_step(record: Attempt, call_id: str, content: Mapping[str, str]) -> bytes:
+    special = {names.STEP: record.step, names.CALL: call_id, **content}
+    return _attempt(record, _call(record.run, record.tool or "unknown"), _of_attempt(record), special)
+
+
+def _attempt(record: Attempt, kept: bytes, common: Attributes, special: Mapping[str, str | float]) -> bytes:
+    span_id = record.run.trace.span_id(record.step, record.fence)
+    error, said = _error(record)
+    return _span(kept, span_id, _times(record), common, special, error=error, said=said)
+
+
+def _of_attempt(record: Attempt) -> dict[str, Any]:
+    found = {names.ATTEMPT: record.number, names.WORKER: record.worker, names.OUTCOME: record.outcome}
+    return {**found, names.CODE: record.told["error"][1]} if "error" in record.told else found
+
+
+def _error(record: Attempt) -> tuple[str, str]:
+    """The class of the error that an attempt ended with, and what is said of it; both empty if it did not fail."""
+    if record.outcome == SpanOutcome.LOST:
+        return "worker_lost", "worker lost"
+    if "error" in record.told:
+        return record.told["error"][0], record.told["error"][1]
+    return ("internal", record.outcome) if record.outcome == VerdictKind.GIVE_UP else ("", "")
+
+
+def _run(record: EndedRun, content: Mapping[str, str]) -> bytes:
+    run, error = record.run, record.error
+    common = {
+        names.STATUS: record.status,
+        names.STOP_REASON: record.stop_reason,
+        names.MODEL_CALLS: record.model_calls,
+        names.TOOL_CALLS: record.tool_calls,
+        **_usage(*record.tokens),
+        **({names.CODE: error["code"]} if error else {}),
+    }
+    return _span(
+        _begun(
+            run,
+            run.trace.caller_id,
+            f"{names.INVOKE_AGENT} {run.agent}" if run.agent else names.INVOKE_AGENT,
+            Span.SPAN_KIND_INTERNAL,
+            _of_model(run, record.model, names.INVOKE_AGENT),
+        ),
+        run.trace.root_id,
+        _times(record),
+        common,
+        content,
+        events=[*map(_event, record.events)],
+        error=error.get("class", "") if record.status == RunStatus.FAILED else "",
+        said=error.get("code", ""),
+    )
+
+
+def _event(fields: Mapping[str, str]) -> Span.Event:
+    kind, data = fields["kind"], orjson.loads(fields["data"])
+    said = {name: data[name] for name in _SAID.get(kind, ()) if data.get(name) is not None}
+    if "error" in data:
+        said |= {"error.class": data["error"]["class"], "error.code": data["error"]["code"]}
+    if "action" in data:
+        said |= {"action.type": data["action"]["type"], "action.tool": data["action"]["tool"]}
+    event = Span.Event(name=kind, time_unix_nano=int(fields["at"]) * 1_000_000)
+    fill(event.attributes, {f"{names.EVENT}{name}": value for name, value in said.items()})
+    return event
+
+
+@lru_cache(maxsize=_KEPT)
+def _chat(run: RunFacts, model: str) -> bytes:
+    """What all calls of the model have alike that the run makes."""
+    name = model.partition("/")[2] or "unknown"
+    found = _of_model(run, model, names.CHAT)
+    return _begun(run, run.trace.root_id, f"{names.CHAT} {name}", Span.SPAN_KIND_CLIENT, found)
+
+
+@lru_cache(maxsize=_KEPT)
+def _call(run: RunFacts, tool: str) -> bytes:
+    """What all calls of the tool have alike that the run makes."""
+    found = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function"}
+    return _begun(run, run.trace.root_id, f"{names.EXECUTE_TOOL} {tool}", Span.SPAN_KIND_INTERNAL, found)
+
+
+def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueType, found: Attributes) -> bytes:
+    return part(
+        {names.RUN: run.run_id, **found},
+        trace_id=bytes.fromhex(run.trace.trace_id),
+        parent_span_id=bytes.fromhex(parent_id),
+        flags=_FLAGS,
+        name=name,
+        kind=kind,
+    )
+
+
+def _of_model(run: RunFacts, model: str, operation: str) -> Attributes:
+    provider, _, name = model.partition("/")
+    found = {
+        names.OPERATION: operation,
+        names.PROVIDER: provider,
+        names.REQUEST_MODEL: name,
+        names.CONVERSATION: run.conversation_id,
+        names.AGENT: run.agent,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _usage(given: int, cached: int, cache_write: int, answered: int, thought: int) -> Attributes:
+    found = {names.INPUT_TOKENS: given, names.OUTPUT_TOKENS: answered}
+    if cached or cache_write or thought:
+        more = {names.CACHED_TOKENS: cached, names.CACHE_WRITE_TOKENS: cache_write, names.REASONING_TOKENS: thought}
+        found |= {name: tokens for name, tokens in more.items() if tokens}
+    return found
+
+
+def _times(record: Record) -> tuple[int, int]:
+    return record.began * 1_000_000, record.ended * 1_000_000
+
+
+def _span(
+    kept: bytes,
+    span_id: str,
+    times: tuple[int, int],
+    common: Attributes,
+    special: Mapping[str, str | float],
+    *,
+    events: Sequence[Span.Event] = (),
+    error: str = "",
+    said: str = "",
+) -> bytes:
+    """A span: what is ``kept`` of its run, attributes with values that are common, and those with its very own."""
+    began, ended = times
+    # By one clock, Redis's; it may have been set back meanwhile.
+    made = kept + shared(common) + own(special) + identity(span_id, began, max(began, ended))
+    if events:
+        made += part({}, events=events)
+    if error:
+        made += part({names.ERROR: error}, status=Status(code=Status.STATUS_CODE_ERROR, message=said or error))
+    return made
