@@ -1,7 +1,8 @@
 """SIGKILL at each named point of the product, in each kind of run: nothing is lost, doubled or started twice.
 
 One process of each kind is armed and dies at its n-th pass of the point; another one is not, and goes on with what the
-dead one held. tests/process/checks.py looks at every run afterwards.
+dead one held. tests/process/checks.py looks at every run afterwards; and between Palaver and the providers, which speak
+each of the protocols, tests/chaos/wiretap.py compares what is asked before and after a death, byte for byte.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx
@@ -21,8 +23,10 @@ import pytest
 
 from palaver.failpoints import POINTS
 from palaver.testing.ports import HOST
+from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
+from tests.chaos.wiretap import Wiretap
 from tests.chaos.zygote import Forked, Zygote
 from tests.process.cluster import Cluster
 
@@ -30,6 +34,12 @@ pytestmark = pytest.mark.process
 
 UNDER_WAY = 8
 """Runs at once."""
+PROVIDERS: Mapping[str, Sequence[str]] = {
+    "busy": ("deepseek", "gemini", "openrouter"),
+    "busy-claude": ("reasoning-3",),
+    "busy-responding": ("reasoning-3",),
+}
+"""Of each protocol one, and how its models think: what they think comes back to them, in each one's way."""
 SURE = 20.0
 A_KILL = 10.0
 """Seconds that the kills of an aim may take, and how many more for each of them."""
@@ -58,20 +68,26 @@ class Aim:
         """The last pass at which a process dies: an answer has many deltas."""
         return 30 if self.point == "model.delta" else 3
 
-    def body(self, cluster: Cluster, chance: random.Random) -> dict[str, Any]:
-        """A run that passes the point."""
+    def body(self, cluster: Cluster, chance: random.Random, provider: str) -> dict[str, Any]:
+        """A run that passes the point, at a model that thinks before it says anything."""
+        thinking = chance.choice(PROVIDERS[provider])
+
+        def asked(script: str, text: str = "hello", **more: Any) -> dict[str, Any]:
+            return cluster.body(f"{provider}/{script}+{thinking}", text, **more)
+
         more: dict[str, Any] = {}
         slow = self.point in ("cancel.heard", "run.cancelled") or (self.point, self.mode) == ("run.acted", "stream")
         if self.point.startswith("sweep"):
             soon = datetime.now(UTC) + timedelta(seconds=chance.uniform(0.02, 0.3))
             more["start_after"] = soon.isoformat()
         if self.mode == "stream":
-            return cluster.body("say-30+rate-60" if slow else "say-16+rate-100", **more)
-        text = f'[[args {{"seconds": {0.3 if slow else 0.01}}}]]'
-        model = "parallel-3" if self.mode == "parallel" else "tool-2"
+            return asked("say-30+rate-60" if slow else "say-16+rate-100", **more)
+        # Written as nobody writes it who reads numbers and prints them again.
+        text = f'[[args {{"seconds": {"3e-1" if slow else "1e-2"}}}]]'
+        model = "parallel-2-2" if self.mode == "parallel" else "tool-2"
         if self.point == "run.acted":
-            return cluster.body(f"{model}+rate-400", text, tools=["send"], **more)
-        return cluster.body(f"{model}+use-each+rate-100", text, tools=["record", "record_idempotent"], **more)
+            return asked(f"{model}+rate-400", text, tools=["send"], **more)
+        return asked(f"{model}+use-each+rate-100", text, tools=["record", "record_idempotent"], **more)
 
     def act(self, traffic: Traffic) -> None:
         """What clients do to their runs."""
@@ -112,8 +128,9 @@ class Range:
             for zygote in self._zygotes.values():
                 zygote.kill_children()
 
-    def fire(self, aim: Aim, kills: int, chance: random.Random, traffic: Traffic) -> int:
-        """Let processes die at the point until so many have; how many did."""
+    def fire(self, aim: Aim, kills: int, chance: random.Random, traffic: Traffic, providers: Sequence[str]) -> int:
+        """Let processes die at the point until so many have, while runs ask one provider after the other; how many
+        did."""
         deadline = time.monotonic() + SURE + A_KILL * kills
         before = self._deaths(aim)
         while (deaths := self._deaths(aim) - before) < kills:
@@ -124,7 +141,8 @@ class Range:
                 self._arm(self._armed[line], aim, action if line == "tools" else "kill", chance)
             # While one starts, runs would only pass it by.
             if all(self._armed[line].ready for line in aim.lines):
-                traffic.top_up(UNDER_WAY, lambda: aim.body(self._cluster, chance))
+                provider = providers[deaths % len(providers)]
+                traffic.top_up(UNDER_WAY, partial(aim.body, self._cluster, chance, provider))
                 aim.act(traffic)
             time.sleep(0.01)
         for line in aim.lines:
@@ -144,24 +162,43 @@ class Range:
         return ledger.read_text().count(f"{aim.point} kill") if ledger.exists() else 0
 
 
-def fire_at(aims: Sequence[Aim], kills: int, cluster: Cluster, zygotes: Mapping[str, Zygote], name: str) -> None:
-    """So many kills for each aim, one aim after the other; in the end every run is as it should be."""
+def fire_at(
+    aims: Sequence[Aim],
+    kills: int,
+    cluster: Cluster,
+    zygotes: Mapping[str, Zygote],
+    name: str,
+    providers: Sequence[str] = tuple(PROVIDERS),
+) -> Counter[str]:
+    """So many kills for each aim, one aim after the other; in the end every run is as it should be. What was compared
+    of what providers were asked."""
     seed, chance = seeded()
     cluster.expect_traceback("WorkerLostError")
     counts: Counter[str] = Counter()
-    targets = Range(cluster, zygotes)
-    with targets.open() as door:
+    targets, tap = Range(cluster, zygotes), Wiretap(cluster.stack.model_url)
+    with tap.listening(cluster.busy_port), targets.open() as door:
         traffic = Traffic(cluster, chance, door, aimed=True)
         for aim in aims:
-            counts[f"kills at {aim.point}"] += targets.fire(aim, kills, random.Random(f"{seed} {aim}"), traffic)
+            aimed = random.Random(f"{seed} {aim}")
+            counts[f"kills at {aim.point}"] += targets.fire(aim, kills, aimed, traffic, providers)
         traffic.conclude(name, seed=seed, made=counts)
+    compared = tap.check(traffic.steered)
+    record(f"{name}, bytes", seed=seed, counts=compared)
+    print(f"compared: {dict(compared)}")
+    return compared
 
 
 def test_a_kill_at_any_point_loses_nothing(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    fire_at(AIMS, 6, cluster, zygotes, "aimed kills")
+    compared = fire_at(AIMS, 6, cluster, zygotes, "aimed kills")
+    paths = {key.partition(" ")[0] for key in compared}
+    assert len(paths) == len(PROVIDERS)
+    assert compared.keys() == {f"{path} {what}" for path in paths for what in ("asked again", "asked on", "sent back")}
 
 
 @pytest.mark.chaos
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("aim", AIMS, ids=str)
-def test_many_kills_at_any_point_lose_nothing(cluster: Cluster, zygotes: Mapping[str, Zygote], aim: Aim) -> None:
-    fire_at([aim], scaled(20), cluster, zygotes, f"aimed kills: {aim}")
+def test_many_kills_at_any_point_lose_nothing(
+    cluster: Cluster, zygotes: Mapping[str, Zygote], aim: Aim, provider: str
+) -> None:
+    fire_at([aim], scaled(8), cluster, zygotes, f"aimed kills: {aim}", [provider])

@@ -32,7 +32,8 @@ class Traffic:
         self._aimed = aimed
         self._going: set[str] = set()
         self._cancelled: set[str] = set()
-        self._steered: set[str] = set()
+        self.steered: set[str] = set()
+        """Runs into which something was said."""
         self._others = self._all_runs()
         self._counted = cluster.ask(counted)
 
@@ -57,8 +58,8 @@ class Traffic:
 
     def steer_one(self) -> None:
         """Say something into one run, once."""
-        if run_id := self._one(self._going - self._steered):
-            self._steered.add(run_id)
+        if run_id := self._one(self._going - self.steered):
+            self.steered.add(run_id)
             answer = self._ask(f"/v1/runs/{run_id}/input", {"items": [{"type": "message", "content": "and go on"}]})
             assert answer.status_code in (200, 202, 409), answer.text
 

@@ -67,6 +67,17 @@ thinking = "summarized"
 [providers.busy]
 base_url = "http://127.0.0.1:{busy_port}/v1"
 
+[providers.busy-claude]
+protocol = "anthropic"
+base_url = "http://127.0.0.1:{busy_port}/v1"
+thinking = "summarized"
+max_output_tokens = 4096
+
+[providers.busy-responding]
+protocol = "responses"
+base_url = "http://127.0.0.1:{busy_port}/v1"
+thinking = "summarized"
+
 [providers.narrow]
 base_url = "{url}/v1"
 max_in_flight = 2
@@ -101,7 +112,7 @@ class Cluster(Inputs):
         ports = Ports.free()
         self.tool_ledger_path = folder / "tools.jsonl"
         self.busy_port = free_port()
-        """Where a test may listen as the provider `busy`."""
+        """Where a test may listen as the provider `busy`, and as those that speak other protocols there."""
         self.providers_path = folder / "providers.toml"
         """Read when the stack comes up; until then a test may add entries."""
         self.stack = Stack(

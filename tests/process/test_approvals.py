@@ -74,7 +74,7 @@ def test_a_call_runs_with_the_arguments_that_somebody_gave_it(cluster: Cluster) 
     }
     # What the model said stays what it said.
     (call,) = cluster.saw(run_id, "message.created", step="1").data["message"]["tool_calls"]
-    assert call["arguments"] == '{"seconds":0.02}'
+    assert call["arguments"] == '{"seconds": 0.02}'
 
 
 def test_the_calls_of_a_turn_do_not_wait_for_each_other(cluster: Cluster) -> None:

@@ -1,7 +1,8 @@
 """Claude, in its own protocol: what it thinks comes back as it was, through everything that may happen to a run.
 
 The model server refuses a thought that is lost, changed or out of order, results that are not whole or not first, and
-ids that come twice; after each test, the checks fail on any request that was refused.
+ids that come twice; after each test, the checks fail on any request that was refused. What is sent after a worker was
+killed, tests/chaos/test_aimed_kills.py compares.
 """
 
 from __future__ import annotations
@@ -17,16 +18,12 @@ from palaver.testing import eventually
 from palaver.testing.model_server.thoughts import redacted, signature
 from tests.process.cluster import Cluster, stream
 from tests.process.faults.row import words
-from tests.process.one_more import one_more
-from tests.processes import gone
 
 pytestmark = pytest.mark.process
 
 LOOP = "steps-1-2-1+reasoning"
 TOOLS = ["calculator", "record_idempotent"]
 FALL_BACK = {"rules": {"provider_error": {"attempts": 1, "then": "fallback_model"}}}
-DEATHS = ("model.delta=kill@12", "model.answered=kill@2", "step.settled=kill@3")
-"""Where a model worker is killed: in an answer, with one, and behind one that is kept."""
 
 
 def thoughts(cluster: Cluster, run: Run) -> Sequence[list[Any]]:
@@ -81,25 +78,6 @@ def test_who_asks_is_told_what_it_thinks(cluster: Cluster) -> None:
     logs = eventually(cluster.new_logs)
     assert not [name for name, text in logs.items() if "thought1" in text or expected()[0]["signature"] in text]
     assert run.status == "completed"
-
-
-@pytest.mark.parametrize("death", DEATHS)
-def test_a_worker_that_is_killed_is_followed_by_one_that_sends_the_same(cluster: Cluster, death: str) -> None:
-    runs: list[str] = []
-    with one_more(cluster, "worker", PALAVER_FAILPOINTS=death) as doomed:
-        pid = doomed.pid
-        assert pid is not None
-
-        def dead() -> bool:
-            runs.append(cluster.submit(f"claude/{LOOP}+ttft-50", tools=TOOLS))
-            return gone(pid)
-
-        eventually(dead, every=0.2, within=30)
-    for run_id in runs:
-        run = cluster.ended(run_id, within=60)
-        assert run.status == "completed", run.error
-        assert thoughts(cluster, run) == [expected()] * 4
-        assert {*statuses(cluster, run_id)} <= {200, None}
 
 
 @pytest.mark.parametrize(

@@ -273,9 +273,9 @@ def test_who_sits_at_a_terminal_is_asked(cluster: Cluster) -> None:
     begun = datetime.now(UTC) - timedelta(seconds=0.001)
     text = '[[args {"seconds": 0}]]'
     with Terminal(cluster.stack.url, "run", text, "-m", "fake/parallel-2", "-t", "send") as terminal:
-        terminal.wait_for('Approve send {"seconds":0}? ')
+        terminal.wait_for('Approve send {"seconds": 0}? ')
         terminal.type("y\n")
-        terminal.wait_for('Approve send {"seconds":0}? ')
+        terminal.wait_for('Approve send {"seconds": 0}? ')
         terminal.type("r\n")
         terminal.wait_for("Reason: ")
         terminal.type("once is enough\n")

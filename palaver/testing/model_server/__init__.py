@@ -88,9 +88,9 @@ connection is closed ("close", which is the default), reset, or left open ("hang
 
 Tool arguments are made from the tool's JSON schema: strings "1 + i", integers i, numbers 0.01 * i, for the
 i-th call of the turn; `[[args {"path": "/tmp"}]]` in the last user message gives them instead, to every
-call. Call ids are `call_<turn>_<step>_<i>`. Without tools in the request (or with tool_choice "none") the
-answer comes at once; with tool_choice "required", or a tool's name, it never comes: every call of the model
-has a tool call. `max_tokens` cuts the answer with finish_reason "length".
+call and to the letter. Call ids are `call_<turn>_<step>_<i>`. Without tools in the request (or with tool_choice
+"none") the answer comes at once; with tool_choice "required", or a tool's name, it never comes: every call of the
+model has a tool call. `max_tokens` cuts the answer with finish_reason "length".
 
 A history that a real provider refuses gets 400: a tool call without a result or with two, a result without
 a call, call ids twice in one message, no messages, unknown roles, content of a wrong type. So do more than

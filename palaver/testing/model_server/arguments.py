@@ -6,16 +6,15 @@ from typing import Any
 
 import orjson
 
-from palaver.testing.model_server.marks import told
+from palaver.testing.model_server.marks import written
 
 MAX_DEPTH = 8
 """A schema may refer to itself; below this depth a value is left empty."""
 
 
 def given(last_user: str) -> str | None:
-    """What the user wrote as `[[args {...}]]`, as JSON text. Raises InvalidRequest if it is no object."""
-    value = told(last_user, "args")
-    return None if value is None else orjson.dumps(value).decode()
+    """What the user wrote as `[[args {...}]]`, to the letter. Raises InvalidRequest if it is no object."""
+    return written(last_user, "args")
 
 
 def made(schema: dict[str, Any], ordinal: int) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from palaver.testing.model_server.history import InvalidRequest
 
 
-def told(last_user: str, name: str) -> dict[str, Any] | None:
-    """The object that the user wrote as `[[name {...}]]`, if any. Raises InvalidRequest if it is no object."""
+def written(last_user: str, name: str) -> str | None:
+    """The JSON text of the object that the user wrote, if any. Raises InvalidRequest if it is no object."""
     mark = f"[[{name}"
     at = last_user.find(mark)
     if at < 0:
@@ -21,4 +21,11 @@ def told(last_user: str, name: str) -> dict[str, Any] | None:
         raise InvalidRequest(f"{mark} …]] is not JSON: {error}", "messages") from None
     if not isinstance(value, dict) or not text[end:].lstrip().startswith("]]"):
         raise InvalidRequest(f"{mark} …]] must hold one JSON object.", "messages")
-    return value
+    return text[:end]
+
+
+def told(last_user: str, name: str) -> dict[str, Any] | None:
+    """That object. Raises InvalidRequest as well."""
+    text = written(last_user, name)
+    found: dict[str, Any] | None = None if text is None else json.loads(text)
+    return found

@@ -173,7 +173,8 @@ def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
     for call in reply.calls:
         made = call_id(reply.model, reply.digest, call.id, thinks=bool(reply.reasoning))
         try:
-            given = orjson.loads(call.arguments)
+            orjson.loads(call.arguments)
+            given: Any = orjson.Fragment(call.arguments)
         except orjson.JSONDecodeError:
             given = {}
         yield {"type": "tool_use", "id": made, "name": call.name, "input": given}
