@@ -18,7 +18,8 @@ This is the only lifecycle table. The store's scripts get it from here; a move t
     c  tool calls wait for an approval or for the client;  d  they were answered
     e  by request, once no worker has a lease;  f  resumed, to queued if nobody had begun it
     j  a cancel was acknowledged while a worker had a lease;  k  the worker let go, or its lease ended
-    requires_action is paused by e too, and f leads back to it; both of them also end by b, h, l and m.
+    requires_action is paused by e too, and f leads back to it; both of them also end by b, h, l and m, and by g once
+    a tool has ended the run and only they have kept it up.
     Nothing leaves a terminal status.
 """
 
@@ -79,8 +80,8 @@ TRANSITIONS: Final = MappingProxyType(
     {
         _S.QUEUED: frozenset({_S.RUNNING, _S.PAUSED}) | _ENDS_ANYWHERE,
         _S.RUNNING: frozenset({_S.REQUIRES_ACTION, _S.PAUSED, _S.CANCELLING, _S.COMPLETED} | _ENDS_ANYWHERE),
-        _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED} | _ENDS_ANYWHERE),
-        _S.PAUSED: frozenset({_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION} | _ENDS_ANYWHERE),
+        _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED, _S.COMPLETED} | _ENDS_ANYWHERE),
+        _S.PAUSED: frozenset({_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION, _S.COMPLETED} | _ENDS_ANYWHERE),
         _S.CANCELLING: frozenset({_S.CANCELLED}),
         _S.COMPLETED: frozenset[RunStatus](),
         _S.INCOMPLETE: frozenset[RunStatus](),
@@ -96,7 +97,7 @@ class StopReason(StrEnum):
     """Why a run ended. Each reason belongs to exactly one terminal status."""
 
     END_TURN = "end_turn"
-    """The model answered without asking for a tool."""
+    """The model answered without asking for a tool, or a tool ended the run."""
     MAX_STEPS = "max_steps"
     """The next model call would exceed the run's ``max_steps``."""
     MAX_TOKENS = "max_tokens"

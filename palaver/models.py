@@ -218,7 +218,7 @@ class Run(BaseModel):
     attempt: int = 0
     """The attempt of that step."""
     output: str | None = None
-    """The text of the last assistant message, once the run has ended."""
+    """The text of the last assistant message, or what a tool ended the run with, once it has ended."""
     structured_output: Any = None
     """That as JSON, if the run completed and its agent's ``response_format`` asks for it."""
     error: Annotated[ErrorObject, AsItCame] | None = None

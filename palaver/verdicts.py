@@ -19,6 +19,8 @@ class ToolOutcome:
 
     message: Message
     failure: Failure | None = None
+    ends_run: bool = False
+    """The message is what the run ends with, once the other calls of the turn have their results."""
 
     @classmethod
     def failed(cls, call: ToolCall, failure: Failure) -> ToolOutcome:

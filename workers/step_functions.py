@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from palaver.content import TextPart, length_of
-from palaver.errors import ToolError, ToolFailure
+from palaver.errors import ErrorClass, Failure, ToolError, ToolFailure
+from palaver.errors.sentences import Sentence
 from palaver.failpoints import failpoint
 from palaver.lifecycle import StopReason
 from palaver.limits import beyond, most
@@ -56,7 +57,7 @@ async def call_model(work: Work) -> Verdict:
 
 async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:
     """Run inline tools and refuse invalid calls here. All other calls become tool steps; some of them wait for an
-    approval or for the client.
+    approval or for the client. What comes behind a call that ends the run is not begun.
 
     If the budget does not allow all calls, all of them become steps, and the store starts none.
     """
@@ -66,7 +67,13 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     left = work.lease.calls_left
     if left is not None and len(calls) > left:
         return outcomes, [OpenCall(call, idempotent=False) for call in calls]
+    ending: str | None = None
     for call in calls:
+        if ending is not None:
+            outcomes.append(
+                ToolOutcome.failed(call, Failure.of(ErrorClass.TOOL_DENIED, Sentence.BEHIND_THE_END % ending))
+            )
+            continue
         # Parsing arguments and running an inline tool take time: other tasks get a turn between two calls.
         await asyncio.sleep(0)
         try:
@@ -80,7 +87,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
                     OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout, limit=tool.timeout)
                 )
             elif tool.inline:
-                told = answer(call, await make_call(work, tool, call, arguments))
+                told = answer(call, await make_call(work, tool, call, arguments), ends_run=tool.ends_run)
                 room -= length_of(told.message.content)
                 if room < 0:
                     beyond("inline_results")
@@ -88,13 +95,15 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
                 outcomes.append(told)
             else:
                 open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout))
+            if tool.ends_run:
+                ending = tool.name
         except ToolFailure as error:
             log_raised(error, call.name, work.lease)
             outcomes.append(ToolOutcome.failed(call, failure_of(error)))
     return outcomes, open_calls
 
 
-def answer(call: ToolCall, told: Told, *, edited: bool = False) -> ToolOutcome:
+def answer(call: ToolCall, told: Told, *, edited: bool = False, ends_run: bool = False) -> ToolOutcome:
     """What was ``told`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``,
     the model is told what they were."""
     note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
@@ -103,7 +112,8 @@ def answer(call: ToolCall, told: Told, *, edited: bool = False) -> ToolOutcome:
     else:
         parts = [TextPart(type="text", text=hide(each.text)) if isinstance(each, TextPart) else each for each in told]
         content = (*([TextPart(type="text", text=note)] if note else []), *parts)
-    return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=content))
+    message = Message(role="tool", call_id=call.id, name=call.name, content=content)
+    return ToolOutcome(message, ends_run=ends_run)
 
 
 async def call_tool(work: Work) -> Verdict:
@@ -113,6 +123,7 @@ async def call_tool(work: Work) -> Verdict:
     tool, arguments = work.tool(call)
     failpoint("tool.starting")
     await work.confirm()
-    result = answer(call, await make_call(work, tool, call, arguments), edited=work.lease.edited)
+    told = await make_call(work, tool, call, arguments)
+    result = answer(call, told, edited=work.lease.edited, ends_run=tool.ends_run)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

@@ -82,6 +82,8 @@ def _tool_of(function: Callable[..., Any]) -> Tool:
         declared = tool(function)
     if declared.risky:
         raise ValueError(f"{declared.name} is risky, but nobody approves calls of client tools: ask in the function")
+    if declared.ends_run:
+        raise ValueError(f"{declared.name} is to end the run, and only tools of the server do")
     return declared
 
 

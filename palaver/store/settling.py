@@ -101,7 +101,8 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
             kind = VerdictKind.CONTINUE
             if not verdict.failure.recoverable:
                 kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
-    finishes = kind is VerdictKind.FINISH
+    finishes, ending = kind is VerdictKind.FINISH, next((each.message for each in outcomes if each.ends_run), None)
+    last = ending if kind is VerdictKind.CONTINUE else message
     entries = [_log_note(note, lease) for note in verdict.notes]
     if message is not None:
         data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
@@ -133,7 +134,8 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
         delay_ms=delay_ms,
         streamed=streamed,
         used=used(verdict.usage),
-        output=message.text or None if message and kind is not VerdictKind.CONTINUE else None,
+        ends=ending is not None,
+        output=last.text or None if last else None,
         tool_calls=len(outcomes),
         told=of_attempt,
         entries=tuple(entries),

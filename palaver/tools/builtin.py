@@ -1,4 +1,4 @@
-"""Tools that every worker has: ``calculator``, ``clock`` and ``wait``."""
+"""Tools that every worker has: ``calculator``, ``clock``, ``wait``, ``think`` and ``finish``."""
 
 from __future__ import annotations
 
@@ -75,3 +75,15 @@ async def wait(seconds: Annotated[float, Field(ge=0, le=3600)]) -> str:
     """Do nothing for some seconds, at most an hour."""
     await asyncio.sleep(seconds)
     return f"waited {seconds:g} s"
+
+
+@tool(idempotent=True, inline=True, timeout=5)
+def think(thought: Annotated[str, Field(max_length=100_000)]) -> str:
+    """Write a thought down, to plan or to weigh what was found. It does nothing and finds nothing new."""
+    return "The thought is written down."
+
+
+@tool(idempotent=True, inline=True, timeout=5, ends_run=True)
+def finish(message: Annotated[str, Field(max_length=100_000)]) -> str:
+    """End the task, once it is done or cannot be done, with a message for the user that says what came of it."""
+    return message

@@ -31,6 +31,8 @@ class Tool:
     """Quick and pure: runs inside the model step, in the model worker's loop. Must not block."""
     risky: bool
     """Its calls wait for an approval, unless the agent's policy says ``never``."""
+    ends_run: bool
+    """Its result is the run's output: no model is called after it."""
     timeout: float
     """Seconds."""
     arguments: type[BaseModel] = field(repr=False)
@@ -52,6 +54,7 @@ class Tool:
             idempotent=self.idempotent,
             inline=self.inline,
             risky=self.risky,
+            ends_run=self.ends_run,
             timeout=self.timeout,
         )
 
@@ -99,6 +102,7 @@ def tool(
     idempotent: bool = False,
     inline: bool = False,
     risky: bool = False,
+    ends_run: bool = False,
     timeout: float = 30.0,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
@@ -110,6 +114,7 @@ def tool(
     idempotent: bool = False,
     inline: bool = False,
     risky: bool = False,
+    ends_run: bool = False,
     timeout: float = 30.0,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
@@ -117,7 +122,8 @@ def tool(
     The name, the description (the docstring) and the JSON schema (the signature) are what the model sees. A parameter
     that is annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
     ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model
-    is told that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval.
+    is told that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval. What a
+    tool that ``ends_run`` returns is the run's output: no model is called after it.
 
     Raises:
         ConfigurationError: when the signature cannot be a schema, or the timeout is none.
@@ -142,6 +148,7 @@ def tool(
             idempotent=idempotent,
             inline=inline,
             risky=risky,
+            ends_run=ends_run,
             timeout=timeout,
             arguments=arguments,
             schema=schema,

@@ -29,6 +29,8 @@ class ToolDeclaration(BaseModel):
     """It runs inside the model step."""
     risky: bool = False
     """Its calls wait for an approval, unless the agent's policy says ``never``."""
+    ends_run: bool = False
+    """Its result is the run's output: no model is called after it."""
     timeout: float
     """Seconds."""
 

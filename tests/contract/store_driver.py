@@ -178,11 +178,11 @@ class StoreDriver:
         finally:
             self.redis.evalsha = evalsha
 
-    async def answer(self, lease: Lease, text: str = "42") -> Settled:
-        """The tool answers."""
+    async def answer(self, lease: Lease, text: str = "42", *, ends_run: bool = False) -> Settled:
+        """The tool answers, perhaps one that ends the run."""
         assert lease.call is not None
         message = Message(role="tool", call_id=lease.call.id, name=lease.call.name, content=text)
-        return await self.store.steps.settle(lease, Continue(outcomes=(ToolOutcome(message),)))
+        return await self.store.steps.settle(lease, Continue(outcomes=(ToolOutcome(message, ends_run=ends_run),)))
 
     async def finish(self, lease: Lease, reason: StopReason = StopReason.END_TURN, text: str = "bye") -> Settled:
         """The model ends its turn."""

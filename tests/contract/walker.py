@@ -20,10 +20,10 @@ WORKERS = ("w1", "w2", "w3")
 VERDICTS = (*["go on"] * 8, "hand back", "hand back", "postpone", "retry", "retry", "give up", "finish", "finish")
 CALLS = (
     (), ("c1",), ("p1",), ("c1", "c2"), ("o1",), ("i1", "c1", "a1"), ("c1", "p1", "o1"), ("p1", "p2"),
-    ("c1", "i1", "c2", "i2"), ("a1",), ("i1",), ("p1", "a1", "i1"), ("o1", "o2"),
+    ("c1", "i1", "c2", "i2"), ("a1",), ("i1",), ("p1", "a1", "i1"), ("o1", "o2"), ("e1",), ("c1", "p1", "e1"),
 )  # fmt: skip
-"""What a model asks for. c: must not be started twice, i: idempotent, a: answered in the model step, p: waits for an
-approval, o: the client's."""
+"""What a model asks for. c: must not be started twice, i: idempotent, a: answered in the model step, e: the same, and
+ends the run, p: waits for an approval, o: the client's."""
 AWAITS: dict[str, Any] = {"p": "approval", "o": "client_tool"}
 
 
@@ -131,18 +131,22 @@ class Walker(Clients):
         steps, tool = self.driver.store.steps, lease.call is not None
         match verdict:
             case "go on" if tool:
-                return self.driver.answer(lease)
+                return self.driver.answer(lease, ends_run=flag and lease.step.endswith("2"))
             case "go on":
                 asked = tuple(ToolCall(id=call_id, name="t") for call_id in ids)
-                answers = tuple(Message(role="tool", call_id=call_id) for call_id in ids if call_id[0] == "a")
+                answers = tuple(
+                    ToolOutcome(Message(role="tool", call_id=call_id, content="over"), ends_run=call_id[0] == "e")
+                    for call_id in ids
+                    if call_id[0] in "ae"
+                )
                 opened = tuple(
                     OpenCall(call, call.id[0] == "i", AWAITS.get(call.id[0]), 3600.0)
                     for call in asked
-                    if call.id[0] != "a"
+                    if call.id[0] not in "ae"
                 )
                 message = Message(role="assistant", tool_calls=asked)
                 notes = (Condensed("so far", max(1, lease.position - 2)),) if flag and ids == ("a1",) else ()
-                return steps.settle(lease, Continue(message, tuple(map(ToolOutcome, answers)), opened, notes=notes))
+                return steps.settle(lease, Continue(message, answers, opened, notes=notes))
             case "finish" if flag and not tool:
                 return self.driver.finish(lease)
             case "finish":

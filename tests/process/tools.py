@@ -20,7 +20,7 @@ from pydantic import Field
 
 from palaver import ImagePart, ToolContext, tool
 from palaver.failpoints import failpoint
-from palaver.tools import RetryableToolError, Tool
+from palaver.tools import RetryableToolError, Tool, ToolError
 
 _COARSE = 5
 """Linux's CLOCK_REALTIME_COARSE, right where a test has made this process's clock wrong (clocks.py)."""
@@ -59,6 +59,20 @@ def record_idempotent(seconds: Seconds = 0) -> str:
     time.sleep(seconds)
     _write("end", "record_idempotent")
     return "recorded"
+
+
+@tool(ends_run=True)
+def hand_over(to: str) -> str:
+    """Ends the run, from a process of its own."""
+    _write("begin", "hand_over")
+    _write("end", "hand_over")
+    return f"over to {to}"
+
+
+@tool(ends_run=True)
+def refuse_to_end(why: str) -> str:
+    """Would end the run."""
+    raise ToolError(f"not yet: {why}")
 
 
 @tool(idempotent=True)

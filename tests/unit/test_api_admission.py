@@ -144,7 +144,7 @@ async def test_an_input_that_says_nothing_is_refused(given: object) -> None:
         ({"model": "fak/a"}, "unknown_provider", "/agent/model", "did you mean 'fake'?"),
         ({"model": "openai/gpt"}, "unknown_provider", "/agent/model", "there are: fake"),
         ({"tools": ["calculater"]}, "unknown_tool", "/agent/tools/0", "did you mean 'calculator'?"),
-        ({"tools": ["clock", "xyz"]}, "unknown_tool", "/agent/tools/1", "calculator, clock, wait"),
+        ({"tools": ["clock", "xyz"]}, "unknown_tool", "/agent/tools/1", "calculator, clock, finish, think, wait"),
         ({"tools": ["clock", "clock"]}, "duplicate_tool", "/agent/tools/1", "before"),
         ({"fallbacks": ["fake/a", "fak/b"]}, "unknown_provider", "/agent/fallbacks/1", "did you mean 'fake'?"),
         ({"retry": "patiently"}, "unknown_policy", "/agent/retry", "did you mean 'patient'?"),

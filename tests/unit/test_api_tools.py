@@ -52,6 +52,7 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
                 "idempotent": True,
                 "inline": False,
                 "risky": True,
+                "ends_run": False,
                 "timeout": 7.0,
                 "workers": ["w1", "w2"],
             }

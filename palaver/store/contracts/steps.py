@@ -169,6 +169,8 @@ class Settle(Script[Moved | Stale]):
     streamed: bool
     """Watchers saw text that is withdrawn."""
     used: Used
+    ends: bool
+    """A tool has ended the run: it ends once the other calls of the turn have their results."""
     output: str | None
     """The text that the run ends with."""
     tool_calls: int

@@ -7,8 +7,16 @@ end
 
 local function next_model_step()
   mark_running()
-  local at = redis.call('HMGET', RUN, 'seq', 'max_steps')
-  local made, most = tonumber(at[1]), tonumber(at[2])
+  local at = redis.call('HMGET', RUN, 'seq', 'max_steps', 'ending')
+  local made, most, ending = tonumber(at[1]), tonumber(at[2]), at[3]
+  if ending then
+    redis.call('HDEL', RUN, 'ending')
+    -- The user may have said something meanwhile: the model answers that first.
+    if not STEER then
+      redis.call('HSET', RUN, 'output', ending)
+      return finish(StopReason.END_TURN)
+    end
+  end
   warn_if_near('max_steps', made, most)
   if made >= most then return finish(StopReason.MAX_STEPS) end
   if budget_spent(0) then return finish(StopReason.BUDGET) end

@@ -14,6 +14,7 @@ if STATUS == RunStatus.CANCELLING then
 elseif args.verdict == VerdictKind.CONTINUE then
   count_outcome(step)
   drop_step(name, step)
+  if args.ends then redis.call('HSET', RUN, 'ending', args.output or '') end
   return moved(open_steps(name) and proceed() or finish(StopReason.BUDGET))
 elseif args.verdict == VerdictKind.FINISH and args.stop == StopReason.END_TURN and STEER then
   -- The user has sent messages meanwhile: the model answers them first.
