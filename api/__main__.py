@@ -40,6 +40,8 @@ closes first may do so while a request is on its way, which is then lost."""
 _HEAD: Final = most("url") + most("headers") + 8 * KIB
 """Bytes at which a head is given up unread; the limits on its parts are checked once it is whole."""
 
+_FRAME: Final = most("socket_frame")
+
 
 def main() -> None:
     """Serve until a signal says otherwise. What the command line does not say, the environment does."""
@@ -58,7 +60,9 @@ def main() -> None:
         host=given.host,
         port=port,
         http=H11,
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=_FRAME,
+        ws_per_message_deflate=False,
         log_config=None,
         log_level=given.log_level,
         root_path=given.root_path,

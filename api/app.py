@@ -92,7 +92,7 @@ def create_app(
     app.state.dialects = tuple(dialects)
     app.add_middleware(Middleware)
     for dialect in dialects:
-        app.routes.extend(dialect.router.routes)
+        app.routes.extend([*dialect.router.routes, *dialect.sockets])
     app.add_route("/docs", docs, include_in_schema=False)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from starlette.types import Scope
@@ -33,14 +33,19 @@ class Keys:
         """Whether there are none."""
         return not self._known
 
-    def caller(self, authorization: bytes | None) -> Caller:
+    def caller(self, key: bytes | None) -> Caller:
         """Who bears this key; everybody is trusted where there are no keys."""
         if not self._known:
             return Caller(trusted=True)
-        scheme, _, key = (authorization or b"").partition(b" ")
-        given = _digest(key.strip())
+        given = _digest(key or b"")
         found = [name for digest, name in self._known if hmac.compare_digest(given, digest)]
-        return Caller(True, found[0]) if found and scheme.lower() == b"bearer" else Caller(trusted=False)
+        return Caller(True, found[0]) if found and key else Caller(trusted=False)
+
+
+def bearer(scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The key of ``Authorization: Bearer``."""
+    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else None
 
 
 def unauthenticated() -> Problem:

@@ -11,18 +11,23 @@ import asyncio
 import secrets
 import sys
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import h11
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from palaver.limits import KIB, beyond, most
+from palaver.limits import KIB, beyond
 
 from .descriptors import LINGERING
 from .gate import HASTE, Gate, network_of, process_gate
 from .native.problems import respond
 from .problems import ROOM_AFTER, Problem
+from .sending import Sending
+from .socket_connections import BoundedSocket
+from .sockets import has_socket
 
 if TYPE_CHECKING:
     # Any of uvicorn's: they have the same attributes, and no common base that says so.
@@ -30,12 +35,11 @@ if TYPE_CHECKING:
 else:
     _Base = asyncio.Protocol
 
-_SEND_TIME: Final = float(most("send_time"))
 _PIECE: Final = 16 * KIB
 """Bytes that are read at once: h11 takes 25 ms for as many, if they are the smallest chunks there can be."""
 
 
-class Bounded(_Base):
+class Bounded(Sending, _Base):
     """Over a protocol class of uvicorn's: limits on one connection, and errors of its parser as problems."""
 
     def __init__(self, *args: Any, gate: Gate | None = None, **named: Any) -> None:
@@ -45,10 +49,7 @@ class Bounded(_Base):
         self._address = ""
         self._late: asyncio.TimerHandle | None = None
         """Runs until the head is here; the connection is half-open while there is one."""
-        self._stalled: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
-        self._unsent = 0.0
-        self._send_time = _SEND_TIME
 
     # What depends on the parser.
 
@@ -81,9 +82,8 @@ class Bounded(_Base):
         self._let_go()
         self._gate.lingering -= self._lingers
         self._lingers = False
-        for timer in (self._stalled, self._end):
-            if timer is not None:
-                timer.cancel()
+        if self._end is not None:
+            self._end.cancel()
         super().connection_lost(exc)
 
     def _let_go(self) -> None:
@@ -139,44 +139,16 @@ class Bounded(_Base):
     def on_response_complete(self) -> None:
         before = self.cycle
         super().on_response_complete()
-        if self.transport.get_write_buffer_size():
-            self._watch_sending()
+        self.watch_sending()
         if self.cycle is before and self._counted:
             self._gate.spare[self] = self.loop.time()
             if self._late is None and self.has_part_of_a_head():
                 self._await_head()
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._watch_sending()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._unsent = float("inf")
-
-    def _watch_sending(self) -> None:
-        if self._stalled is None:
-            self._unsent = self.transport.get_write_buffer_size()
-            self._stalled = self.loop.call_later(self._send_time, self._look_at_sending)
-
-    def _look_at_sending(self) -> None:
-        self._stalled = None
-        left = self.transport.get_write_buffer_size()
-        if left and left >= self._unsent:
-            beyond("send_time")
-            self.transport.abort()
-        elif left:
-            self._watch_sending()
-
     def shutdown(self) -> None:
         """End once what is under way is done; whoever takes nothing of it now is not waited for."""
         super().shutdown()
-        self._send_time = HASTE
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
-        if self.transport.get_write_buffer_size():
-            self._watch_sending()
+        self.send_hastily()
 
     # Refusals.
 
@@ -207,8 +179,20 @@ class Bounded(_Base):
             self.transport.write_eof()
 
     def _should_upgrade(self) -> bool:
-        # There is nothing to upgrade to; a server may ignore that it is asked, and uvicorn would log each time.
-        return False
+        # A server may ignore that it is asked, and uvicorn would log each time.
+        return (
+            self._get_upgrade() == b"websocket"
+            and self.ws_protocol_class is not None
+            and has_socket(cast(Scope, self.scope))
+        )
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over, with its place among those that there may be."""
+        self._head_is_here()
+        self._gate.spare.pop(self, None)
+        self._counted = False
+        self.ws_protocol_class = partial(BoundedSocket, gate=self._gate)  # type: ignore[assignment]
+        super().handle_websocket_upgrade(event)
 
 
 class H11(Bounded, H11Protocol):

@@ -9,28 +9,37 @@ from typing import Any, Final, TypeVar, cast
 from fastapi import APIRouter
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+from starlette.types import Scope
 
+from .auth import bearer, routed_path
 from .openapi import Answer, ErrorFormat, Says, Schemas, operation
 from .problems import Problem, problem_of
 from .signatures import Handler, Takes
+from .sockets import CloseCodes, KeyInFrame, SocketHandler, socket_route
 
 H = TypeVar("H", bound=Handler)
 Respond = Callable[[Problem, str, str], Response]
 """The answer that a problem is to a request for a path, with the request's id."""
 
+KeyOf = Callable[[Scope, Mapping[bytes, bytes]], bytes | None]
+"""The API key that a request brings."""
+
 
 class Dialect:
     """The routes of a dialect, and how its problems look: its own, and those of any request for a path below it."""
 
-    def __init__(self, name: str, prefix: str, respond: Respond, errors: ErrorFormat) -> None:
+    def __init__(self, name: str, prefix: str, respond: Respond, errors: ErrorFormat, key_of: KeyOf = bearer) -> None:
         self.name: Final = name
         """Before the names of its operations in the document; empty for none."""
         self.prefix: Final = prefix
         """Of all its paths; empty for what no other dialect has."""
         self.respond: Final = respond
         self.errors: Final = errors
+        self.key_of: Final = key_of
         self.router: Final = APIRouter()
         self.schemas: Final = Schemas()
+        self.sockets: Final[list[WebSocketRoute]] = []
 
     def owns(self, path: str) -> bool:
         """Whether a path is below its prefix. Without one it owns any, also what is no path: ``*``, ``host:443``."""
@@ -77,6 +86,22 @@ class Dialect:
             return handler
 
         return declare
+
+    def socket(self, path: str, *, key_in: KeyInFrame, codes: CloseCodes) -> Callable[[SocketHandler], SocketHandler]:
+        """Serve WebSockets by a handler. Raises ValueError for a path that is not the dialect's."""
+        if not self.owns(path):
+            raise ValueError(f"{path} is not below {self.prefix}, the prefix of the dialect {self.name}")
+
+        def declare(handler: SocketHandler) -> SocketHandler:
+            self.sockets.append(socket_route(path, handler, key_in, codes))
+            return handler
+
+        return declare
+
+    def greets(self, scope: Scope) -> bool:
+        """Whether a request is for one of its sockets, which asks for the key itself."""
+        path = routed_path(scope)
+        return scope["type"] == "websocket" and any(route.path_regex.match(path) for route in self.sockets)
 
 
 def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:

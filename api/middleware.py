@@ -22,7 +22,7 @@ from palaver.settings import Settings
 from palaver.traces import Tracing
 
 from .auth import DOCUMENTS, METRICS, PROBES, Keys, routed_path, unauthenticated
-from .dialects import dialect_of, respond
+from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
 from .operations import Caller
 from .problems import Problem
@@ -59,8 +59,8 @@ class Access:
         keys, scrapers = Keys(settings.api_keys), Keys(settings.metrics_keys)
         return cls(keys, Hosts(settings), opened, scrapers, Tracing.of(os.environ))
 
-    def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
-        """Who asks for a path, as routes are compared with it.
+    def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect) -> Caller:
+        """Who asks for a path, as routes are compared with it. A socket of a dialect hears that from the client.
 
         Raises:
             Problem: whoever asks may not, or not from there.
@@ -69,11 +69,11 @@ class Access:
             host_of(headers)
         else:
             self.hosts.check(scope, headers)
-        authorization = headers.get(b"authorization")
-        caller = self.keys.caller(authorization)
+        key = dialect.key_of(scope, headers)
+        caller = self.keys.caller(key)
         if path == METRICS and not caller.trusted and not self.scrapers.none:
-            caller = self.scrapers.caller(authorization)
-        if not caller.trusted and path not in self.opened:
+            caller = self.scrapers.caller(key)
+        if not caller.trusted and path not in self.opened and not dialect.greets(scope):
             raise unauthenticated()
         return caller
 
@@ -104,7 +104,8 @@ class Middleware:
         request_id = _request_id(headers.get(b"x-request-id"))
         path, app_state = routed_path(scope), scope["app"].state
         state = scope.setdefault("state", {})
-        state.update(request_id=request_id, dialect=dialect_of(path, app_state.dialects), caller=Caller(trusted=False))
+        dialect = dialect_of(path, app_state.dialects)
+        state.update(request_id=request_id, dialect=dialect, caller=Caller(trusted=False))
         began = False
 
         async def send_with_id(message: Message) -> None:
@@ -119,7 +120,7 @@ class Middleware:
             try:
                 _check_limits(scope, headers)
                 access: Access = app_state.access
-                state["caller"] = access.caller(path, scope, headers)
+                state["caller"] = access.caller(path, scope, headers, dialect)
                 with access.trace(headers):
                     await self._app(scope, receive, send_with_id)
             except Exception as error:

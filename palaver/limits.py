@@ -90,6 +90,7 @@ _ALL: Final = (
         ),
         ("head_time", "time for a whole head", 10, "seconds", "408 `request_timeout`; if nothing came, just the end"),
         ("send_time", "time in which a client takes nothing of its answer", 60, "seconds", "the connection is closed"),
+        ("socket_frame", "a frame that comes by a WebSocket", 64 * KIB, "bytes", "it is closed with 1009"),
     ),
     *_group(
         "Agents",

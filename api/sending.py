@@ -1,0 +1,76 @@
+"""A client that takes nothing of what it is sent does not keep its connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from palaver.limits import beyond, most
+
+from .gate import HASTE
+
+if TYPE_CHECKING:
+
+    class _Base:
+        """Any of uvicorn's protocols."""
+
+        transport: asyncio.Transport
+        loop: asyncio.AbstractEventLoop
+
+        def pause_writing(self) -> None: ...
+        def resume_writing(self) -> None: ...
+        def connection_lost(self, exc: Exception | None) -> None: ...
+else:
+    _Base = object
+
+_SEND_TIME: Final = float(most("send_time"))
+
+
+class Sending(_Base):
+    """Over a protocol class: a connection is aborted whose client takes nothing for a while."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._stalled: asyncio.TimerHandle | None = None
+        self._unsent = 0.0
+        self._send_time = _SEND_TIME
+
+    def pause_writing(self) -> None:
+        """The client is behind."""
+        super().pause_writing()
+        self.watch_sending()
+
+    def resume_writing(self) -> None:
+        """The client took something."""
+        super().resume_writing()
+        self._unsent = float("inf")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+        super().connection_lost(exc)
+
+    def watch_sending(self) -> None:
+        """See that what is to be sent gets less, if there is something."""
+        left = self.transport.get_write_buffer_size()
+        if left and self._stalled is None:
+            self._unsent = left
+            self._stalled = self.loop.call_later(self._send_time, self._look_at_sending)
+
+    def send_hastily(self) -> None:
+        """The process ends: there is no time for a client that is slow."""
+        self._send_time = HASTE
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        self.watch_sending()
+
+    def _look_at_sending(self) -> None:
+        self._stalled = None
+        left = self.transport.get_write_buffer_size()
+        if left and left >= self._unsent:
+            beyond("send_time")
+            self.transport.abort()
+        elif left:
+            self.watch_sending()

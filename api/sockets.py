@@ -1,0 +1,130 @@
+"""WebSockets: who may open one, what is told to whom that may not, and how each of them ends.
+
+A socket is accepted before anybody knows whose it is: clients send their key in the first frame, or in the query of the
+address. Nothing is told to who has shown none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.routing import WebSocketRoute
+from starlette.types import Scope
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from palaver.errors import ErrorClass, NoRoom, StoreUnavailable, UnknownConversation, UnknownRun, classify
+from palaver.tasks import end
+
+from .auth import Keys, routed_path
+from .operations import Backend, Caller
+from .requests import backend_of, caller_of
+
+_log: Final = logging.getLogger("palaver.api")
+_access: Final = logging.getLogger("uvicorn.access")
+_PATIENCE: Final = 10.0
+"""Seconds for a key in the first frame."""
+_routes: Final[list[WebSocketRoute]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCodes:
+    """Codes of RFC 6455, and those of a dialect from 4000 on. Normal ones are not among them: to a client, nothing that
+    it watches has ended."""
+
+    unauthenticated: int
+    unknown: int
+    restarting: int = 1012
+    failed: int = 1011
+    no_room: int = 1013
+
+
+SocketHandler = Callable[[Backend, WebSocket], Awaitable[None]]
+"""Serves an accepted socket of a trusted caller until the client goes. Raises what use cases raise."""
+KeyInFrame = Callable[[str], bytes | None]
+"""The key that a first frame brings."""
+
+
+def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: CloseCodes) -> WebSocketRoute:
+    """The route of a socket; ``has_socket`` knows it from then on."""
+
+    async def endpoint(socket: WebSocket) -> None:
+        await socket.accept()
+        _say_so(socket)
+        caller, access = caller_of(socket), socket.app.state.access
+        if not caller.trusted:
+            caller = await _greeted(socket, access.keys, key_in)
+        if not caller.trusted:
+            await _close(socket, codes.unauthenticated)
+            return
+        await _serve(backend_of(socket), socket, handler, codes)
+
+    route = WebSocketRoute(path, endpoint, name=handler.__name__)
+    _routes.append(route)
+    return route
+
+
+def has_socket(scope: Scope) -> bool:
+    """Whether there is a socket at the path of a request."""
+    path = routed_path(scope)
+    return any(route.path_regex.match(path) for route in _routes)
+
+
+async def _greeted(socket: WebSocket, keys: Keys, key_in: KeyInFrame) -> Caller:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return keys.caller(key_in(await socket.receive_text()))
+    except (TimeoutError, WebSocketDisconnect, KeyError):
+        return Caller(trusted=False)
+
+
+async def _serve(backend: Backend, socket: WebSocket, handler: SocketHandler, codes: CloseCodes) -> None:
+    pump = asyncio.create_task(_pumped(backend, socket, handler, codes))
+    heard = asyncio.create_task(_hear(socket))
+    closing = asyncio.create_task(backend.closing.wait())
+    try:
+        await asyncio.wait([pump, heard, closing], return_when=asyncio.FIRST_COMPLETED)
+        if not heard.done():
+            await _close(socket, pump.result() if pump.done() else codes.restarting)
+    finally:
+        await end(pump, heard, closing)
+
+
+async def _pumped(backend: Backend, socket: WebSocket, handler: SocketHandler, codes: CloseCodes) -> int:
+    """The code to close with, once the handler has ended."""
+    try:
+        await handler(backend, socket)
+    except (UnknownConversation, UnknownRun):
+        return codes.unknown
+    except NoRoom:
+        return codes.no_room
+    except WebSocketDisconnect:
+        return codes.failed
+    except Exception as error:
+        stored = isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
+        _log.warning("a socket broke: %s", type(error).__name__, exc_info=None if stored else error)
+        return codes.failed
+    return codes.restarting
+
+
+async def _hear(socket: WebSocket) -> None:
+    """Take what the client says, to notice that it goes. Keys are sent again where none is needed; there is no more."""
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+async def _close(socket: WebSocket, code: int) -> None:
+    try:
+        await socket.close(code)
+    except (RuntimeError, WebSocketDisconnect):
+        _log.debug("the client of a socket went first")
+
+
+def _say_so(socket: WebSocket) -> None:
+    """The line that a request gets in the log: without the query, in which a key may stand."""
+    client: Any = socket.scope.get("client")
+    where = f"{client[0]}:{client[1]}" if client else ""
+    _access.info('%s - "%s %s HTTP/%s" %d', where, "WEBSOCKET", socket.scope["path"], "1.1", 101)

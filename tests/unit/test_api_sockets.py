@@ -1,0 +1,218 @@
+"""WebSockets on a real server: who is let in, what one hears that is not, and how each of them ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import orjson
+import pytest
+import uvicorn
+from starlette.types import Scope
+from starlette.websockets import WebSocket
+from uvicorn.server import ServerState
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from api import sockets
+from api.auth import bearer
+from api.connections import H11
+from api.dialects import Dialect
+from api.gate import Gate
+from api.native import NATIVE
+from api.operations import Backend
+from api.sockets import CloseCodes
+from palaver.errors import NoRoom, UnknownConversation
+from palaver.limits import most
+from palaver.settings import Settings
+from palaver.testing import aeventually
+from tests.unit.api_world import SETTINGS, World, world
+from tests.unit.toy_dialect import TOY
+
+KEY = "key-of-the-operators"
+GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)
+BEARER = {"Authorization": f"Bearer {KEY}"}
+CODES = CloseCodes(unauthenticated=4001, unknown=4004)
+
+
+def _key_of(scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
+    query = scope["query_string"]
+    return query.removeprefix(b"key=") if query else bearer(scope, headers)
+
+
+LIVE = Dialect("live", "/live", TOY.respond, TOY.errors, _key_of)
+
+
+def _key_in(frame: str) -> bytes | None:
+    match orjson.loads(frame) if frame[:1] in "{[" else None:
+        case {"key": str(key)}:
+            return key.encode()
+    return None
+
+
+@LIVE.socket("/live/{what}", key_in=_key_in, codes=CODES)
+async def live(backend: Backend, socket: WebSocket) -> None:
+    """Says hello, and what one asks for."""
+    match socket.path_params["what"]:
+        case "nothing":
+            raise UnknownConversation
+        case "full":
+            raise NoRoom("too_many_watchers", "this process serves enough of them")
+        case "broken":
+            raise RuntimeError("it is broken")
+        case "much":
+            while True:
+                await socket.send_text("a" * 1_000_000)
+        case _:
+            await socket.send_text("hello")
+            await asyncio.Event().wait()
+
+
+@dataclass
+class Served:
+    """An API on a real server."""
+
+    api: World
+    url: str
+    gate: Gate
+    state: ServerState
+
+    @asynccontextmanager
+    async def socket(
+        self, what: str = "hello", headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[ClientConnection]:
+        async with connect(f"{self.url}/live/{what}", additional_headers=headers, proxy=None) as socket:
+            yield socket
+
+    async def code(self, what: str = "hello", headers: Mapping[str, str] | None = None, *said: str) -> int | None:
+        """The code with which a socket is closed, after one has said something."""
+        async with self.socket(what, headers) as socket:
+            for each in said:
+                await socket.send(each)
+            with suppress(ConnectionClosed):
+                async with asyncio.timeout(10):
+                    async for _ in socket:
+                        pass
+        return socket.close_code
+
+
+@asynccontextmanager
+async def serving(settings: Settings = SETTINGS) -> AsyncIterator[Served]:
+    gate = Gate(10, 10)
+    async with world(settings, dialects=(NATIVE, LIVE)) as api:
+        config = uvicorn.Config(
+            api.app,
+            lifespan="off",
+            http=H11,
+            ws="websockets-sansio",
+            ws_max_size=most("socket_frame"),
+            log_config=None,
+            ws_per_message_deflate=False,
+        )
+        config.load()
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: H11(config, state, {}, gate=gate), "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            yield Served(api, f"ws://127.0.0.1:{port}", gate, state)
+            api.app.state.backend.closing.set()
+            await aeventually(lambda: not state.connections)
+
+
+@pytest.mark.parametrize("way", ["header", "query", "frame"])
+async def test_a_key_comes_in_a_header_in_the_query_or_in_the_first_frame(way: str) -> None:
+    what = f"hello?key={KEY}" if way == "query" else "hello"
+    async with serving(GUARDED) as served, served.socket(what, BEARER if way == "header" else None) as socket:
+        if way == "frame":
+            await socket.send(f'{{"key":"{KEY}"}}')
+        assert await asyncio.wait_for(socket.recv(), 10) == "hello"
+
+
+@pytest.mark.parametrize("said", ['{"key":"another"}', '{"key":""}', "{}", "no JSON", '{"key":1}', "[]"])
+async def test_without_a_key_nothing_is_said(said: str) -> None:
+    async with serving(GUARDED) as served:
+        assert await served.code("hello", None, said) == 4001
+
+
+async def test_who_says_nothing_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_PATIENCE", 0.05)
+    async with serving(GUARDED) as served:
+        assert await served.code() == 4001
+
+
+async def test_without_keys_a_key_is_ignored() -> None:
+    async with serving() as served, served.socket() as socket:
+        await socket.send('{"key":"any"}')
+        assert await asyncio.wait_for(socket.recv(), 10) == "hello"
+        await socket.send('{"key":"any"}')
+        pong = await socket.ping()
+        await asyncio.wait_for(pong, 10)
+
+
+@pytest.mark.parametrize(("what", "code"), [("nothing", 4004), ("full", 1013), ("broken", 1011)])
+async def test_what_goes_wrong_has_a_code(what: str, code: int) -> None:
+    async with serving() as served:
+        assert await served.code(what) == code
+
+
+async def test_the_end_of_the_process_is_not_the_end_of_what_is_watched() -> None:
+    async with serving() as served, served.socket() as socket:
+        await asyncio.wait_for(socket.recv(), 10)
+        served.api.app.state.backend.closing.set()
+        with pytest.raises(ConnectionClosed) as closed:
+            await asyncio.wait_for(socket.recv(), 10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1012
+
+
+async def test_a_frame_has_a_most() -> None:
+    async with serving() as served:
+        assert await served.code("hello", None, "a" * (most("socket_frame") + 1)) == 1009
+
+
+async def test_a_path_without_a_socket_is_one_of_http() -> None:
+    async with serving() as served:
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(f"{served.url}/v1/runs", proxy=None):
+                pass
+        assert refused.value.response.status_code == 200
+
+
+async def test_pages_of_others_open_none() -> None:
+    async with serving() as served:
+        with pytest.raises(InvalidStatus) as refused:
+            async with served.socket("hello", {"Origin": "http://evil.example"}):
+                pass
+        assert refused.value.response.status_code == 403
+
+
+async def test_a_socket_keeps_its_place_until_it_ends() -> None:
+    async with serving() as served:
+        async with served.socket() as socket:
+            await asyncio.wait_for(socket.recv(), 10)
+            assert (served.gate.open, dict(served.gate.heads), dict(served.gate.spare)) == (1, {}, {})
+        await aeventually(lambda: served.gate.open == 0)
+
+
+async def test_a_client_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.sending._SEND_TIME", 0.05)
+    async with serving() as served, served.socket("much") as socket:
+        # The client's library takes as much as it has room for, and nobody asks it for that.
+        await aeventually(lambda: served.gate.open == 0)
+        socket.transport.abort()
+
+
+async def test_no_key_stands_in_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.INFO, "websockets.client")
+    async with serving(GUARDED) as served:
+        async with served.socket(f"hello?key={KEY}") as socket:
+            await asyncio.wait_for(socket.recv(), 10)
+        assert await served.code("hello?key=another-secret", None, "{}") == 4001
+    assert '"WEBSOCKET /live/hello HTTP/1.1" 101' in caplog.text
+    assert KEY not in caplog.text
+    assert "another-secret" not in caplog.text
