@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from api import connections
+from api import connections, sending
 from api.connections import H11
 from api.gate import Gate, network_of
 from palaver.limits import exceeded
@@ -74,7 +74,7 @@ async def serving(gate: Gate) -> AsyncIterator[Connect]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("gate", "connections"):
+    for module in ("gate", "connections", "sending"):
         monkeypatch.setattr(f"api.{module}.HASTE", 0.05)
 
 
@@ -122,7 +122,7 @@ async def test_a_head_is_timed_on_a_connection_that_had_one_before(monkeypatch: 
 
 @pytest.mark.parametrize("connection", [b"close", b"keep-alive"])
 async def test_a_client_that_takes_nothing_of_its_answer(monkeypatch: pytest.MonkeyPatch, connection: bytes) -> None:
-    monkeypatch.setattr(connections, "_SEND_TIME", 1.0)
+    monkeypatch.setattr(sending, "_SEND_TIME", 1.0)
     gate, before = Gate(100, 64), exceeded["send_time"]
     async with serving(gate) as connect:
         asked = GET.replace(b"/", b"/?%d" % LARGE, 1) + b"Connection: %b\r\n\r\n" % connection

@@ -152,7 +152,7 @@ async def test_a_wait_has_its_limits(query: str) -> None:
         ("PATCH", f"/v1/runs/{RUN_ID}", "DELETE, GET"),
         ("GET", f"/v1/runs/{RUN_ID}/cancel", "POST"),
         ("PUT", "/v1/runs/actions", "POST"),
-        ("PUT", "/v1/conversations/x", "DELETE, GET"),
+        ("PUT", "/v1/conversations/x", "DELETE, GET, PATCH"),
         ("POST", "/healthz", "GET"),
         ("GET", "/v1/conversations", "POST"),
     ],
