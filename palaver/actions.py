@@ -123,7 +123,16 @@ class Resume(Strict):
     type: Literal["resume"]
 
 
-Item = Annotated[ApprovalDecision | ToolOutput | Steering | Pause | Resume, Field(discriminator="type")]
+class Stop(Strict):
+    """End the run as cancelled, once what is under way has finished: no model is called. With denials in the same
+    request, the model is told of them when somebody goes on with the conversation."""
+
+    type: Literal["stop"]
+    reason: Annotated[str, AtMost("reason")] | None = None
+    """Kept on the run."""
+
+
+Item = Annotated[ApprovalDecision | ToolOutput | Steering | Pause | Resume | Stop, Field(discriminator="type")]
 
 
 class RunInput(Strict):

@@ -80,6 +80,9 @@ async def cancel(
         "steer": {"items": [{"type": "message", "content": "In metres, please."}]},
         "pause": {"items": [{"type": "pause", "now": True}]},
         "resume": {"items": [{"type": "resume"}]},
+        "deny and stop": {
+            "items": [{"type": "approval", "action_id": "all", "decision": "deny"}, {"type": "stop"}]
+        },
     },
     answers={
         202: ("Taken, all of it. `Idempotency-Replayed: true`: it was before.", Run),

@@ -52,6 +52,7 @@ def deny(
     run_id: RunId,
     action_id: ActionId = None,
     reason: Reason = None,
+    stop: Annotated[bool, typer.Option("--stop", help="And stop the run there, without asking the model.")] = False,
     *,
     api: Api,
 ) -> None:
@@ -59,7 +60,7 @@ def deny(
     with api.connected() as client:
         actions = matching_actions(client.get(run_id), action_id, "approval")
         details = {"decision": "deny", **({"reason": reason} if reason else {})}
-        decided = _decide(client, run_id, action_id, actions, details)
+        decided = _decide(client, run_id, action_id, actions, details, [{"type": "stop"}] if stop else ())
     api.show(decided, _told("denied", actions, action_id, decided))
 
 
@@ -84,11 +85,12 @@ def _decide(
     action_id: str | None,
     actions: Sequence[PendingAction],
     details: Mapping[str, Any],
+    more: Sequence[Mapping[str, Any]] = (),
 ) -> Run:
     """Decide on exactly these calls. Without any, the API is asked all the same: it knows best what is wrong."""
     about = [{"action_id": action.id, "digest": action.digest} for action in actions]
     items = about or [{"action_id": action_id or ALL}]
-    return client.send(run_id, [{"type": "approval", **item, **details} for item in items])
+    return client.send(run_id, [*({"type": "approval", **item, **details} for item in items), *more])
 
 
 def _told(what: str, actions: Sequence[PendingAction], action_id: str | None, run: Run, more: str = "") -> str:

@@ -12,7 +12,7 @@ from typing import TypeVar, assert_never
 
 import orjson
 
-from palaver.actions import ApprovalDecision, Item, Pause, Resume, Steering, ToolOutput
+from palaver.actions import ApprovalDecision, Item, Pause, Resume, Steering, Stop, ToolOutput
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
@@ -248,3 +248,5 @@ def _new_item(item: Item) -> NewItem:
             return NewItem("pause", now=item.now)
         case Resume():
             return NewItem("resume")
+        case Stop():
+            return NewItem("stop", reason=item.reason or None)

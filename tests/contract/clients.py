@@ -14,7 +14,7 @@ from palaver.lifecycle import RunStatus
 from palaver.models import AgentSpec, Budget, Message, Retry, Run
 from palaver.settings import Settings
 from palaver.store import Store
-from tests.contract.store_driver import PAUSE, PAUSE_NOW, RESUME, StoreDriver, approve, deny, edit, output, say
+from tests.contract.store_driver import PAUSE, PAUSE_NOW, RESUME, STOP, StoreDriver, approve, deny, edit, output, say
 
 Choose = Callable[[Sequence[Any]], Any]
 """Picks one of several; early ones are the simple ones."""
@@ -152,6 +152,8 @@ class Clients:
                     self.held.add(run_id)
                 case "resume":
                     self.held.discard(run_id)
+                case "stop":
+                    self._cancelled(run_id, "graceful")
                 case "message":
                     self.said[item.content] = run_id
                 case "approval" if item.decision != "deny":
@@ -163,7 +165,7 @@ class Clients:
                     }
 
     def _item(self, run: Run, choose: Choose) -> Item:
-        wanted: list[Item] = [say(self._words()), approve()]
+        wanted: list[Item] = [say(self._words()), approve(), choose([approve(), STOP])]
         wanted += [RESUME] * 6 if run.pausing or run.status is RunStatus.PAUSED else [PAUSE, PAUSE_NOW]
         for action in run.pending_actions:
             if action.type == "approval":

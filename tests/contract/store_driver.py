@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from redis.exceptions import NoScriptError
 
-from palaver.actions import ActionType, ApprovalDecision, Item, Pause, PendingAction, Resume, Steering, ToolOutput
+from palaver.actions import ActionType, ApprovalDecision, Item, Pause, PendingAction, Resume, Steering, Stop, ToolOutput
 from palaver.errors import ErrorClass, Failure
 from palaver.ids import call_of
 from palaver.leases import Delivery, Lease, Settled, Stray
@@ -36,6 +36,7 @@ INTERNAL = Failure.of(ErrorClass.INTERNAL)
 TOOL_ERROR = Failure.of(ErrorClass.TOOL_ERROR, "division by zero")
 NO_RETRIES = RetryPolicy()
 PAUSE, PAUSE_NOW, RESUME = Pause(type="pause"), Pause(type="pause", now=True), Resume(type="resume")
+STOP = Stop(type="stop")
 
 
 def approve(action_id: str = "all", **more: Any) -> ApprovalDecision:

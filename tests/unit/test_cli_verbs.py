@@ -81,6 +81,8 @@ class TestDeciding:
         said = CommandResult(api, "deny", RUN_ID)
         assert said.out == f'denied send {{"to": "bob"}}, shout {{}}; {RUN_ID} is requires_action; 1 call still waits\n'
         assert sent(api) == [decision(SEND, "deny"), decision(SHOUT, "deny")]
+        CommandResult(api, "deny", RUN_ID, "--stop")
+        assert sent(api) == [decision(SEND, "deny"), decision(SHOUT, "deny"), {"type": "stop"}]
 
     @pytest.mark.parametrize(
         ("arguments", "item"),

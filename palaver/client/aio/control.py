@@ -89,9 +89,13 @@ class AsyncRunControl:
         reason: str | None = None,
         *,
         digest: str | None = None,
+        stop: bool = False,
         idempotency_key: str | None = None,
     ) -> Run:
         """Refuse a call that waits for an approval, or all of them; the model is told, with the ``reason``.
+
+        With ``stop`` it is not asked what to do now: the run ends as cancelled once what is under way has finished, and
+        the next run of the conversation goes on from there.
 
         Raises:
             Conflict: as `approve`.
@@ -99,7 +103,8 @@ class AsyncRunControl:
         """
         if action_id == ALL and digest is not None:
             raise ValueError("a digest is of one action: name its action_id")
-        return await self._decide(run_id, action_id, "deny", idempotency_key, reason=reason, digest=digest)
+        more = ({"type": "stop"},) if stop else ()
+        return await self._decide(run_id, action_id, "deny", idempotency_key, more, reason=reason, digest=digest)
 
     async def answer(
         self,
@@ -244,10 +249,16 @@ class AsyncRunControl:
                 return total
 
     async def _decide(
-        self, run_id: str, action_id: str, decision: str, idempotency_key: str | None, **details: Any
+        self,
+        run_id: str,
+        action_id: str,
+        decision: str,
+        idempotency_key: str | None,
+        more: Sequence[Mapping[str, Any]] = (),
+        **details: Any,
     ) -> Run:
         item = requests.given({"type": "approval", "action_id": action_id, "decision": decision, **details})
-        return await self.send(run_id, [item], idempotency_key=idempotency_key)
+        return await self.send(run_id, [item, *more], idempotency_key=idempotency_key)
 
     async def _delete(self, request: Request) -> None:
         try:

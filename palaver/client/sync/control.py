@@ -90,9 +90,13 @@ class RunControl:
         reason: str | None = None,
         *,
         digest: str | None = None,
+        stop: bool = False,
         idempotency_key: str | None = None,
     ) -> Run:
         """Refuse a call that waits for an approval, or all of them; the model is told, with the ``reason``.
+
+        With ``stop`` it is not asked what to do now: the run ends as cancelled once what is under way has finished, and
+        the next run of the conversation goes on from there.
 
         Raises:
             Conflict: as `approve`.
@@ -100,7 +104,8 @@ class RunControl:
         """
         if action_id == ALL and digest is not None:
             raise ValueError("a digest is of one action: name its action_id")
-        return self._decide(run_id, action_id, "deny", idempotency_key, reason=reason, digest=digest)
+        more = ({"type": "stop"},) if stop else ()
+        return self._decide(run_id, action_id, "deny", idempotency_key, more, reason=reason, digest=digest)
 
     def answer(
         self,
@@ -244,9 +249,17 @@ class RunControl:
             if cursor is None:
                 return total
 
-    def _decide(self, run_id: str, action_id: str, decision: str, idempotency_key: str | None, **details: Any) -> Run:
+    def _decide(
+        self,
+        run_id: str,
+        action_id: str,
+        decision: str,
+        idempotency_key: str | None,
+        more: Sequence[Mapping[str, Any]] = (),
+        **details: Any,
+    ) -> Run:
         item = requests.given({"type": "approval", "action_id": action_id, "decision": decision, **details})
-        return self.send(run_id, [item], idempotency_key=idempotency_key)
+        return self.send(run_id, [item, *more], idempotency_key=idempotency_key)
 
     def _delete(self, request: Request) -> None:
         try:

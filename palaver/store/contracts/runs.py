@@ -119,7 +119,7 @@ class Cancel(Script[Moved | Ended | Unknown]):
     """Milliseconds from the arrival of the request at the API until now."""
 
 
-ItemType = Literal["approve", "deny", "edit", "output", "message", "pause", "resume"]
+ItemType = Literal["approve", "deny", "edit", "output", "message", "pause", "resume", "stop"]
 
 
 class NewItem(NamedTuple):
@@ -132,7 +132,7 @@ class NewItem(NamedTuple):
     arguments: str | None = None
     """JSON (edit)."""
     reason: str | None = None
-    """As the user gave it (deny)."""
+    """As the user gave it (deny, stop)."""
     text: str | None = None
     """What the model is told (deny, output, message; that of a message is JSON)."""
     is_error: bool = False

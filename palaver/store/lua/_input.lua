@@ -36,15 +36,16 @@ local function steering_refused(more, waiting)
     or bytes > Limit.STEERING and RefusalCode.STEERING_FULL)
 end
 
--- Add messages for the next model call: to the log at once if no model call is running, else after it.
+-- Add messages for the next model call: to the log at once if no model call is under way and no call of a tool is open.
 local function steer(more)
   if #more == 0 then return end
   local messages = STEER and cjson.decode(STEER) or {}
   for _, message in ipairs(more) do messages[#messages + 1] = message end
   STEER = cjson.encode(messages)
   redis.call('HSET', RUN, 'steer', STEER)
-  local step = step_of(redis.call('HGET', RUN, 'seq'))
-  if step and step.state == StepState.READY then log_steering() end
+  local run = redis.call('HMGET', RUN, 'seq', 'open')
+  local step = step_of(run[1])
+  if ENTERED and not run[2] and not (step and step.state == StepState.LEASED) then log_steering() end
 end
 
 local function pause(now)

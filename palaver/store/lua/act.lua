@@ -1,4 +1,4 @@
--- needs: input, version
+-- needs: input, stop, version
 if not STATUS then return reply.unknown() end
 local function accepted(next_run, replayed)
   return reply.accepted { status = STATUS, deliveries = deliveries, next_run = next_run, replayed = replayed }
@@ -51,9 +51,10 @@ local function refusal(item)
   end
 end
 
-local messages = {}
+local messages, stop = {}, nil
 for i, item in ipairs(args.items) do
   if item.type == ItemType.MESSAGE then messages[#messages + 1] = item.text end
+  if item.type == ItemType.STOP then stop = item end
   local code = refusal(item)
   if code then return reply.refused_item { number = i, code = code } end
 end
@@ -74,5 +75,8 @@ for _, item in ipairs(args.items) do
 end
 close_calls(answered)
 steer(messages)
+if stop then
+  return accepted(acknowledge_cancel(CancelMode.GRACEFUL, args.by, cjson.encode(stop.reason or cjson.null), 0))
+end
 -- A run whose turn has not come has no steps yet.
 return accepted(ENTERED and proceed() or update_idle_status())
