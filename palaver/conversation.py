@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from palaver.fields import AtMost, Metadata, Strict, Tags
 from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec
+from palaver.models import AgentSpec, NewSecrets
 
 ConversationStatus = RunStatus | Literal["idle"]
 """That of its active run, else of the run that ended last; ``idle`` if there is neither."""
@@ -56,6 +56,8 @@ class NewConversation(Strict):
     title: Title | None = None
     metadata: Metadata = Field(default={})
     tags: Tags = ()
+    secrets: NewSecrets = Field(default={})
+    """Secrets that it has, for tools, by name."""
 
 
 class ConversationPatch(Strict):

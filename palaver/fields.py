@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FieldSerializationInfo,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    SecretStr,
+    StringConstraints,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from palaver.limits import beyond, most
@@ -14,6 +25,9 @@ ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}/[^\
 """``provider/name``: the provider is an entry of the providers file, the rest is the provider's own name."""
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Tag = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,64}$")]
+
+
+SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
 class Strict(BaseModel):
@@ -34,6 +48,19 @@ class AsItCame:
         return core_schema.dict_schema(
             metadata={"pydantic_js_annotation_functions": [lambda _, describe: describe(described)]}
         )
+
+
+def _hidden(value: SecretStr, info: FieldSerializationInfo) -> str:
+    return value.get_secret_value() if info.context is REVEALED else str(value)
+
+
+REVEALED: Final = object()
+"""The context in which a `SecretText` is written as it is: for the one request that brings it to the API."""
+
+
+def revealed(secrets: Mapping[str, SecretStr | None]) -> dict[str, str | None]:
+    """Secrets as they are, by name."""
+    return {name: None if value is None else value.get_secret_value() for name, value in secrets.items()}
 
 
 _KINDS: Final = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
@@ -80,3 +107,7 @@ Tags = Annotated[tuple[Tag, ...], AtMost("tags")]
 Metadata = Annotated[
     dict[Annotated[str, AtMost("metadata_key")], Annotated[str, AtMost("metadata_value")]], AtMost("metadata")
 ]
+SecretText = Annotated[
+    SecretStr, Field(min_length=1), AtMost("secret_value"), PlainSerializer(_hidden, when_used="json")
+]
+"""A text that comes in and is never told: neither answers nor logs have it."""

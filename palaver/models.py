@@ -15,7 +15,7 @@ from palaver.actions import Approvals, ClientTool, PendingAction
 from palaver.content import Content, text_of
 from palaver.current_steps import CurrentStep
 from palaver.errors import ErrorClassName, ErrorObject
-from palaver.fields import AsItCame, AtMost, Metadata, ModelName, Strict, Tag, Tags, ToolName
+from palaver.fields import AsItCame, AtMost, Metadata, ModelName, SecretName, SecretText, Strict, Tag, Tags, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.model_options import ModelOptions
 from palaver.stuck_limits import StuckLimits
@@ -66,6 +66,8 @@ class AgentSpec(ModelOptions):
         return self.model.partition("/")[2]
 
 
+NewSecrets = Annotated[dict[SecretName, SecretText | None], AtMost("secrets")]
+"""Secrets by name; None removes one."""
 CancelMode = Literal["graceful", "now", "rollback"]
 OnConflict = Literal["enqueue", "reject", "interrupt", "rollback", "steer"]
 
@@ -259,6 +261,8 @@ class Submission(Strict):
     budget: Budget | None = None
     metadata: Metadata = Field(default={})
     tags: Tags = ()
+    secrets: NewSecrets = Field(default={})
+    """Secrets that the conversation has from now on, for tools; null removes one."""
 
 
 class Retry(Strict):

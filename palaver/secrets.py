@@ -1,10 +1,11 @@
 """The secrets of this process, kept out of what others say: a provider, a tool or an exception may repeat them.
 
-What a process is told to keep secret (``know``: its keys and passwords, when it reads its settings and providers) is
-compared with everything from outside that is about to be stored, shown or logged (``hide``; ``Passing`` for text that
-goes by in pieces). Found are a secret as it is, in lower or upper case, as it stands in a URL, in JSON or in HTML, in
-base64 wherever it begins, in hex, and a beginning of it of 16 characters. That is what repeating by mistake
-looks like. Somebody who has the secret and wants to pass it on can write it in ways that nobody compares.
+What a process is told to keep secret (``know``: its keys and passwords, when it reads its settings and providers), and
+what is a secret of the conversation that it works for (``keep``), is compared with everything from outside that is
+about to be stored, shown or logged (``hide``; ``Passing`` for text that goes by in pieces). Found are a secret as it
+is, in lower or upper case, as it stands in a URL, in JSON or in HTML, in base64 wherever it begins, in hex, and a
+beginning of it of 16 characters. That is what repeating by mistake looks like. Somebody who has the secret and wants to
+pass it on can write it in ways that nobody compares.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import base64
 import html
 import json
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -24,7 +27,11 @@ _WORD: Final = 16
 """Characters of one that has only letters: fewer may be a word of the language."""
 _ENOUGH: Final = 16
 """Characters of a form's beginning that give it away, where it has half as many more."""
+_LITERAL: Final = 4
+"""Characters of one that somebody has called a secret, to be found as it is."""
 _GRAM: Final = 8
+_TOLD: Final = _ENOUGH + _ENOUGH // 2
+"""Characters of a form from which on its beginning gives it away."""
 _MANY: Final = 100
 """Finds in one text; what follows them is left out as a whole, so that a flood of them costs no time."""
 
@@ -32,12 +39,16 @@ _MANY: Final = 100
 class Secrets:
     """Some secrets in all the forms in which they are looked for."""
 
-    def __init__(self, values: Collection[str] = ()) -> None:
+    def __init__(self, values: Collection[str] = (), *, named: bool = False) -> None:
+        """Those that are ``named`` were called secrets by somebody: they are found as they are even if they are
+        short."""
         forms = {form for value in values if _tells(value) for form in _forms(value)}
+        if named:
+            forms.update(value for value in values if len(value) >= _LITERAL)
         self._forms: dict[str, list[str]] = {}
         """The forms, by what gives them away."""
         for form in sorted(forms):
-            start = form[:_ENOUGH] if len(form) >= _ENOUGH + _ENOUGH // 2 else form
+            start = form[:_ENOUGH] if len(form) >= _TOLD else form
             self._forms.setdefault(start, []).append(form)
         self._short = tuple(start for start in self._forms if len(start) < 2 * _GRAM - 1)
         self._grams: dict[str, set[str]] = {}
@@ -46,7 +57,7 @@ class Secrets:
         for start in self._forms.keys() - set(self._short):
             for i in range(_GRAM):
                 self._grams.setdefault(start[i : i + _GRAM], set()).add(start)
-        self._beginnings = {form[:length] for form in forms for length in range(1, len(form))}
+        self._beginnings = {form[:length] for form in forms for length in range(1, min(len(form), _TOLD))}
         self._parts = {value[i : i + _GRAM].lower() for value in values if _tells(value) for i in _places(value)}
         """What ``hide_parts`` looks for."""
         self._alphabet = frozenset("".join(forms))
@@ -120,32 +131,54 @@ class Secrets:
 
     def _open(self, text: str, done: int) -> int:
         """Where the end of ``text`` begins that may be the beginning of a secret."""
-        place = len(text)
-        for i in range(len(text) - 1, max(done, len(text) - self._longest) - 1, -1):
+        place, first = len(text), max(done, len(text) - self._longest)
+        for i in range(len(text) - 1, max(first - 1, len(text) - _TOLD), -1):
             if text[i] not in self._alphabet:
                 break
             if text[i:] in self._beginnings:
                 place = i
-        return place
+        return min([place, *(self._opened_by(start, text, first) for start in self._starts_in(text[first:]))])
+
+    def _opened_by(self, start: str, text: str, first: int) -> int:
+        """The same for secrets of which as much is there as gives them away."""
+        at = text.find(start, first)
+        while at >= 0:
+            if any(len(form) > len(text) - at and form.startswith(text[at:]) for form in self._forms[start]):
+                return at
+            at = text.find(start, at + 1)
+        return len(text)
 
 
 class Passing:
-    """Text that goes by in pieces: what comes out is, together, what ``Secrets.hide`` makes of the whole."""
+    """Text that goes by in pieces: what comes out is, together, what ``hide`` makes of the whole, where and when this
+    was made."""
 
-    def __init__(self, secrets: Secrets | None = None) -> None:
-        self._secrets = _known if secrets is None else secrets
-        self._found = 0
-        self.held = ""
-        """What may be the beginning of a secret waits for what follows it."""
+    def __init__(self, *secrets: Secrets) -> None:
+        self._stages = [_Stage(each) for each in secrets or compared()]
+
+    @property
+    def held(self) -> bool:
+        """Whether something waits that may be the beginning of a secret, for what follows it."""
+        return any(stage.held for stage in self._stages)
 
     def add(self, text: str, *, last: bool = False) -> str:
         """What may be shown once ``text`` has come, too; everything if it was the ``last``."""
-        text, self.held, self._found = self._secrets.cut(self.held + text, self._found, whole=last)
+        for stage in self._stages:
+            text, stage.held, stage.found = stage.secrets.cut(stage.held + text, stage.found, whole=last)
         return text
+
+
+class _Stage:
+    def __init__(self, secrets: Secrets) -> None:
+        self.secrets = secrets
+        self.held = ""
+        self.found = 0
 
 
 _values: Final[set[str]] = set()
 _known = Secrets()
+_beside: ContextVar[Secrets | None] = ContextVar("beside", default=None)
+_everywhere: Secrets | None = None
 
 
 def know(values: Iterable[str | None]) -> None:
@@ -157,14 +190,45 @@ def know(values: Iterable[str | None]) -> None:
         _known = Secrets(_values)
 
 
+@contextmanager
+def keeping() -> Iterator[None]:
+    """Around the work for one conversation: ``keep`` holds until its end."""
+    token = _beside.set(None)
+    try:
+        yield
+    finally:
+        _beside.reset(token)
+
+
+def keep(secrets: Secrets) -> None:
+    """Compare with these, too, until the end of the ``keeping`` that this is called in."""
+    _beside.set(secrets)
+
+
+def keep_everywhere(secrets: Secrets | None) -> None:
+    """In a process that works for one conversation at a time: compare with these, too, in each of its threads."""
+    global _everywhere
+    _everywhere = secrets
+
+
+def compared() -> tuple[Secrets, ...]:
+    """What is compared with here and now."""
+    beside = _beside.get() or _everywhere
+    return (_known,) if beside is None else (_known, beside)
+
+
 def hide(text: str) -> str:
-    """``text`` without the secrets of this process."""
-    return _known.hide(text)
+    """``text`` without the secrets of this process, and of the conversation that it works for."""
+    for secrets in compared():
+        text = secrets.hide(text)
+    return text
 
 
 def hide_parts(text: str) -> str:
-    """``text`` without the secrets of this process and without parts of them: for what quotes keys in part."""
-    return _known.hide_parts(text)
+    """``text`` without secrets and without parts of them: for what quotes keys in part."""
+    for secrets in compared():
+        text = secrets.hide_parts(text)
+    return text
 
 
 def password_of(url: str | None) -> str | None:

@@ -38,7 +38,7 @@ class Lack:
     name: str
     """Of the tool or the provider; of a key the variable that would hold it."""
     provider: str = ""
-    """Whose key it is."""
+    """Whose key it is; empty for one of our own."""
 
     @property
     def code(self) -> str:
@@ -51,6 +51,8 @@ class Lack:
                 return f"the tool {self.name!r}"
             case "provider":
                 return f"the provider {self.name!r}, by an entry in its PALAVER_PROVIDERS"
+            case "key" if not self.provider:
+                return f"a key of {self.name}, which the secrets of the conversation are sealed with"
             case "key":
                 return f"the key of the provider {self.provider!r}, in the variable {self.name}"
 
@@ -59,8 +61,15 @@ class Lack:
         if self.kind == "tool":
             sets = await store.tools.declared()
             return any(each.name == self.name for declared in sets.values() for each in declared)
+        if self == SECRET_KEY:
+            # Nobody tells which keys they have: that is nobody's business.
+            return True
         providers = await store.fleet.providers()
         return providers is None or (self.provider or self.name) in providers
+
+
+SECRET_KEY: Final = Lack("key", "PALAVER_SECRET_KEY")
+"""What opens the secrets of a conversation: a worker without it does none of its steps."""
 
 
 class Abilities:
@@ -92,16 +101,17 @@ class Abilities:
         return None
 
     async def elsewhere(
-        self, store: Store, agent: AgentSpec, call: ToolCall | None, lacking_for: float
+        self, store: Store, agent: AgentSpec, call: ToolCall | None, lacking_for: float, lack: Lack | None = None
     ) -> Postpone | None:
-        """Gives a step up for another worker if this one lacks what it needs; None if it lacks nothing.
+        """Gives a step up for another worker if this one lacks what it needs, or has a ``lack`` that was found already;
+        None if it lacks nothing.
 
         ``lacking_for`` is the time in seconds since a worker first lacked it.
 
         Raises:
             NoWorker: no worker has had it for too long.
         """
-        lack = self.lacking(agent, call)
+        lack = lack or self.lacking(agent, call)
         if lack is None:
             return None
         if lacking_for > _TOLD:

@@ -32,6 +32,7 @@ from typing import Final
 
 from palaver.limits import MIB
 from palaver.process_tree import below, children_of
+from palaver.secrets import compared, keep_everywhere
 from palaver.settings import Settings
 from palaver.step_kinds import StepKind
 from palaver.tools import ToolDeclaration
@@ -170,6 +171,7 @@ class Child:
                 log.warning("ended %d processes that a tool had started", ended)
             self._surroundings.restore()
             self._output.end()
+            keep_everywhere(None)
         except Exception:
             log.critical("a tool left its process in a state that cannot be put right; it ends", exc_info=True)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -214,6 +216,7 @@ class Child:
     @contextmanager
     def _watched(self, tool: ToolDeclaration) -> Iterator[None]:
         """Around a call: the parent sees it, and ends this process if it takes too long."""
+        self._slots.tell_of_secrets(self._place, len(compared()) > 1)
         self._slots.begin(self._place, self._active_call(tool), time.monotonic() + tool.timeout + GRACE + _FROZEN)
         try:
             yield

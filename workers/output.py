@@ -19,6 +19,8 @@ from typing import Final, TextIO
 
 from palaver.limits import beyond
 
+from .slots import Slots
+
 log = logging.getLogger("palaver.workers.output")
 
 _PIPE: Final = 1 << 18
@@ -32,7 +34,8 @@ _OUTSIDE: Final = "outside a step"
 class Pipes:
     """In the main process: the pipes of the children, by their places in the pool."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
         self._ends: dict[int, tuple[int, int | None]] = {}
 
     def open(self, place: int) -> None:
@@ -57,6 +60,9 @@ class Pipes:
             reading, _ = self._ends.pop(place)
             rest = _read(reading)
             os.close(reading)
+            if rest and self._slots.may_say_secrets(place):
+                log.warning("a child that is gone: its last %d bytes are not logged: they may have secrets", len(rest))
+                return
             for line in rest[-_CHUNK:].splitlines()[-20:]:
                 log.warning("a child that is gone: %s", _readable(line))
 

@@ -20,7 +20,7 @@ _LOOK: Final = 0.25
 """Seconds between two looks at the children; a look is one waitpid a child, and some reads of /proc for busy ones."""
 
 slots: Final = Slots()
-pipes: Final = Pipes()
+pipes: Final = Pipes(slots)
 """Both are found by children where their parent has made them."""
 _guard: Guard | None = None
 

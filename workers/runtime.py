@@ -25,6 +25,7 @@ from .conversations import ConversationCache
 from .delta_writer import DeltaWriter
 from .histograms import Histograms
 from .model import ModelPort
+from .opened_secrets import SecretCache
 from .provider_limiter import ProviderLimiter
 
 log = logging.getLogger("palaver.workers.runtime")
@@ -61,6 +62,7 @@ class Runtime:
         self.tool_set = ToolSet.of(self.tools.declarations)
         self.limiter = ProviderLimiter(self.store, abilities.providers, self.publish, settings.heartbeat)
         self.conversations = ConversationCache()
+        self.secrets = SecretCache(self.store.vault)
         self.deltas = DeltaWriter(self.store, settings.delta_interval)
         self.publisher = Publisher(settings.deliveries_url)
         self.draining = asyncio.Event()

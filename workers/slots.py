@@ -18,9 +18,10 @@ _SLOTS: Final = 4096
 _CALL: Final = struct.Struct("<qqdd128s")
 _UNTIL: Final = struct.Struct("<d")
 _HEARTBEAT: Final = 16 + _CALL.size
+_SECRETS: Final = _HEARTBEAT + _UNTIL.size
 _SIZE: Final = 256
-"""Bytes of a slot: when the call must be over (monotonic, 0 = there is none), the process, the call, and when the
-child's loop went round last (monotonic)."""
+"""Bytes of a slot: when the call must be over (monotonic, 0 = there is none), the process, the call, when the child's
+loop went round last (monotonic), and whether the conversation of its newest call has secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,15 @@ class Slots:
         """In a child: its loop goes round, and so its lease is renewed."""
         if place < _SLOTS:
             struct.pack_into("<d", self._memory, place * _SIZE + _HEARTBEAT, time.monotonic())
+
+    def tell_of_secrets(self, place: int, there_are: bool) -> None:
+        """In a child, before a tool begins: whether its conversation has secrets, which the parent does not know."""
+        if place < _SLOTS:
+            self._memory[place * _SIZE + _SECRETS] = there_are
+
+    def may_say_secrets(self, place: int) -> bool:
+        """In the parent: whether what the child printed may have secrets that nobody here can hide."""
+        return place >= _SLOTS or bool(self._memory[place * _SIZE + _SECRETS])
 
     def seen(self, place: int, pid: int) -> Seen | None:
         """In the parent: what the child said last; None if that was another child."""

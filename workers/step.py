@@ -20,6 +20,7 @@ from palaver.leases import Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.logs import about, mention
 from palaver.retry import RetryPolicy
+from palaver.secrets import keeping
 from palaver.step_kinds import StepKind
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 
@@ -57,7 +58,7 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
     publishes nothing: the due index keeps the delay) and ``StepFailed`` for one that ended its run.
     """
     known = runtime.conversations.get(conversation_id)
-    with about(run=run_id, step=name), runtime.working_on(run_id, name) as active:
+    with about(run=run_id, step=name), keeping(), runtime.working_on(run_id, name) as active:
         failpoint("step.delivered")
         try:
             lease = await claim(runtime, run_id, conversation_id, name, known)
@@ -101,7 +102,7 @@ async def _work(function: Function, work: Work, known: CachedConversation | None
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
         active.begin(work.lease)
         work.take_in(known)
-        verdict = await _elsewhere(work) or await function(work)
+        verdict = await work.elsewhere() or await function(work)
         await work.flush()
         return verdict
     except asyncio.CancelledError:
@@ -115,12 +116,6 @@ async def _work(function: Function, work: Work, known: CachedConversation | None
                 return HandBack(active.begun)
     finally:
         active.end()
-
-
-async def _elsewhere(work: Work) -> Verdict | None:
-    """The verdict on a step that needs what this worker has not."""
-    lease, runtime = work.lease, work.runtime
-    return await runtime.abilities.elsewhere(runtime.store, lease.agent, lease.call, lease.lacking_for)
 
 
 def _for_flower(verdict: Verdict, settled: Settled) -> str:

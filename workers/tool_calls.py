@@ -13,7 +13,7 @@ from palaver.actions import digest
 from palaver.leases import Lease, Progress
 from palaver.limits import most
 from palaver.models import ToolCall
-from palaver.secrets import Passing
+from palaver.secrets import Passing, compared
 from palaver.tools import ToolContext, ToolDeclaration
 
 from .delta_writer import DeltaWriter
@@ -43,6 +43,7 @@ async def make_call(work: Work, tool: ToolDeclaration, call: ToolCall, arguments
             idempotency_key=_key(lease, call),
             report=progress.report,
             traceparent=_traceparent(lease, call),
+            secrets=MappingProxyType(work.secrets),
         )
         with work.calling(tool, call):
             return await work.runtime.tools.call(tool.name, arguments, context)
@@ -78,6 +79,7 @@ class ProgressBuffer:
         self._next = 0.0
         """When (by the loop's clock) watchers may be shown the next."""
         self._closed = False
+        self._secrets = compared()
 
     def report(self, text: str, fraction: float | None) -> None:
         """Show this, unless something newer comes before its turn. From any thread, and without waiting."""
@@ -97,7 +99,7 @@ class ProgressBuffer:
         return self._newest is not None and not self._closed
 
     def take(self, *, last: bool = False) -> Iterator[Progress]:
-        """What is to be shown, without secrets of this process."""
+        """What is to be shown, without secrets."""
         self._next = self._loop.time() + _APART
         # In this order: what is reported from here on is taken below, or wakes the writer again.
         self._told = False
@@ -105,7 +107,7 @@ class ProgressBuffer:
         if newest is not None:
             text, fraction = newest
             # Of a text that was cut, the end may be the beginning of a secret.
-            shown = Passing().add(text, last=len(text) < most("progress_text"))
+            shown = Passing(*self._secrets).add(text, last=len(text) < most("progress_text"))
             yield Progress(self._lease, self._call, shown, fraction)
 
     def close(self) -> None:

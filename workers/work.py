@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from palaver.actions import ClientTool
 from palaver.arguments import read
-from palaver.errors import Source, StaleLease, ToolFailure, UnknownTool
+from palaver.errors import Source, StaleLease, ToolFailure, UnknownConversation, UnknownTool
 from palaver.failpoints import failpoint
 from palaver.leases import Lease, Renewal
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.providers import Price
-from palaver.secrets import hide
+from palaver.sealing import KeyMissing
+from palaver.secrets import hide, keep, keep_everywhere
 from palaver.stuck import Nudge, Stuck, find_repetition
 from palaver.tools import ToolDeclaration
 from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, ReasoningDropped, RetryAfter, Verdict
 
+from .abilities import SECRET_KEY
 from .active_step import ActiveStep
 from .conversations import CachedConversation, OlderPart
+from .opened_secrets import OpenedSecrets
 from .protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from .runtime import Runtime, away
 from .sources.containment import failure_of
@@ -48,6 +51,8 @@ class Work:
         self._text: list[str] = []
         self._answering: AnswerReader | None = None
         """Of the newest call that is no purpose of ours."""
+        self.secrets: Mapping[str, str] = {}
+        """The conversation's, for its tools, by name."""
         self.shown = False
         """Watchers may have seen of an answer, or of what the model thinks."""
         self._deltas = runtime.deltas.buffer(lease)
@@ -59,6 +64,35 @@ class Work:
         of the model's."""
         self._conversation = self.runtime.conversations.take_in(known, self.lease, self.protocol)
         self.source = "model" if self.lease.call is None else "tool"
+
+    async def elsewhere(self) -> Verdict | None:
+        """The verdict on a step that needs what this worker has not; None if it can do it, and knows the secrets of the
+        conversation: they are kept out of whatever comes of this attempt.
+
+        Raises:
+            StaleLease: the conversation is gone, and with it the lease.
+            NoWorker: no worker has had it for too long.
+        """
+        lease, runtime, lack = self.lease, self.runtime, None
+        try:
+            if lease.secrets_at:
+                self._keep(await runtime.secrets.of(lease))
+        except KeyMissing:
+            lack = SECRET_KEY
+        except UnknownConversation:
+            raise StaleLease from None
+        except Exception as error:
+            if not away(error):
+                raise
+            # Nothing was begun: this is no failure of the step, least of all one to tell a model of.
+            return HandBack(begun=False)
+        return await runtime.abilities.elsewhere(runtime.store, lease.agent, lease.call, lease.lacking_for, lack)
+
+    def _keep(self, opened: OpenedSecrets) -> None:
+        (keep_everywhere if self.runtime.kind.isolated else keep)(opened.compared)
+        self.secrets = opened.values
+        # Made anew: it compares with what was known when it was made.
+        self._deltas = self.runtime.deltas.buffer(self.lease)
 
     @property
     def agent(self) -> AgentSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bulk, control, conversations, events, health, history, metrics, models, queues, runs, tools
+from . import bulk, control, conversations, events, health, history, metrics, models, queues, runs, secrets, tools
 from .dialect import NATIVE
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "models",
     "queues",
     "runs",
+    "secrets",
     "tools",
 ]

@@ -39,6 +39,7 @@ from .queues import (
     read_queues,
     read_room,
 )
+from .secrets import secret_names, set_secrets
 from .submitting import Taken, retry, submit
 from .tools import ToolState, read_tools
 from .waiting import Until, admit_watcher, await_run, may_watch, read_run
@@ -98,6 +99,8 @@ __all__ = [
     "read_run",
     "read_tools",
     "retry",
+    "secret_names",
+    "set_secrets",
     "submit",
     "watch",
 ]

@@ -17,6 +17,7 @@ from .backend import Backend
 from .carried_rules import content_faults
 from .catalog import Known
 from .history_rules import input_faults
+from .secrets import secret_faults
 
 _FARTHEST: Final = timedelta(days=366)
 """A typing error in a year is likelier than a run that takes one."""
@@ -37,6 +38,7 @@ async def admit_submission(submission: Submission, backend: Backend) -> Submissi
             _input_faults(submission),
             _time_faults(times, datetime.now(UTC)),
             _conflict_faults(submission),
+            secret_faults(submission.secrets, backend, "/secrets"),
         )
     )
     return submission.model_copy(update={"agent": resolved(submission.agent, backend.policies)})

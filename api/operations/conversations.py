@@ -19,8 +19,9 @@ from palaver.store.conversations import Kept, KeptText
 from palaver.store.events import LogEntry
 from palaver.store.runs import Runs
 
-from .admission import admit_agent
+from .admission import admit_agent, refuse
 from .backend import Backend, within_deadline
+from .secrets import secret_faults
 
 _LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through, about: status changes lie between messages."""
@@ -46,11 +47,12 @@ async def create_conversation(
     dialects keep with it, by their names.
 
     Raises:
-        Refused: everything that is wrong with the agent, the id or the texts.
-        StateConflict: ``conversation_busy``, the one of that id is being deleted.
+        Refused: everything that is wrong with the agent, the id, the secrets or the texts.
+        StateConflict: ``secrets_full``; ``conversation_busy``, the one of that id is being deleted.
         NoRoom, NotDurable, StoreUnavailable: it was not begun, or not safely.
     """
     chosen = None if wanted.id is None else _chosen(backend, wanted.id)
+    refuse(secret_faults(wanted.secrets, backend, "/secrets"))
     _check_kept(kept)
     admitted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
     return await within_deadline(backend.store.conversations.begin(admitted, chosen, kept=kept))

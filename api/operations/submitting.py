@@ -13,6 +13,7 @@ from palaver.store.runs import Submitted
 
 from .admission import admit_content, admit_cost, admit_retry, admit_submission, has_parts, limits_cost
 from .backend import Backend, Caller, promised, within_deadline
+from .secrets import carrying_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
     if limits_cost(wanted.budget) and wanted.agent is None:
         admit_cost((await within_deadline(runs.get(run_id))).agent, backend, whose="run")
     try:
-        made, unsafe = await promised(backend.store.control.retry(run_id, wanted, idempotency_key=key, by=caller.name))
+        with carrying_secrets():
+            retrying = backend.store.control.retry(run_id, wanted, idempotency_key=key, by=caller.name)
+            made, unsafe = await promised(retrying)
     except StateConflict as conflict:
         if conflict.code != "unknown_step":
             raise

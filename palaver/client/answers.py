@@ -58,6 +58,13 @@ class Page:
     """For messages: the log's position to go on behind; None on the last page."""
 
 
+class SecretNames(BaseModel):
+    """The secrets of a conversation."""
+
+    data: tuple[str, ...]
+    """Their names, in order."""
+
+
 class BulkResult(BaseModel):
     """What was done to many runs."""
 
@@ -118,6 +125,11 @@ def messages_of(page: Page, response: Response) -> tuple[ConversationMessage, ..
 def appended_of(response: Response) -> AppendedMessages:
     """Where words went that were said without a run."""
     return _model(AppendedMessages, _json(response.body), response)
+
+
+def secret_names_of(response: Response) -> tuple[str, ...]:
+    """The names of secrets in an answer. Raises `APIError` when there are none."""
+    return _model(SecretNames, _object(response), response).data
 
 
 def bulk_of(response: Response) -> tuple[BulkResult, str | None]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from palaver.actions import Approvals
 from palaver.client.functions import ClientTools, ClientToolset
+from palaver.fields import REVEALED
 from palaver.filters import RunFilter
 from palaver.models import AgentSpec, Budget, CancelMode, OnConflict
 
@@ -51,6 +52,8 @@ class SubmitOptions(AgentOptions, total=False):
     """What it may use up: ``tokens``, ``cost_usd``, ``tool_calls``, ``seconds``."""
     metadata: Mapping[str, str] | None
     tags: Sequence[str]
+    secrets: Mapping[str, str | None]
+    """Secrets that the conversation has from now on, for tools, by name; None removes one."""
     idempotency_key: str | None
     """Submitting with the same key again makes no second run; a fresh one unless given."""
 
@@ -111,7 +114,9 @@ def agent_object(options: AgentOptions, toolset: ClientToolset) -> Any:
 
 def wire(agent: AgentSpec | Mapping[str, Any]) -> dict[str, Any]:
     """A spec as JSON."""
-    return agent.model_dump(mode="json", exclude_unset=True) if isinstance(agent, AgentSpec) else dict(agent)
+    if not isinstance(agent, AgentSpec):
+        return dict(agent)
+    return agent.model_dump(mode="json", exclude_unset=True, context=REVEALED)
 
 
 def _approvals(given: Approvals | Mapping[str, Any] | str | Sequence[str] | None) -> Any:

@@ -57,6 +57,7 @@ def submit_run(
         "budget": budget_object(options.get("budget")),
         "metadata": dict(options.get("metadata") or ()) or None,
         "tags": list(options.get("tags") or ()) or None,
+        "secrets": dict(options.get("secrets") or ()) or None,
     }
     headers = _key(options.get("idempotency_key"))
     if wait:
@@ -184,6 +185,16 @@ def get_conversation(conversation_id: str) -> Request:
 def delete_conversation(conversation_id: str) -> Request:
     """``DELETE /v1/conversations/{id}``."""
     return Request("DELETE", _path("conversations", conversation_id))
+
+
+def set_secrets(conversation_id: str, secrets: Mapping[str, str | None]) -> Request:
+    """``PATCH /v1/conversations/{id}/secrets``; twice does what once does."""
+    return Request("PATCH", _path("conversations", conversation_id, "secrets"), body={"secrets": dict(secrets)})
+
+
+def get_secret_names(conversation_id: str) -> Request:
+    """``GET /v1/conversations/{id}/secrets``."""
+    return Request("GET", _path("conversations", conversation_id, "secrets"))
 
 
 def get_messages(conversation_id: str, after: int, limit: int | None = None, include: str | None = None) -> Request:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Final, assert_never
 
 import orjson
 
 from palaver.conversation import Conversation, ConversationPatch, NewConversation
 from palaver.errors import StateConflict
+from palaver.fields import revealed
 from palaver.ids import is_id
 from palaver.models import AgentSpec
 from palaver.store import keys, records
@@ -21,6 +23,7 @@ from palaver.store.contracts.replies import Busy, Unknown
 from palaver.store.moving import promised
 from palaver.store.reading import Reading, unknown_conversation
 from palaver.store.scripts import Scripts
+from palaver.store.vault import Vault
 
 Kept = Mapping[str, str | None]
 """For the name of a dialect, a text that it keeps with a conversation; None takes it away."""
@@ -39,7 +42,8 @@ class KeptText:
 class Conversations:
     """Conversations, beside what is said in them."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, reading: Reading, capacity: Capacity) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, reading: Reading, capacity: Capacity, vault: Vault) -> None:
+        self._vault = vault
         self._redis = redis
         self._scripts = scripts
         self._reading = reading
@@ -53,16 +57,17 @@ class Conversations:
 
         Raises:
             NoRoom: ``store_nearly_full``.
-            StateConflict: ``conversation_busy``, it is being deleted.
+            StateConflict: ``conversation_busy``, it is being deleted; ``secrets_full``.
             NotDurable: begun, but not as safely as PALAVER_DURABILITY asks; with the same id it is found.
         """
         await self._capacity.admit()
         chosen = conversation_id or self._reading.new_conversation()
         about = {name: getattr(wanted, name) for name in _ABOUT}
+        secrets = starmap(GivenField, self._vault.begun_with(chosen, revealed(wanted.secrets)).items())
         begin = BeginConversation(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
-            given=tuple(each for each in _fields(about, kept or {}) if each.value is not None),
+            given=tuple(each for each in (*_fields(about, kept or {}), *secrets) if each.value is not None),
         )
         there = await promised(self._scripts.promise(begin), _begun)
         return await self._reading.conversation(chosen), there

@@ -26,6 +26,7 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
     Code.CONVERSATION_FULL: _Refusal("the conversation has as many entries, or as much in them, as it may", "entries"),
     Code.QUEUE_FULL: _Refusal("as many runs of the conversation are unfinished as there may be", "queued_runs"),
     Code.STEERING_FULL: _Refusal("as much waits for the run's next model call as may", "steering"),
+    Code.SECRETS_FULL: _Refusal("the conversation has as many secrets, or as much in them, as it may", "secrets"),
     Code.NO_AGENT: _Refusal("the conversation has no agent yet; give one with this run"),
     Code.NOTHING_TO_RETRY: _Refusal("the model has answered; send a new message instead"),
     Code.NOTHING_TO_ANSWER: _Refusal("the model has answered everything; say something first"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
 import orjson
 
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownConversation, UnknownRun
+from palaver.fields import revealed
 from palaver.ids import is_id, new_run_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.limits import beyond
@@ -27,6 +29,7 @@ from palaver.store.listing import Listing
 from palaver.store.moving import deliveries, promised, settled
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
+from palaver.store.vault import Vault
 from palaver.traces import new_trace
 
 
@@ -72,13 +75,18 @@ class Fork:
     """Of the conversation before it was copied: with others, the copy may have what was deleted since."""
     withdrawn: bytes
     """What of the copy models are not told."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Opened: they are sealed for the copy."""
 
 
 class Runs(Listing):
     """Runs and conversations, as the API sees them."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity) -> None:
+    def __init__(
+        self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity, vault: Vault
+    ) -> None:
         super().__init__(redis, scripts, settings)
+        self._vault = vault
         self._capacity = capacity
         self._settings = settings
 
@@ -166,6 +174,7 @@ class Runs(Listing):
             withdrawn=fork.withdrawn or None if fork else None,
             trace=trace.stored if trace else None,
             messages=tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
+            secrets=self._vault.sealed(target, {**(fork.secrets if fork else {}), **revealed(submission.secrets)}),
         )
 
     async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str) -> Fork:
@@ -176,6 +185,7 @@ class Runs(Listing):
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
+            KeyMissing: this process cannot open its secrets, which the copy is to have, too.
         """
         copy = CopyLog(
             conversation=keys.conversation(conversation_id),
@@ -188,7 +198,8 @@ class Runs(Listing):
         while not part.ends:
             part = await self._copy(copy, conversation_id)
         withdrawn = Withdrawn(first.withdrawn).without(made_anew, through)
-        return Fork(conversation_id, through, first.withdrawals, withdrawn)
+        secrets = await self._vault.opened(conversation_id)
+        return Fork(conversation_id, through, first.withdrawals, withdrawn, secrets)
 
     async def _copy(self, copy: CopyLog, conversation_id: str) -> Copied:
         match await self._scripts.run(copy):

@@ -113,6 +113,7 @@ class Steps:
             submitted_by=leased.submitted_by,
             edited=leased.edited,
             waited=leased.waited_ms / 1000,
+            secrets_at=leased.secrets_at,
             trace=Trace.from_stored(leased.trace) if leased.trace else None,
         )
 

@@ -31,6 +31,7 @@ from palaver.store.scripts import Scripts
 from palaver.store.spans import SpanOutbox
 from palaver.store.steps import Steps
 from palaver.store.tools import Tools
+from palaver.store.vault import Vault
 from palaver.version import __version__
 
 
@@ -54,8 +55,9 @@ class Store:
         self._durability = settings.durability
         self.scripts = scripts
         self.capacity = Capacity(connection, settings)
-        self.runs = Runs(connection, scripts, settings, self.capacity)
-        self.conversations = Conversations(connection, scripts, self.runs, self.capacity)
+        self.vault = Vault(connection, scripts, settings.sealer)
+        self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
+        self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
         self.control = RunControl(scripts, self.runs)
         self.history = History(scripts)
         self.bulk = BulkControl(scripts, self.runs)

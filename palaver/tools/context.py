@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from palaver.errors import ToolError
 from palaver.limits import beyond, most
 
 Report = Callable[[str, float | None], None]
@@ -43,6 +44,9 @@ class ToolContext:
     traceparent: str | None = None
     """The ``traceparent`` header of requests that the tool makes, so that they are in the trace of the run, below this
     try of the call; None if the run has no trace."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of the conversation, by name: ``secret`` says which one is missing. Whatever the call answers, reports or
+    raises is told without them."""
     report: Report = field(default=_to_nobody, repr=False)
     """What ``progress`` calls. A test gives its own to see what was reported."""
 
@@ -50,6 +54,17 @@ class ToolContext:
     def time_left(self) -> float:
         """Seconds until the deadline; 0 if it has passed."""
         return max(0.0, (self.deadline - datetime.now(UTC)).total_seconds())
+
+    def secret(self, name: str) -> str:
+        """A secret of the conversation.
+
+        Raises:
+            ToolError: it has none of that name.
+        """
+        try:
+            return self.secrets[name]
+        except KeyError:
+            raise ToolError(f"the conversation has no secret {name!r}: its user can set one") from None
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
         """Show watchers of the run how far the call is, such as ``"3 of 10 files"``; ``fraction`` is from 0 to 1.

@@ -447,6 +447,14 @@ async def _hold(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.providers.renew_places("fake", names)
 
 
+async def _keep_secrets(driver: StoreDriver, n: int) -> Act:
+    submitted = await driver.submit()
+    conversation_id, vault = submitted.deliveries[0].conversation_id, driver.store.vault
+    values: dict[str, str | None] = {f"SECRET_{k}": "x" * 512 for k in range(n)}
+    await vault.keep(conversation_id, values)
+    return lambda: vault.keep(conversation_id, values)
+
+
 CASES: Final = (
     Case("settle", "calls of tools that there are not", _settle_unknown_tools),
     Case("settle", "tool calls", _settle()),
@@ -489,6 +497,7 @@ CASES: Final = (
     Case("delete_run", "8 entries of the log", _delete_run, most=120),
     Case("delete_conversation", "8 entries of the log", _delete_conversation, most=120),
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),
+    Case("keep_secrets", "secrets of 512 characters", _keep_secrets, most=64),
     Case("sweep", "a lost call beside others", _lost),
     Case("sweep", "an approval that expires beside others", _expired),
     Case("sweep", "calls of a run that is late", _late),

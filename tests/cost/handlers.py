@@ -115,7 +115,7 @@ async def measure(case: Case, url: str) -> Cost:
 @asynccontextmanager
 async def real_world(url: str) -> AsyncIterator[World]:
     """An API on an empty Redis."""
-    settings = Settings(redis_url=url, max_body=MIB)
+    settings = Settings(redis_url=url, max_body=MIB, secret_key=SETTINGS.secret_key)
     redis, publisher = Redis.from_url(url), RecordingPublisher()
     await redis.flushall()
     async with Store.connect(settings) as store:

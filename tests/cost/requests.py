@@ -217,8 +217,15 @@ def _of_conversation(rest: str) -> Any:
     return _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}{rest}"))
 
 
+async def _secrets(api: World, n: int) -> Ask:
+    run = await _submitted(api)
+    secrets = {f"SECRET_{k}": "x" * 512 for k in range(n)}
+    return Ask(f"/v1/conversations/{run['conversation_id']}/secrets", {"secrets": secrets})
+
+
 _VALUES: Final = most("body_values") - 100
 _SUBMIT: Final = "POST /v1/runs"
+_SECRETS: Final = "PATCH /v1/conversations/{conversation_id}/secrets"
 _INPUT: Final = "POST /v1/runs/{run_id}/input"
 _PAIRS: Final = most("input_messages") // 2
 
@@ -277,6 +284,9 @@ CASES: Final = (
                body=lambda n: {"input": [{"role": "user", "content": "hello"}] * n})),
     Case("GET /v1/conversations/{conversation_id}/messages", "entries", most("input_messages"),
          _of_conversation("/messages?limit=500")),
+    Case(_SECRETS, "secrets", most("secrets"), _secrets),
+    Case("GET /v1/conversations/{conversation_id}/secrets", "entries", most("input_messages"),
+         _of_conversation("/secrets")),
     Case("DELETE /v1/conversations/{conversation_id}", "entries", most("input_messages"), _delete_conversation),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),

@@ -14,6 +14,7 @@ from palaver.testing.redis_server import RedisServer
 from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case
 from tests.cost.meters import Stopwatch, watch
+from tests.unit.api_world import SETTINGS
 
 _TIMES = 5
 
@@ -23,7 +24,7 @@ async def measure(case: Case, size: int, redis: Redis) -> float:
     found = []
     for _ in range(_TIMES):
         await redis.flushall()
-        store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
+        store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", secret_key=SETTINGS.secret_key))
         act = await case.prepare(StoreDriver(store, redis), size)
         costs = watch(store, Stopwatch(redis))
         await act()

@@ -10,6 +10,7 @@ from palaver.store.contracts import SCRIPTS
 from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case
 from tests.cost.meters import fake, watch
+from tests.unit.api_world import SETTINGS
 
 STEEPEST = 2.3
 """How much more the second doubling may add than the first: a line adds 2 times as much, a square 4 times."""
@@ -19,7 +20,7 @@ SLACK = 0.02
 
 async def _cost(case: Case, size: int) -> float:
     redis, meter = await fake()
-    store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
+    store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", secret_key=SETTINGS.secret_key))
     act = await case.prepare(StoreDriver(store, redis), size)
     costs = watch(store, meter())
     await act()

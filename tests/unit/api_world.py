@@ -13,6 +13,7 @@ import httpx
 import orjson
 from fakeredis.aioredis import FakeRedis
 from fastapi import FastAPI
+from pydantic import SecretStr
 from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
@@ -33,7 +34,8 @@ from palaver.verdicts import Continue, Finish, GiveUp, OpenCall
 
 AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
 BODY: dict[str, Any] = {"agent": AGENT, "input": "hello"}
-SETTINGS = Settings(redis_url="redis://fake/0", max_body=64 * 1024)
+SECRET_KEY = bytes(range(100, 132)).hex()
+SETTINGS = Settings(redis_url="redis://fake/0", max_body=64 * 1024, secret_key=(SecretStr(SECRET_KEY),))
 PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1", image_addresses=True)}
 POLICIES = {"patient": RetryPolicy.parse({"rules": {"rate_limited": {"attempts": 20}}})}
 RUN_ID = "run_00" + "0" * 26

@@ -59,7 +59,7 @@ class TestAddress:
 METHODS = (
     "answer", "append", "approve", "bulk", "cancel", "conversation", "create_conversation", "delete",
     "delete_conversation", "deny", "events", "export", "get", "list", "messages", "models", "pause", "queues", "resume",
-    "retry", "run", "send", "steer", "submit", "wait",
+    "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "wait",
 )  # fmt: skip
 
 

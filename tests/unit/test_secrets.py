@@ -8,9 +8,11 @@ import io
 import json
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from urllib.parse import quote, quote_plus
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,8 @@ from workers.protocols.chat_completions.answer import Completion
 KEY = "sk-Canary/7+fOx&2b7d9e0c41aa55e3"
 PLAIN = "evil2canaryplain"
 KNOWN = Secrets((KEY, PLAIN, "hunter2!"))
+LONG = "".join(f"line {n} of a key\n" for n in range(60))
+LONG_KNOWN = Secrets([LONG], named=True)
 BASIC = base64.b64encode(f"user:{KEY}".encode()).decode()
 
 
@@ -155,3 +159,50 @@ def test_a_log_line_has_none(known: None) -> None:
     text = written.getvalue()
     assert text.startswith("asked with [redacted]\nTraceback")
     assert "ValueError: the key [redacted] is wrong" in text
+
+
+def test_secrets_of_a_conversation_are_found_while_it_is_worked_for() -> None:
+    text = "the token is tok-conversation-1 and the pin is 4711"
+    with secrets.keeping():
+        secrets.keep(Secrets(["tok-conversation-1", "4711"], named=True))
+        assert hide(text) == "the token is [redacted] and the pin is [redacted]"
+        passing = Passing()
+        with secrets.keeping():
+            assert hide(text) == text
+    assert hide(text) == text
+    # What goes by in pieces is compared with what was known where it began.
+    assert "".join((passing.add(text[:20]), passing.add(text[20:], last=True))) == (
+        "the token is [redacted] and the pin is [redacted]"
+    )
+
+
+def test_every_thread_of_a_process_for_one_conversation_finds_them() -> None:
+    secrets.keep_everywhere(Secrets(["tok-conversation-1"], named=True))
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(hide, "tok-conversation-1").result() == "[redacted]"
+    finally:
+        secrets.keep_everywhere(None)
+    assert hide("tok-conversation-1") == "tok-conversation-1"
+
+
+@pytest.mark.parametrize("value", ["1234", "production", "p@ss", "ümläut"])
+def test_a_short_one_is_found_if_somebody_called_it_a_secret(value: str) -> None:
+    assert Secrets([value]).hide(f"x {value} y") == f"x {value} y"
+    assert Secrets([value], named=True).hide(f"x {value} y") == "x [redacted] y"
+
+
+@hypothesis.settings(deadline=None)
+@given(st.integers(1, 400), st.integers(0, 60))
+def test_a_long_one_is_found_in_pieces_of_any_size(size: int, before: int) -> None:
+    text = "y" * before + f"before {LONG} after"
+    passing = Passing(LONG_KNOWN)
+    pieces = [text[i : i + size] for i in range(0, len(text), size)]
+    shown = "".join(passing.add(piece) for piece in pieces) + passing.add("", last=True)
+    assert shown == "y" * before + "before [redacted] after"
+
+
+def test_the_end_of_a_text_that_begins_like_a_long_one_is_held_back() -> None:
+    for cut in range(len(LONG)):
+        shown = Passing(LONG_KNOWN).add(f"so: {LONG[:cut]}")
+        assert shown == "so: ", cut

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from palaver.actions import ALL, Item
 from palaver.client import requests
 from palaver.client.aio.transport import Transport
-from palaver.client.answers import BulkResult, appended_of, bulk_of, run_of
+from palaver.client.answers import BulkResult, appended_of, bulk_of, run_of, secret_names_of
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
@@ -220,6 +220,26 @@ class AsyncRunControl:
             APIError, ConnectionFailed: it could not be done.
         """
         await self._delete(requests.delete_conversation(conversation_id))
+
+    async def set_secrets(self, conversation_id: str, secrets: Mapping[str, str | None]) -> tuple[str, ...]:
+        """Set secrets of a conversation by name, for its tools, and remove those that are None; others stay as they
+        are. The names of all that it has then.
+
+        Raises:
+            Conflict: it has as many as it may (``secrets_full``).
+            NotFound: there is no such conversation.
+            APIError, ConnectionFailed: it could not be done; ``no_secret_key``, the server keeps no secrets.
+        """
+        return secret_names_of(await self._transport.call(requests.set_secrets(conversation_id, secrets)))
+
+    async def secret_names(self, conversation_id: str) -> tuple[str, ...]:
+        """The names of a conversation's secrets; nobody is told what they are.
+
+        Raises:
+            NotFound: there is no such conversation.
+            APIError, ConnectionFailed: it cannot be asked.
+        """
+        return secret_names_of(await self._transport.call(requests.get_secret_names(conversation_id)))
 
     async def bulk(
         self,

@@ -17,6 +17,7 @@ from palaver.store.contracts.providers import (
     ReportFailure,
 )
 from palaver.store.contracts.runs import Act, Cancel, Submit
+from palaver.store.contracts.secrets import KeepSecrets
 from palaver.store.contracts.steps import Claim, HandBack, Postpone, Promote, Renew, Settle, Sweep, WriteDeltas
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "FindRuns",
     "ForgetConversations",
     "HandBack",
+    "KeepSecrets",
     "Postpone",
     "Promote",
     "ReadLog",
@@ -52,7 +54,7 @@ __all__ = [
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act, Append,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
-    FindRuns, Renew, WriteDeltas,
+    KeepSecrets, FindRuns, Renew, WriteDeltas,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
 )  # fmt: skip
 """Every script."""

@@ -83,6 +83,7 @@ class RefusalCode(StrEnum):
     CONVERSATION_FULL = "conversation_full"
     QUEUE_FULL = "queue_full"
     STEERING_FULL = "steering_full"
+    SECRETS_FULL = "secrets_full"
     NO_AGENT = "no_agent"
     NOTHING_TO_RETRY = "nothing_to_retry"
     NOTHING_TO_ANSWER = "nothing_to_answer"

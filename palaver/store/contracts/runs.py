@@ -9,6 +9,7 @@ from palaver.lifecycle import RunStatus
 from palaver.models import CancelMode, OnConflict
 from palaver.store.contracts.declaration import Script
 from palaver.store.contracts.replies import DueDelivery, Ended, Mismatch, Moved, RefusalCode, Unknown
+from palaver.store.contracts.secrets import NewSecret
 from palaver.store.contracts.wire import Json
 from palaver.store.keys import Key, RunKeys
 
@@ -104,6 +105,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     trace: str | None
     """The trace that it belongs to, as `palaver.traces.Trace` is stored."""
     messages: tuple[Json, ...]
+    secrets: tuple[NewSecret, ...]
+    """That the conversation has from here on."""
 
 
 class Cancel(Script[Moved | Ended | Unknown]):

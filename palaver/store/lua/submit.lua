@@ -1,4 +1,4 @@
--- needs: input, other_runs, create, left_to_say, page, version
+-- needs: input, other_runs, create, left_to_say, page, secrets, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
 -- The same run id: the API repeats this submit because the answer was lost.
 if ID then
@@ -37,6 +37,7 @@ end
 -- It is to answer what is there. Behind a run that is being cancelled nobody knows yet what that will be.
 local silent = kind == SubmitKind.KNOWN and #args.messages == 0
 if silent and not active and not has_something_to_answer() then return refused(RefusalCode.NOTHING_TO_ANSWER) end
+if not keep_secrets(CONV, args.secrets, true) then return refused(RefusalCode.SECRETS_FULL) end
 if active then
   local status = with_run(active, function() return STATUS end)
   local too_early = silent and status ~= RunStatus.CANCELLING
@@ -51,6 +52,7 @@ if active then
       return why
     end)
     if code then return refused(code, active) end
+    keep_secrets(CONV, args.secrets)
     remember('run', active, 'steered_by', ID)
     return reply.steered { run_id = active }
   end
@@ -63,6 +65,7 @@ if redis.call('ZCARD', DUE) >= args.most_due then return reply.full() end
 if conversation_full() then return refused(RefusalCode.CONVERSATION_FULL) end
 local clears = active and not later and (conflict == OnConflict.INTERRUPT or conflict == OnConflict.ROLLBACK)
 if not clears and tonumber(kept[7] or 0) >= Setting.MAX_QUEUED then return refused(RefusalCode.QUEUE_FULL, active) end
+keep_secrets(CONV, args.secrets)
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', ENTRIES) end
 NAMES = args.agent and args.names or kept[9] or ''
 create(kept[1], agent, max_steps, NAMES)

@@ -1,0 +1,55 @@
+"""Secrets of conversations: they come in, and are never told."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from palaver.fields import Strict
+from palaver.models import NewSecrets
+
+from .. import operations
+from ..answers import answer
+from ..operations import Backend
+from .dialect import NATIVE, ConversationId
+
+
+class SecretChanges(Strict):
+    """Secrets to set by name, and to remove where there is null. Others stay as they are."""
+
+    secrets: NewSecrets
+
+
+class SecretNames(BaseModel):
+    """The secrets of a conversation."""
+
+    data: list[str]
+    """Their names, in order."""
+
+
+@NATIVE.route(
+    "PATCH",
+    "/v1/conversations/{conversation_id}/secrets",
+    tag="conversations",
+    summary="Set secrets",
+    examples={"one more, one less": {"secrets": {"GITHUB_TOKEN": "ghp_…", "OLD_TOKEN": None}}},
+    answers={200: ("The names of all secrets that it has now.", SecretNames)},
+    problems=("conversation_not_found", "no_secret_key", "secrets_full"),
+)
+async def set_secrets(backend: Backend, conversation_id: ConversationId, wanted: SecretChanges) -> Response:
+    """Tools get them by name; whatever says one is told without it. They go with the conversation."""
+    names = await operations.set_secrets(backend, conversation_id, wanted.secrets, pointer="/secrets")
+    return answer(SecretNames(data=list(names)))
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/conversations/{conversation_id}/secrets",
+    tag="conversations",
+    summary="List secrets",
+    answers={200: ("The names of its secrets.", SecretNames)},
+    problems=("conversation_not_found",),
+)
+async def secret_names(backend: Backend, conversation_id: ConversationId) -> Response:
+    """Their names: nobody is told what they are."""
+    return answer(SecretNames(data=list(await operations.secret_names(backend, conversation_id))))

@@ -1,0 +1,67 @@
+"""Secrets of a conversation: set, removed, listed by name. Nobody is told what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pydantic import SecretStr
+
+from palaver.errors import Fault, Refused
+from palaver.fields import revealed
+from palaver.sealing import KeyMissing
+
+from .backend import Backend, within_deadline
+
+_NO_KEY = "cannot be kept: PALAVER_SECRET_KEY is not set for the API"
+
+
+def secret_faults(secrets: Mapping[str, SecretStr | None], backend: Backend, pointer: str) -> Iterator[Fault]:
+    """What is wrong with secrets that stand at ``pointer`` in a body."""
+    if secrets and not backend.store.vault.usable:
+        yield Fault(pointer, "no_secret_key", _NO_KEY)
+
+
+async def set_secrets(
+    backend: Backend, conversation_id: str, secrets: Mapping[str, SecretStr | None], *, pointer: str = ""
+) -> tuple[str, ...]:
+    """Set secrets of a conversation by name, and remove those that are None; the names of all that it has then. Tools
+    are given the new values from their next call on.
+
+    ``pointer`` is where the secrets stand in the request.
+
+    Raises:
+        Refused: ``no_secret_key``.
+        UnknownConversation, StateConflict: there is no such conversation, or not so much room in it.
+        StoreUnavailable: they may be set.
+    """
+    if faults := list(secret_faults(secrets, backend, pointer)):
+        raise Refused.of_faults(faults)
+    if secrets:
+        await within_deadline(backend.store.vault.keep(conversation_id, revealed(secrets)))
+    return await secret_names(backend, conversation_id)
+
+
+async def secret_names(backend: Backend, conversation_id: str) -> tuple[str, ...]:
+    """The names of a conversation's secrets.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+    """
+    return await within_deadline(backend.store.vault.names(conversation_id))
+
+
+@contextmanager
+def carrying_secrets() -> Iterator[None]:
+    """Around a fork, which has the secrets of the conversation that it is made of.
+
+    Raises:
+        Refused: ``no_secret_key``: this API cannot open them.
+    """
+    try:
+        yield
+    except KeyMissing:
+        why = (
+            "The conversation has secrets, and PALAVER_SECRET_KEY of the API has not the key that they are sealed with."
+        )
+        raise Refused("no_secret_key", why) from None

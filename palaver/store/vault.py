@@ -1,0 +1,112 @@
+"""The secrets of conversations: sealed before Redis sees them, in the conversation's hash, so that they go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import orjson
+
+from palaver.errors import UnknownConversation
+from palaver.ids import is_id
+from palaver.limits import most
+from palaver.sealing import Sealer
+from palaver.store import keys
+from palaver.store.connection import Connection
+from palaver.store.contracts import KeepSecrets
+from palaver.store.contracts.replies import RefusalCode, Unknown
+from palaver.store.contracts.secrets import Kept, NewSecret, Overfull
+from palaver.store.refusals import refusal
+from palaver.store.scripts import Scripts
+
+
+class Vault:
+    """What conversations keep secret, by names."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, sealer: Sealer) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self._sealer = sealer
+
+    @property
+    def usable(self) -> bool:
+        """Whether this process has a key to seal with."""
+        return bool(self._sealer)
+
+    def sealed(self, conversation_id: str, values: Mapping[str, str | None]) -> tuple[NewSecret, ...]:
+        """``values`` as the conversation is to keep them; None removes one.
+
+        Raises:
+            KeyMissing: this process has no key.
+        """
+        return tuple(
+            NewSecret(name, None if value is None else self._sealer.seal(value, conversation_id, name))
+            for name, value in values.items()
+        )
+
+    def begun_with(self, conversation_id: str, values: Mapping[str, str | None]) -> Mapping[str, str]:
+        """The fields of a new conversation's hash that say the same.
+
+        Raises:
+            StateConflict: ``secrets_full``.
+            KeyMissing: this process has no key.
+        """
+        kept = {each.name: each.sealed for each in self.sealed(conversation_id, values) if each.sealed is not None}
+        text = orjson.dumps(kept).decode()
+        if len(text) > most("secrets_bytes"):
+            raise refusal(RefusalCode.SECRETS_FULL, None)
+        return {"secrets": text, "secrets_at": "1"} if kept else {}
+
+    async def keep(self, conversation_id: str, values: Mapping[str, str | None]) -> None:
+        """Set secrets of a conversation, and remove those that are None. Steps that begin from here on see them.
+
+        Raises:
+            UnknownConversation: it is not there (any more).
+            StateConflict: ``secrets_full``.
+            KeyMissing: this process has no key.
+        """
+        _check(conversation_id)
+        sealed = self.sealed(conversation_id, values)
+        match await self._scripts.run(KeepSecrets(conversation=keys.conversation(conversation_id), secrets=sealed)):
+            case Kept():
+                pass
+            case Overfull(code):
+                raise refusal(code, None)
+            case Unknown():
+                raise UnknownConversation(f"there is no conversation {conversation_id}")
+            case other:
+                assert_never(other)
+
+    async def names(self, conversation_id: str) -> tuple[str, ...]:
+        """The names of a conversation's secrets, in order.
+
+        Raises:
+            UnknownConversation: it is not there (any more).
+        """
+        return tuple(sorted(await self._sealed(conversation_id)))
+
+    async def opened(self, conversation_id: str) -> Mapping[str, str]:
+        """A conversation's secrets, by name.
+
+        Raises:
+            UnknownConversation: it is not there (any more).
+            KeyMissing: this process has not all the keys that they are sealed with.
+            SealBroken: somebody has changed one.
+        """
+        kept = await self._sealed(conversation_id)
+        return {name: self._sealer.open(sealed, conversation_id, name) for name, sealed in kept.items()}
+
+    async def _sealed(self, conversation_id: str) -> Mapping[str, str]:
+        _check(conversation_id)
+        there, deleting, text = await self._redis.hmget(
+            keys.conversation(conversation_id), ("id", "deleting", "secrets")
+        )
+        if there is None or deleting is not None:
+            raise UnknownConversation(f"there is no conversation {conversation_id}")
+        found: dict[str, str] = orjson.loads(text) if text else {}
+        return found
+
+
+def _check(conversation_id: str) -> None:
+    if not is_id("conv", conversation_id):
+        raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")

@@ -1,0 +1,147 @@
+"""Secrets of a conversation: sealed in its hash, with it as long as it is there, and no longer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from palaver.errors import StateConflict, UnknownConversation
+from palaver.limits import most
+from palaver.models import Retry
+from palaver.sealing import KeyMissing, SealBroken
+from palaver.settings import Settings
+from palaver.store import Store, keys
+from palaver.store.due import DueItem
+from tests.contract.store_driver import StoreDriver
+
+OLD, NEW = bytes(range(100, 132)).hex(), bytes(range(200, 232)).hex()
+CANARY = "canary-of-a-secret"
+
+
+def with_keys(settings: Settings, *keys_: str) -> Settings:
+    return settings.model_copy(update={"secret_key": tuple(map(SecretStr, keys_))})
+
+
+@pytest.fixture
+async def driver(redis: Any, settings: Settings) -> AsyncIterator[StoreDriver]:
+    store = Store(redis, with_keys(settings, NEW))
+    yield StoreDriver(store, redis)
+    await store.feeds.close()
+
+
+def secrets(**values: str | None) -> dict[str, SecretStr | None]:
+    return {name: None if value is None else SecretStr(value) for name, value in values.items()}
+
+
+async def test_they_are_set_one_by_one_and_nobody_reads_them_in_redis(driver: StoreDriver) -> None:
+    submitted = await driver.submit(secrets=secrets(TOKEN=CANARY, OTHER="two"))
+    conversation_id, vault = submitted.deliveries[0].conversation_id, driver.store.vault
+    await vault.keep(conversation_id, {"OTHER": None, "THIRD": "three"})
+    assert await vault.names(conversation_id) == ("THIRD", "TOKEN")
+    assert await vault.opened(conversation_id) == {"TOKEN": CANARY, "THIRD": "three"}
+    kept = await driver.redis.hgetall(keys.conversation(conversation_id))
+    assert CANARY.encode() not in b"".join(kept.values())
+
+
+async def test_a_step_is_told_that_they_changed(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    assert lease.secrets_at == 0
+    seen = []
+    for value in ("one", "two"):
+        later = await driver.submit(conversation_id=lease.conversation_id, secrets=secrets(TOKEN=value))
+        assert await driver.store.vault.opened(lease.conversation_id) == {"TOKEN": value}
+        settled = await driver.finish(lease)
+        assert settled.next_run == later.run_id
+        (started,) = await driver.store.due.sweep([DueItem(later.run_id, "start")])
+        lease = await driver.claim(started.deliveries[0])
+        seen.append(lease.secrets_at)
+    assert seen == [1, 2]
+
+
+async def test_a_steered_run_has_them_too(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    steered = await driver.submit(
+        conversation_id=lease.conversation_id, on_conflict="steer", agent=None, secrets=secrets(TOKEN="new")
+    )
+    assert steered.steered
+    assert await driver.store.vault.opened(lease.conversation_id) == {"TOKEN": "new"}
+
+
+async def test_there_are_so_many_and_no_more(driver: StoreDriver) -> None:
+    submitted = await driver.submit()
+    conversation_id, vault = submitted.deliveries[0].conversation_id, driver.store.vault
+    await vault.keep(conversation_id, {f"S{n}": "x" for n in range(most("secrets"))})
+    with pytest.raises(StateConflict) as full:
+        await vault.keep(conversation_id, {"ONE_MORE": "x"})
+    assert full.value.code == "secrets_full"
+    await vault.keep(conversation_id, {"S0": None, "ONE_MORE": "x"})
+    with pytest.raises(StateConflict):
+        await driver.submit(conversation_id=conversation_id, secrets=secrets(TWO_MORE="x"))
+    with pytest.raises(StateConflict):
+        await vault.keep(conversation_id, {f"S{n}": "x" * most("secret_value") for n in range(1, 10)})
+    assert (await vault.opened(conversation_id))["S1"] == "x"
+    await vault.keep(conversation_id, dict.fromkeys(await vault.names(conversation_id)))
+    assert await vault.opened(conversation_id) == {}
+
+
+async def test_a_fork_has_them_sealed_for_itself(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin(secrets=secrets(TOKEN=CANARY))
+    await driver.finish(lease)
+    fork = await driver.store.control.retry(run_id, Retry(from_step=1, input="again"))
+    other = fork.deliveries[0].conversation_id
+    assert other != lease.conversation_id
+    claimed = await driver.claim(fork.deliveries[0])
+    assert claimed.secrets_at > 0
+    assert await driver.store.vault.opened(other) == {"TOKEN": CANARY}
+    before, after = [
+        await driver.redis.hget(keys.conversation(each), "secrets") for each in (lease.conversation_id, other)
+    ]
+    assert before != after
+
+
+async def test_what_is_moved_to_another_conversation_does_not_open(driver: StoreDriver) -> None:
+    one, other = [(await driver.submit(secrets=secrets(TOKEN=text))).deliveries[0].conversation_id for text in "ab"]
+    stolen = await driver.redis.hget(keys.conversation(one), "secrets")
+    await driver.redis.hset(keys.conversation(other), "secrets", stolen)
+    with pytest.raises(SealBroken):
+        await driver.store.vault.opened(other)
+
+
+async def test_they_go_with_their_conversation(driver: StoreDriver) -> None:
+    _, lease = await driver.begin(secrets=secrets(TOKEN=CANARY))
+    await driver.finish(lease)
+    assert await driver.redis.ttl(keys.conversation(lease.conversation_id)) > 0
+    await driver.store.control.delete_conversation(lease.conversation_id)
+    for asked in (driver.store.vault.names, driver.store.vault.opened):
+        with pytest.raises(UnknownConversation):
+            await asked(lease.conversation_id)
+    with pytest.raises(UnknownConversation):
+        await driver.store.vault.keep(lease.conversation_id, {"TOKEN": "late"})
+    assert not await driver.redis.exists(keys.conversation(lease.conversation_id))
+
+
+@pytest.mark.parametrize("conversation_id", ["conv_00" + "0" * 26, "conv_nonsense", ""])
+async def test_a_conversation_that_is_not_there_has_none(driver: StoreDriver, conversation_id: str) -> None:
+    with pytest.raises(UnknownConversation):
+        await driver.store.vault.keep(conversation_id, {"TOKEN": "x"})
+    with pytest.raises(UnknownConversation):
+        await driver.store.vault.names(conversation_id)
+    assert await driver.redis.keys("*") == []
+
+
+async def test_a_process_without_the_key_knows_the_names_alone(
+    driver: StoreDriver, redis: Any, settings: Settings
+) -> None:
+    _, lease = await driver.begin(secrets=secrets(TOKEN=CANARY))
+    for there in ((), (OLD,)):
+        other = Store(redis, with_keys(settings, *there))
+        assert await other.vault.names(lease.conversation_id) == ("TOKEN",)
+        with pytest.raises(KeyMissing):
+            await other.vault.opened(lease.conversation_id)
+        await other.feeds.close()
+    both = Store(redis, with_keys(settings, OLD, NEW))
+    assert await both.vault.opened(lease.conversation_id) == {"TOKEN": CANARY}
+    await both.feeds.close()

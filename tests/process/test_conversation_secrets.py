@@ -1,0 +1,132 @@
+"""Secrets of a conversation reach its tools and nobody else, and go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from palaver.limits import MIB
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+from tests.process.one_more import one_more
+from tests.process.sinks import (
+    Sinks,
+    monitored,
+    of_messages,
+    of_metrics,
+    of_processes,
+    of_redis,
+    of_the_api,
+    of_the_export,
+)
+from tests.process.test_secrets import forms
+from tests.process.trusted_tools import CANARY, LATER, NAME, SHORT
+
+pytestmark = pytest.mark.process
+
+SECRET_KEY = "Qk1vY2tLZXlPZkNvdXJzZU5vdEFSZWFsT25lITEyMzQ="
+OLD_KEY = bytes(range(100, 132)).hex()
+TOOLS = ("tells", "tells_inline", "fails", "breaks", "asks_for_another")
+GIVEN = {NAME: CANARY, "PIN": SHORT}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(
+        tmp_path_factory.mktemp("trusted"),
+        environment={
+            "PALAVER_SECRET_KEY": SECRET_KEY,
+            "PALAVER_API_KEYS": "ann=a-key-of-the-api-0123",
+            "PALAVER_TOOLS": "tests.process.trusted_tools",
+            "PALAVER_TRACE_CONTENT": "true",
+        },
+    )
+    cluster.http.headers["Authorization"] = "Bearer a-key-of-the-api-0123"
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def sinks(cluster: Cluster) -> Iterator[Sinks]:
+    with ExitStack() as stack:
+        seen = stack.enter_context(monitored(cluster))
+        runs = {name: cluster.submit(f"tool-1+use-{name}", "go", tools=[name], secrets=GIVEN) for name in TOOLS}
+        for run_id in runs.values():
+            cluster.ended(run_id, within=40)
+        with cluster.redis() as redis_:
+            found = of_redis(redis_)
+        found |= of_messages(bytes(seen))
+        found |= of_the_api(cluster, runs)
+        found |= of_the_export(cluster, "a-key-of-the-api-0123")
+        found |= of_metrics(cluster)
+        found |= of_processes(cluster)
+        yield found
+
+
+@pytest.mark.parametrize("secret", [CANARY, SHORT])
+def test_one_is_nowhere(secret: str, sinks: Sinks) -> None:
+    shown = {
+        sink: text[max(at - 200, 0) : at + 100]
+        for sink, text in sinks.items()
+        for form in (forms(secret) if len(secret) > 8 else [secret.encode()])
+        if (at := text.lower().find(form.lower())) >= 0
+    }
+    assert not shown
+    assert sum(map(len, sinks.values())) < 64 * MIB
+
+
+def _results(cluster: Cluster, run_id: str) -> list[str]:
+    """What the tools of the run answered."""
+    run = cluster.ended(run_id, within=40)
+    page = cluster.http.get(f"/v1/conversations/{run.conversation_id}/messages").json()["data"]
+    return [message["content"] for message in page if message["role"] == "tool" and message["run_id"] == run_id]
+
+
+def test_a_tool_has_what_its_answer_does_not_say(cluster: Cluster) -> None:
+    (told,) = _results(cluster, cluster.submit("tool-1+use-tells", "go", tools=["tells"], secrets=GIVEN))
+    assert told.startswith(f"the token has {len(CANARY)} characters: [redacted], [redacted], ")
+    (missed,) = _results(cluster, cluster.submit("tool-1+use-asks_for_another", "go", tools=["asks_for_another"]))
+    assert "the conversation has no secret 'NO_SUCH_SECRET'" in missed
+
+
+def test_the_next_call_has_what_was_set_in_between(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("tool-1+use-tells", "go", tools=["tells"], secrets=GIVEN), within=40)
+    path = f"/v1/conversations/{run.conversation_id}/secrets"
+    assert cluster.http.patch(path, json={"secrets": {NAME: LATER}}).json() == {"data": [NAME, "PIN"]}
+    again = cluster.submit("tool-1+use-tells", "go", tools=["tells"], conversation_id=run.conversation_id)
+    (told,) = _results(cluster, again)
+    assert told.startswith(f"the token has {len(LATER)} characters: [redacted]")
+
+
+def test_a_step_waits_for_a_worker_that_has_the_key(cluster: Cluster) -> None:
+    with one_more(cluster, "worker", PALAVER_SECRET_KEY=OLD_KEY), one_more(cluster, "worker", PALAVER_SECRET_KEY=""):
+        run_ids = [cluster.submit("tool-1+use-tells", "go", tools=["tells"], secrets=GIVEN) for _ in range(12)]
+        for run_id in run_ids:
+            assert cluster.ended(run_id, within=60).status == "completed"
+    events = (event for run_id in run_ids for event in cluster.events(run_id))
+    codes = {event.data["code"] for event in events if event.type == "run.waiting"}
+    assert codes <= {"key:PALAVER_SECRET_KEY"}
+    assert codes
+
+
+def test_what_was_sealed_before_a_rotation_opens_after_it(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("echo", "hello", secrets=GIVEN))
+    cluster.kill("tools")
+    with one_more(cluster, "tools", PALAVER_SECRET_KEY=f"{OLD_KEY},{SECRET_KEY}"):
+        again = cluster.submit("tool-1+use-tells", "go", tools=["tells"], conversation_id=run.conversation_id)
+        (told,) = _results(cluster, again)
+    assert told.startswith(f"the token has {len(CANARY)} characters")
+    cluster.heal()
+
+
+def test_they_go_with_their_conversation(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("echo", "hello", secrets=GIVEN))
+    assert cluster.http.delete(f"/v1/conversations/{run.conversation_id}").status_code == 204
+
+    def left() -> list[bytes]:
+        with cluster.redis() as redis_:
+            return list(redis_.scan_iter(f"*{run.conversation_id}*"))
+
+    eventually(lambda: not left(), why=f"keys of {run.conversation_id}: {left()}")

@@ -1,0 +1,51 @@
+"""The secrets of the conversations that a worker works for, opened."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from palaver.leases import Lease
+from palaver.secrets import Secrets
+from palaver.store.vault import Vault
+
+_MOST: Final = 500
+"""Conversations whose secrets a process remembers: about as many steps as a model worker has in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSecrets:
+    """Those of one conversation."""
+
+    values: Mapping[str, str] = field(repr=False)
+    """By name."""
+    compared: Secrets
+    """What others say is compared with these."""
+
+
+class SecretCache:
+    """Opened secrets, by conversation: most steps need those of the step before."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._opened: OrderedDict[str, tuple[int, OpenedSecrets]] = OrderedDict()
+
+    async def of(self, lease: Lease) -> OpenedSecrets:
+        """The secrets of the lease's conversation, as they were at the claim or later.
+
+        Raises:
+            KeyMissing, SealBroken: they cannot be opened.
+            UnknownConversation: the conversation is gone.
+        """
+        at, conversation_id = lease.secrets_at, lease.conversation_id
+        known = self._opened.get(conversation_id)
+        if known is None or known[0] != at:
+            values = await self._vault.opened(conversation_id)
+            known = at, OpenedSecrets(values, Secrets(values.values(), named=True))
+            self._opened[conversation_id] = known
+        self._opened.move_to_end(conversation_id)
+        while len(self._opened) > _MOST:
+            self._opened.popitem(last=False)
+        return known[1]
