@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 from pydantic import BaseModel, Field
 
@@ -72,3 +73,24 @@ class ConversationPatch(Strict):
     """Who answers from the next run on; those that are there go on as they were. Null takes it away."""
     revision: Annotated[int, Field(ge=0)] | None = None
     """Change it only if it still has this one."""
+
+
+ConversationOrder = Literal["created", "-created", "updated", "-updated"]
+"""By when they were begun or when something last happened to them; with a minus the newest first."""
+
+
+class ConversationFilter(TypedDict, total=False):
+    """Conversations that fit all that is given. What is left out, or None, lets every one through. Times count in
+    milliseconds, and are part of what they limit."""
+
+    title: str | None
+    """A part of its title, whatever the case."""
+    status: str | Collection[str] | None
+    """One of several: a list, or a text with commas between them."""
+    tag: str | None
+    metadata: Mapping[str, str] | None
+    """It has all of these entries."""
+    created_after: datetime | None
+    created_before: datetime | None
+    updated_after: datetime | None
+    updated_before: datetime | None

@@ -62,12 +62,19 @@ _ALL: Final = (
         ("filter_status", "statuses that a filter names", 16, "statuses", "422 `validation_error`"),
         (
             "list_looked",
-            "runs that a page of a list looks at",
+            "runs or conversations that a page of a list looks at",
             10_000,
             "runs",
             "the page is short, and says `has_more`",
         ),
-        ("list_bytes", "data of runs that it looks at", 32 * MIB, "bytes", "the page is short, and says `has_more`"),
+        (
+            "count_looked",
+            "conversations that a count with a filter looks at",
+            100_000,
+            "conversations",
+            "it says that it is not `complete`",
+        ),
+        ("list_bytes", "their data that it looks at", 32 * MIB, "bytes", "the page is short, and says `has_more`"),
         ("answer_bytes", "an answer that is a page, about", 4 * MIB, "bytes", "the page is short, and says `has_more`"),
     ),
     *_group(

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from . import bulk, control, conversations, events, health, history, metrics, models, queues, runs, secrets, tools
+from . import (
+    bulk,
+    control,
+    conversation_lists,
+    conversations,
+    events,
+    health,
+    history,
+    metrics,
+    models,
+    queues,
+    runs,
+    secrets,
+    tools,
+)
 from .dialect import NATIVE
 
 __all__ = [
     "NATIVE",
     "bulk",
     "control",
+    "conversation_lists",
     "conversations",
     "events",
     "health",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Self, cast
+from typing import Annotated, Final, Self, cast
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
@@ -92,6 +92,12 @@ def _failing(given: ErrorClass) -> ErrorClass:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=64)]
+PAIRS: Final = {
+    "type": "array",
+    "items": {"type": "string", "pattern": "^[^=,{][^=,]{0,63}=[^,]{0,512}$"},
+    "maxItems": 32,
+}
+"""`key=value` in a URL."""
 Entries = Annotated[Metadata, BeforeValidator(_entries)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 from urllib.parse import urlencode
 
 import orjson
@@ -43,9 +44,9 @@ def conversation_path(conversation_id: str) -> str:
     return f"/v1/conversations/{conversation_id}"
 
 
-def page_path(query: Mapping[str, object]) -> str:
-    """Where a page of runs is."""
-    return f"/v1/runs?{urlencode(query)}"
+def page_path(of: Literal["runs", "conversations"], query: Mapping[str, object]) -> str:
+    """Where a page of these is."""
+    return f"/v1/{of}?{urlencode(query)}"
 
 
 def run_json(run: models.Run) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import orjson
 from pydantic import Field, WithJsonSchema
@@ -21,7 +21,7 @@ from ..streams import EventStream
 from .answers import answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .events import WatchQuery
-from .filters import Entries, Filters
+from .filters import PAIRS, Entries, Filters
 from .frames import STREAMS, frames
 from .links import Run, RunList, page_path, run_list_json
 
@@ -41,17 +41,10 @@ class _RunId(Convertor[str]):
 register_url_convertor("run", _RunId())
 
 
-_PAIRS: Final = {
-    "type": "array",
-    "items": {"type": "string", "pattern": "^[^=,{][^=,]{0,63}=[^,]{0,512}$"},
-    "maxItems": 32,
-}
-
-
 class RunsQuery(Query, Filters):
     """Which runs to list, and how many."""
 
-    metadata: Annotated[Entries, WithJsonSchema(_PAIRS)] = Field(
+    metadata: Annotated[Entries, WithJsonSchema(PAIRS)] = Field(
         default={},
         description="Only runs with all of these entries: `key=value`, several, or a JSON object.",
     )
@@ -161,7 +154,7 @@ def _next_page(query: RunsQuery, cursor: str) -> str:
         given["metadata"] = orjson.dumps(query.metadata).decode()
     if query.retried is not None:
         given["retried"] = str(query.retried).lower()
-    return page_path(given | {"cursor": cursor})
+    return page_path("runs", given | {"cursor": cursor})
 
 
 @NATIVE.route(

@@ -5,14 +5,16 @@ Each takes the backend first, and typed values of ``palaver.models``. They raise
 
 from __future__ import annotations
 
+from palaver.conversation import ConversationFilter, ConversationOrder
 from palaver.filters import RunFilter
-from palaver.store.conversations import Kept, KeptText
+from palaver.store.conversations import ConversationCount, ConversationList, Kept, KeptText
 from palaver.store.events import LogEntry, StoredEvent
 from palaver.store.listing import RunPage
 
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
 from .control import Acted, act, cancel, delete_run
+from .conversation_lists import count_conversations, list_conversations, read_conversations
 from .conversations import (
     IncludedInMessages,
     MessagePage,
@@ -52,6 +54,10 @@ __all__ = [
     "Bulk",
     "BulkResult",
     "Caller",
+    "ConversationCount",
+    "ConversationFilter",
+    "ConversationList",
+    "ConversationOrder",
     "EventSlice",
     "Included",
     "IncludedInMessages",
@@ -80,14 +86,17 @@ __all__ = [
     "change_conversation",
     "check_store",
     "conversation_of",
+    "count_conversations",
     "create_conversation",
     "delete_conversation",
     "delete_run",
     "follow",
+    "list_conversations",
     "list_models",
     "list_runs",
     "may_watch",
     "read_conversation",
+    "read_conversations",
     "read_events",
     "read_kept",
     "read_lacked",

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import starmap
-from typing import Final, assert_never
+from typing import Any, Final, Literal, assert_never, cast
 
 import orjson
 
-from palaver.conversation import Conversation, ConversationPatch, NewConversation
+from palaver.conversation import Conversation, ConversationFilter, ConversationOrder, ConversationPatch, NewConversation
 from palaver.errors import StateConflict
 from palaver.fields import revealed
 from palaver.ids import is_id
+from palaver.limits import beyond, most
 from palaver.models import AgentSpec
 from palaver.store import keys, records
 from palaver.store.capacity import Capacity
 from palaver.store.connection import Connection
 from palaver.store.contracts import BeginConversation, ChangeConversation
 from palaver.store.contracts.conversations import Begun, Changed, GivenField, Revised
+from palaver.store.contracts.listing import FieldTest
 from palaver.store.contracts.replies import Busy, Unknown
+from palaver.store.finding import Place, Search, ShardLists, find, look
 from palaver.store.moving import promised
 from palaver.store.reading import Reading, unknown_conversation
 from palaver.store.scripts import Scripts
@@ -28,6 +32,23 @@ from palaver.store.vault import Vault
 Kept = Mapping[str, str | None]
 """For the name of a dialect, a text that it keeps with a conversation; None takes it away."""
 _ABOUT: Final[tuple[str, ...]] = ("title", "metadata", "tags", "agent")
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationList:
+    """Conversations in the order that was asked for, and where the next page starts."""
+
+    conversations: list[Conversation] = field(default_factory=list)
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationCount:
+    """How many conversations fit."""
+
+    count: int
+    complete: bool
+    """All of them were looked at; else there may be more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +129,85 @@ class Conversations:
         if found[0] is None or found[1] is not None:
             raise unknown_conversation(conversation_id)
         return KeptText(None if found[3] is None else found[3].decode(), int(found[2] or 0))
+
+    async def list(
+        self,
+        admitted: ConversationFilter,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        order: ConversationOrder = "-updated",
+    ) -> ConversationList:
+        """A page of conversations: few where they are long, or where many that do not fit lie between them. One that
+        changes meanwhile has another place by ``updated``.
+
+        Raises:
+            ValueError: the cursor is none of ours.
+        """
+        search, first = self._search(admitted, order)
+        place = records.parse_cursor(cursor, "conv") if cursor else first
+
+        async def read(ids: Sequence[str]) -> dict[str, tuple[Conversation, int]]:
+            found = await self._reading.conversations(ids)
+            return {each.id: (each, len(each.model_dump_json())) for each in found if each}
+
+        page = await find(self._scripts, search, read, limit=limit, place=place)
+        return ConversationList(page.found, records.cursor(page.behind) if page.behind else None)
+
+    async def count(
+        self, admitted: ConversationFilter, *, most_looked: int = most("count_looked")
+    ) -> ConversationCount:
+        """How many conversations fit, of about ``most_looked`` at most."""
+        search, place = self._search(admitted, "-created")
+        count = looked = 0
+        while True:
+            part = await look(self._scripts, search, place, most_looked - looked)
+            count, looked, place = count + len(part.places), looked + part.looked, part.end
+            if place is None:
+                return ConversationCount(count, complete=True)
+            if looked >= most_looked:
+                beyond("count_looked")
+                return ConversationCount(count, complete=False)
+
+    def _search(self, admitted: ConversationFilter, order: ConversationOrder) -> tuple[Search, Place | None]:
+        """What a filter asks for in that order, and the place before the first that may fit."""
+        field, ascending = order.removeprefix("-"), not order.startswith("-")
+        index: Literal["", ":updated"] = ":updated" if field == "updated" else ""
+        shards = [
+            ShardLists(keys.conversation_prefix(shard), [keys.conversations(shard, index)])
+            for shard in self._reading.shards
+        ]
+        after, before = (
+            records.millis(moment) if isinstance(moment, datetime) else None
+            for moment in (admitted.get(f"{field}_after"), admitted.get(f"{field}_before"))
+        )
+        first, last = (after, before) if ascending else (None if before is None else before + 1, after)
+        return Search(shards, tuple(_tests(admitted, field)), last, ascending), None if first is None else (first, "")
+
+
+def _tests(wanted: ConversationFilter, ordered_by: str) -> Iterator[FieldTest]:
+    """What the hash of a conversation that fits must be like, beside the time that the list is ordered by."""
+    yield FieldTest("id", "set")
+    yield FieldTest("deleting", "unset")
+    for name in ("created", "updated"):
+        if name != ordered_by:
+            for edge, kind in (("after", "from"), ("before", "to")):
+                if isinstance(moment := wanted.get(f"{name}_{edge}"), datetime):
+                    yield FieldTest(f"{name}_at", cast(Any, kind), str(records.millis(moment)))
+    if (title := wanted.get("title")) is not None:
+        yield FieldTest("folded", "has", title.casefold())
+    if (tag := wanted.get("tag")) is not None:
+        yield FieldTest("tags", "entry", _written(tag))
+    for key, value in (wanted.get("metadata") or {}).items():
+        yield FieldTest("metadata", "entry", f"{_written(key)}:{_written(value)}")
+    if (status := wanted.get("status")) is not None:
+        named = status if isinstance(status, str) else ",".join(status)
+        yield FieldTest("status", "status", f",{named},")
+
+
+def _written(text: str) -> str:
+    """As it is in tags and metadata."""
+    return orjson.dumps(text).decode()
 
 
 def _fields(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:

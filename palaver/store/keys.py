@@ -67,9 +67,14 @@ ReadyKeys = Annotated[tuple[str, ...], QUEUES]
 """A key for each queue."""
 
 
-def prefix(shard: str) -> str:
-    """What the keys of a shard begin with."""
-    return f"{{p{shard}}}:"
+def run_prefix(shard: str) -> str:
+    """What the keys of the runs of a shard begin with."""
+    return f"{{p{shard}}}:run:"
+
+
+def conversation_prefix(shard: str) -> str:
+    """What those of its conversations begin with."""
+    return f"{{p{shard}}}:conv:"
 
 
 def worker(worker_id: str) -> str:

@@ -35,7 +35,7 @@ class Reading:
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis
         self._scripts = scripts
-        self._shards = all_shards(settings.shards)
+        self.shards = all_shards(settings.shards)
 
     async def now(self) -> datetime:
         """The store's clock, the only one that counts; UTC."""
@@ -43,11 +43,11 @@ class Reading:
 
     def new_conversation(self, shard: str | None = None) -> str:
         """An id that no conversation has, on ``shard`` or on any."""
-        return new_conversation_id(len(self._shards), shard)
+        return new_conversation_id(len(self.shards), shard)
 
     def conversation_of_number(self, number: UUID) -> str:
         """The id of the conversation that others know by ``number``, whether there is one or not."""
-        return conversation_id(number, len(self._shards))
+        return conversation_id(number, len(self.shards))
 
     async def get(self, run_id: str) -> Run:
         """The run as it is now.
@@ -127,6 +127,8 @@ class Reading:
 
     async def conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation | None]:
         """Conversations as they are now, each in the place of its id; None for those that are not there."""
+        if not conversation_ids:
+            return []
         pipeline = self._redis.pipeline(transaction=False)
         for each in conversation_ids:
             pipeline.hmget(keys.conversation(each), records.CONVERSATION_FIELDS)

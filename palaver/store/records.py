@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic_core import from_json
@@ -29,10 +29,13 @@ from palaver.store.connection import Fields
 from palaver.store.settling import NANODOLLARS
 from palaver.traces import Trace
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
 
 def millis(moment: datetime) -> int:
-    """Milliseconds since the epoch."""
-    return int(moment.timestamp() * 1000)
+    """Whole milliseconds since the epoch."""
+    return (moment - _EPOCH) // _MILLISECOND
 
 
 def instant(text: bytes | float) -> datetime:
@@ -215,20 +218,20 @@ def conversation(fields: Fields, status: RunStatus | None) -> Conversation:
 
 
 def cursor(place: tuple[int, str]) -> str:
-    """An opaque place in a list of runs: time and id of the last one shown."""
+    """An opaque place in a list: time and id of the last one shown."""
     return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
 
 
-def parse_cursor(text: str) -> tuple[int, str]:
-    """The place that ``cursor`` wrote.
+def parse_cursor(text: str, kind: Literal["run", "conv"] = "run") -> tuple[int, str]:
+    """The place that ``cursor`` wrote, in a list of these.
 
     Raises:
         ValueError: when it did not write this.
     """
     try:
-        created, run_id = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        at, found_id = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, TypeError) as error:
-        raise ValueError("the cursor is not one that a list of runs gave") from error
-    if not isinstance(created, int) or not isinstance(run_id, str) or not is_id("run", run_id):
-        raise ValueError("the cursor is not one that a list of runs gave")
-    return created, run_id
+        raise ValueError("the cursor is not one that a list gave") from error
+    if not isinstance(at, int) or not isinstance(found_id, str) or not is_id(kind, found_id):
+        raise ValueError("the cursor is not one that a list gave")
+    return at, found_id

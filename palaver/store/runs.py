@@ -111,7 +111,7 @@ class Runs(Listing):
         conversation_id = submission.conversation_id
         if conversation_id is None:
             # An idempotency key is found again by its own shard.
-            target = self.new_conversation(pick_shard(key.digest, len(self._shards)) if key.digest else None)
+            target = self.new_conversation(pick_shard(key.digest, len(self.shards)) if key.digest else None)
             return await self.take_on(await self.to_submit(submission, target, "new", key, by=by))
         if not is_id("conv", conversation_id):
             raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")

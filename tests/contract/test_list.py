@@ -82,8 +82,8 @@ async def test_several_lists_are_as_one(driver: StoreDriver, redis: Any) -> None
 async def test_a_page_looks_at_so_much_and_says_where_to_go_on(
     driver: StoreDriver, monkeypatch: pytest.MonkeyPatch, limited: str, much: int
 ) -> None:
-    monkeypatch.setattr("palaver.store.listing._AT_ONCE", 4)
-    monkeypatch.setattr("palaver.store.listing.most", lambda name: {limited: much}.get(name) or most(name))
+    monkeypatch.setattr("palaver.store.finding._AT_ONCE", 4)
+    monkeypatch.setattr("palaver.store.finding.most", lambda name: {limited: much}.get(name) or most(name))
     (first, *_) = [(await driver.submit(tags=("rare",) if i == 0 else ())).run_id for i in range(20)]
     beyond = exceeded[limited]
     pages = await _pages(driver, 10, {"tag": "rare"})

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from palaver.conversation import ConversationPatch, NewConversation
+from palaver.conversation import ConversationFilter, ConversationPatch, NewConversation
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.filters import RunFilter
 from palaver.ids import new_conversation_id
@@ -296,6 +296,15 @@ async def _change_conversation(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.conversations.change(made.id, about, kept={"dialect": "x" * (n * 1024)})
 
 
+async def _find_conversations(driver: StoreDriver, n: int) -> Act:
+    for _ in range(8 * n):
+        await driver.store.conversations.begin(
+            NewConversation(title="t" * 200, tags=("odd",), metadata={"k": "v" * 512})
+        )
+    wanted: ConversationFilter = {"title": "t", "metadata": {"k": "v"}, "status": "idle"}
+    return lambda: driver.store.conversations.list(wanted, limit=200)
+
+
 async def _forget_conversations(driver: StoreDriver, n: int) -> Act:
     gone = {new_conversation_id(1): 1.0 for _ in range(8 * n)}
     for each in (keys.conversations("00"), keys.conversations("00", ":updated"), keys.conversations("00", ":expiring")):
@@ -504,9 +513,10 @@ CASES: Final = (
     Case("hand_back", "open calls", _hand_back),
     Case("postpone", "nothing that grows", _postpone),
     Case("promote", "nothing that grows", _promote),
-    Case("find_runs", "16 runs that do not fit", _find, most=125),
-    Case("find_runs", "16 runs with long agents that do not fit", _find_beside_agents, most=62),
-    Case("find_runs", "16 runs that fit", _find_all, most=12),
+    Case("find", "16 runs that do not fit", _find, most=125),
+    Case("find", "16 runs with long agents that do not fit", _find_beside_agents, most=62),
+    Case("find", "16 runs that fit", _find_all, most=12),
+    Case("find", "8 conversations that do not fit", _find_conversations, most=125),
     Case("renew", "leases", _renew),
     Case("write_deltas", "deltas", _feed, most=100),
     Case("admit", "8 calls that wait", _admit),

@@ -10,6 +10,7 @@ from typing import Any, Final
 from fastapi.routing import APIRoute
 
 from api.app import create_app
+from palaver.conversation import NewConversation
 from palaver.errors import ErrorClass, Failure
 from palaver.lifecycle import StopReason, WaitReason
 from palaver.limits import MIB, most
@@ -213,6 +214,15 @@ def _events(accept: str) -> Any:
     return prepare
 
 
+def _conversations(rest: str) -> Any:
+    async def prepare(api: World, n: int) -> Ask:
+        for _ in range(n):
+            await api.store.conversations.begin(NewConversation(title="t" * 200))
+        return Ask(f"/v1/conversations{rest}")
+
+    return prepare
+
+
 def _of_conversation(rest: str) -> Any:
     return _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}{rest}"))
 
@@ -276,6 +286,9 @@ CASES: Final = (
     Case("GET /v1/runs/{run_id}/events", "events of a page", most("input_messages"), _events("application/json")),
     Case("GET /v1/runs/{run_id}/events", "events of a stream", most("input_messages"), _events("text/event-stream")),
     Case("POST /v1/conversations", "unknown fields", _VALUES, _body("/v1/conversations", _fields)),
+    Case("GET /v1/conversations", "conversations that do not fit", 400,
+         _conversations("?title=no-such"), counted_at=200),
+    Case("GET /v1/conversations/count", "conversations", 400, _conversations("/count?title=no-such"), counted_at=200),
     Case("PATCH /v1/conversations/{conversation_id}", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}"), body=_fields)),
     Case("GET /v1/conversations/{conversation_id}", "entries", most("input_messages"), _of_conversation("")),

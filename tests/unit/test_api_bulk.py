@@ -155,8 +155,8 @@ async def test_the_limit_counts_what_the_filter_admits() -> None:
 
 async def test_a_request_that_takes_long_ends_though_the_filter_admits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.operations.bulk._TIME", 0.0)
-    monkeypatch.setattr("palaver.store.listing.most", lambda name: {"list_looked": 5}.get(name) or most(name))
-    monkeypatch.setattr("palaver.store.listing._AT_ONCE", 5)
+    monkeypatch.setattr("palaver.store.finding.most", lambda name: {"list_looked": 5}.get(name) or most(name))
+    monkeypatch.setattr("palaver.store.finding._AT_ONCE", 5)
     async with world() as api:
         for _ in range(8):
             await api.submit()

@@ -260,3 +260,52 @@ async def test_a_dialect_keeps_no_more_than_it_may() -> None:
         with pytest.raises(Refused):
             await operations.change_conversation(api.app.state.backend, made.id, ConversationPatch(), kept=kept)
         assert (await operations.read_kept(api.app.state.backend, made.id, "dialect")).text == "{}"
+
+
+async def test_conversations_are_listed_by_what_is_known_about_them() -> None:
+    async with world() as api:
+        made = [
+            (
+                await api.client.post(
+                    "/v1/conversations", json={"title": f"Nr {i}", "tags": ["even" if i % 2 == 0 else "odd"]}
+                )
+            ).json()
+            for i in range(5)
+        ]
+        run = await api.submit()
+        path, seen = "/v1/conversations?limit=2&tag=even&order=created", []
+        while path:
+            answer = await api.client.get(path)
+            assert answer.status_code == 200
+            page = answer.json()
+            seen += [each["title"] for each in page["data"]]
+            assert page["has_more"] == (page["next_cursor"] is not None)
+            path = answer.links["next"]["url"] if "next" in answer.links else ""
+        assert sorted(seen) == ["Nr 0", "Nr 2", "Nr 4"]
+        running = (await api.client.get("/v1/conversations", params={"status": ["running", "queued"]})).json()["data"]
+        assert [each["id"] for each in running] == [run["conversation_id"]]
+        found = (await api.client.get("/v1/conversations", params={"title": "nR 3"})).json()["data"]
+        assert found == [made[3]]
+        for query, count in (("", 6), ("?tag=odd", 2), ("?status=idle", 5), ("?metadata=a=b", 0)):
+            number = (await api.client.get(f"/v1/conversations/count{query}")).json()
+            assert number == {"count": count, "complete": True}, query
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["order=title", "status=nonsense", "limit=0", "limit=201", "title=", "created_after=yesterday",
+     "created_after=2026-01-02T00:00:00Z&created_before=2026-01-01T00:00:00Z", "metadata=x"],
+)  # fmt: skip
+async def test_a_filter_that_is_none_is_refused(query: str) -> None:
+    async with world() as api:
+        assert (await api.client.get(f"/v1/conversations?{query}")).status_code == 422
+        assert_problem(await api.client.get("/v1/conversations?cursor=x"), 400, "invalid_cursor")
+        assert_problem(await api.client.get(f"/v1/conversations?cursor={'x' * 201}"), 400, "invalid_cursor")
+
+
+async def test_several_are_read_at_once() -> None:
+    async with world() as api:
+        made = (await api.client.post("/v1/conversations")).json()
+        found = await operations.read_conversations(api.app.state.backend, [CONVERSATION_ID, made["id"], "nonsense"])
+        assert [each and each.id for each in found] == [None, made["id"], None]
+        assert list(await operations.read_conversations(api.app.state.backend, ["nonsense"])) == [None]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from palaver.store.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.contracts.declaration import Script
-from palaver.store.contracts.listing import FindRuns
+from palaver.store.contracts.listing import Find
 from palaver.store.contracts.logs import Append, CopyLog, DeleteConversation, DeleteRun, ReadLog
 from palaver.store.contracts.providers import (
     Admit,
@@ -33,7 +33,7 @@ __all__ = [
     "CopyLog",
     "DeleteConversation",
     "DeleteRun",
-    "FindRuns",
+    "Find",
     "ForgetConversations",
     "HandBack",
     "KeepSecrets",
@@ -54,7 +54,7 @@ __all__ = [
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act, Append,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
-    KeepSecrets, FindRuns, Renew, WriteDeltas,
+    KeepSecrets, Find, Renew, WriteDeltas,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
 )  # fmt: skip
 """Every script."""

@@ -1,4 +1,4 @@
-"""How lists of runs are looked through."""
+"""How lists of runs and of conversations are looked through."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from palaver.store.contracts.declaration import Script
 from palaver.store.keys import Key
 
 
-class RunTest(NamedTuple):
-    """What a field of a run's hash must be for the run to be worth reading."""
+class FieldTest(NamedTuple):
+    """What a field of a hash must be for it to be worth reading."""
 
     field: str
-    kind: Literal["has", "set", "unset", "from", "to"]
-    """``has``: the text is in it. ``from``, ``to``: it is a number, and at least that, or at most."""
+    kind: Literal["has", "entry", "status", "set", "unset", "from", "to"]
+    """``has``: the text is in it. ``entry``: it is JSON, and the text is an entry of it. ``from``, ``to``: it is a
+    number, and at least that, or at most. ``status``: that of a conversation is in the text, between commas."""
     text: str = ""
 
 
-class RunIndex(NamedTuple):
-    """A list of runs by time of creation."""
+class Index(NamedTuple):
+    """A list by time."""
 
     key: Key
 
 
-class FoundRun(NamedTuple):
-    """A run that passed the tests."""
+class Member(NamedTuple):
+    """One of a list that passed the tests."""
 
-    created_at: int
-    """ms."""
+    at: int
+    """Its time there; ms."""
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRuns:
-    """Runs that passed the tests, newest first."""
+class Found:
+    """Those that passed the tests, in order."""
 
-    runs: tuple[FoundRun, ...]
+    members: tuple[Member, ...]
     looked: int
-    """Runs looked at."""
+    """How many were looked at."""
     bytes: int
     """Read of them."""
     last_at: int | None
@@ -48,18 +49,20 @@ class FoundRuns:
     """There are no more."""
 
 
-class FindRuns(Script[FoundRuns]):
-    """Look through lists of runs of a shard as if they were one, newest first, until enough are found or looked at. A
-    run whose status changes meanwhile is in exactly one of the lists, so it is not missed."""
+class Find(Script[Found]):
+    """Look through lists of a shard as if they were one, until enough are found or looked at. A run whose status
+    changes meanwhile is in exactly one of the lists, so it is not missed."""
 
-    prefix: str
-    """What the keys of the shard begin with."""
-    before: int | None
-    before_id: str | None
-    """Behind this run; None for the newest of those created earlier."""
-    oldest: int | None
-    """None created earlier; ms."""
+    hashes: str
+    """What the keys of the hashes begin with."""
+    ascending: bool
+    """The oldest first; else the newest."""
+    begin: int | None
+    begin_id: str | None
+    """Behind this one; without an id, behind all of that millisecond, or before them if it is ascending."""
+    last: int | None
+    """None beyond it; ms."""
     most_looked: int
     most_found: int
-    lists: tuple[RunIndex, ...]
-    tests: tuple[RunTest, ...]
+    lists: tuple[Index, ...]
+    tests: tuple[FieldTest, ...]

@@ -1,0 +1,145 @@
+"""Which conversations there are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Self, cast
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
+from starlette.responses import Response
+
+from palaver.conversation import Conversation, ConversationFilter, ConversationOrder
+from palaver.lifecycle import RunStatus
+from palaver.limits import most
+from palaver.names import did_you_mean
+
+from .. import operations
+from ..answers import answer, answer_json
+from ..operations import Backend
+from ..queries import Number, Query
+from .dialect import NATIVE
+from .filters import PAIRS, Entries, Moment, Name
+from .links import page_path
+
+_STATUSES: Final = ("idle", *map(str, RunStatus))
+
+
+class ConversationPage(BaseModel):
+    """A page of conversations."""
+
+    data: list[Conversation]
+    next_cursor: str | None
+    has_more: bool
+
+
+class ConversationNumber(BaseModel):
+    """How many conversations there are."""
+
+    count: int
+    complete: bool
+    """All of them were looked at; else there may be more."""
+
+
+def _statuses(given: object) -> object:
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, list | tuple):
+        return given
+    for name in names:
+        if name not in _STATUSES:
+            hint = did_you_mean(str(name), _STATUSES) or f"; there are: {', '.join(_STATUSES)}"
+            raise ValueError(f"must be statuses, comma separated{hint}")
+    return tuple(dict.fromkeys(names))
+
+
+_Statuses = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_statuses),
+    WithJsonSchema({"type": "array", "items": {"enum": list(_STATUSES)}, "minItems": 1, "maxItems": len(_STATUSES)}),
+]
+
+
+class ConversationFilters(Query):
+    """Conversations that all of these admit."""
+
+    title: str | None = Field(
+        default=None, min_length=1, max_length=most("title"), description="Only with this in their title; case is one."
+    )
+    status: _Statuses = Field(
+        default=(),
+        description="Only these: that of the active run, else of the last one, else `idle`. Several, or with commas.",
+    )
+    tag: Name | None = Field(default=None, description="Only with this tag.")
+    metadata: Annotated[Entries, WithJsonSchema(PAIRS)] = Field(
+        default={}, description="Only with all of these entries: `key=value`, several, or a JSON object."
+    )
+    created_after: Moment | None = Field(default=None, description="Only begun at this time or later.")
+    created_before: Moment | None = Field(default=None, description="Only begun at this time or earlier.")
+    updated_after: Moment | None = Field(default=None, description="Only with news at this time or later.")
+    updated_before: Moment | None = Field(default=None, description="Only without news after this time.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for what in ("created", "updated"):
+            after, before = getattr(self, f"{what}_after"), getattr(self, f"{what}_before")
+            if after and before and after > before:
+                raise ValueError(f"{what}_after must not be behind {what}_before")
+        return self
+
+    def as_filter(self) -> ConversationFilter:
+        """What the store is asked for."""
+        given = {name: getattr(self, name) for name in ConversationFilter.__annotations__}
+        return cast(ConversationFilter, {name: value for name, value in given.items() if value not in (None, (), {})})
+
+
+class ConversationsQuery(ConversationFilters):
+    """Which conversations to list, in what order, and how many."""
+
+    order: ConversationOrder = Field(
+        default="-updated", description="By creation or by the last change; with a minus the newest first."
+    )
+    limit: Number = Field(default=50, ge=1, le=200, description="Conversations on a page.")
+    cursor: str | None = Field(default=None, description="`next_cursor` of the page before, in the same order.")
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/conversations",
+    tag="conversations",
+    summary="List conversations",
+    answers={200: ("A page; `Link` has the next.", ConversationPage)},
+    problems=("invalid_cursor",),
+)
+async def list_conversations(backend: Backend, query: ConversationsQuery) -> Response:
+    """Those that all filters admit. A page looks at 10,000 conversations at most, so with filters other than those of
+    time it may be short, even empty, although `has_more`. By `updated`, what changes meanwhile has another place."""
+    page = await operations.list_conversations(
+        backend, query.as_filter(), limit=query.limit, cursor=query.cursor, order=query.order
+    )
+    headers: dict[str, str] = {}
+    if page.next_cursor is not None:
+        headers["Link"] = f'<{_next_page(query, page.next_cursor)}>; rel="next"'
+    data = b",".join(each.model_dump_json().encode() for each in page.conversations)
+    rest = orjson.dumps({"next_cursor": page.next_cursor, "has_more": page.next_cursor is not None})
+    return answer_json(b'{"data":[%b],%b' % (data, rest[1:]), headers=headers)
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/conversations/count",
+    tag="conversations",
+    summary="Count conversations",
+    answers={200: ("How many there are.", ConversationNumber)},
+)
+async def count_conversations(backend: Backend, query: ConversationFilters) -> Response:
+    """Those that all filters admit, of the newest 100,000."""
+    found = await operations.count_conversations(backend, query.as_filter())
+    return answer(ConversationNumber(count=found.count, complete=found.complete))
+
+
+def _next_page(query: ConversationsQuery, cursor: str) -> str:
+    given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True)
+    if query.status:
+        given["status"] = ",".join(query.status)
+    if query.metadata:
+        given["metadata"] = orjson.dumps(query.metadata).decode()
+    return page_path("conversations", given | {"cursor": cursor})
