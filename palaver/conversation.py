@@ -46,6 +46,14 @@ class Conversation(BaseModel):
     last_outcome: Outcome | None = None
 
 
+class ConversationCount(BaseModel):
+    """How many conversations fit."""
+
+    count: int
+    complete: bool
+    """All of them were looked at; else there may be more."""
+
+
 class NewConversation(Strict):
     """The body of ``POST /v1/conversations``."""
 

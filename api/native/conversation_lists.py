@@ -8,7 +8,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 from starlette.responses import Response
 
-from palaver.conversation import Conversation, ConversationFilter, ConversationOrder
+from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.lifecycle import RunStatus
 from palaver.limits import most
 from palaver.names import did_you_mean
@@ -30,14 +30,6 @@ class ConversationPage(BaseModel):
     data: list[Conversation]
     next_cursor: str | None
     has_more: bool
-
-
-class ConversationNumber(BaseModel):
-    """How many conversations there are."""
-
-    count: int
-    complete: bool
-    """All of them were looked at; else there may be more."""
 
 
 def _statuses(given: object) -> object:
@@ -128,12 +120,11 @@ async def list_conversations(backend: Backend, query: ConversationsQuery) -> Res
     "/v1/conversations/count",
     tag="conversations",
     summary="Count conversations",
-    answers={200: ("How many there are.", ConversationNumber)},
+    answers={200: ("How many there are.", ConversationCount)},
 )
 async def count_conversations(backend: Backend, query: ConversationFilters) -> Response:
     """Those that all filters admit, of the newest 100,000."""
-    found = await operations.count_conversations(backend, query.as_filter())
-    return answer(ConversationNumber(count=found.count, complete=found.complete))
+    return answer(await operations.count_conversations(backend, query.as_filter()))
 
 
 def _next_page(query: ConversationsQuery, cursor: str) -> str:

@@ -5,9 +5,9 @@ Each takes the backend first, and typed values of ``palaver.models``. They raise
 
 from __future__ import annotations
 
-from palaver.conversation import ConversationFilter, ConversationOrder
+from palaver.conversation import ConversationCount, ConversationFilter, ConversationOrder
 from palaver.filters import RunFilter
-from palaver.store.conversations import ConversationCount, ConversationList, Kept, KeptText
+from palaver.store.conversations import ConversationList, Kept, KeptText
 from palaver.store.events import LogEntry, StoredEvent
 from palaver.store.listing import RunPage
 

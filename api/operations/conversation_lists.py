@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from palaver.conversation import Conversation, ConversationFilter, ConversationOrder
+from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.errors import Refused
 from palaver.ids import is_id
 from palaver.limits import beyond, most
-from palaver.store.conversations import ConversationCount, ConversationList
+from palaver.store.conversations import ConversationList
 
 from .backend import Backend, within_deadline
 

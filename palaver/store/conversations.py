@@ -10,7 +10,14 @@ from typing import Any, Final, Literal, assert_never, cast
 
 import orjson
 
-from palaver.conversation import Conversation, ConversationFilter, ConversationOrder, ConversationPatch, NewConversation
+from palaver.conversation import (
+    Conversation,
+    ConversationCount,
+    ConversationFilter,
+    ConversationOrder,
+    ConversationPatch,
+    NewConversation,
+)
 from palaver.errors import StateConflict
 from palaver.fields import revealed
 from palaver.ids import is_id
@@ -40,15 +47,6 @@ class ConversationList:
 
     conversations: list[Conversation] = field(default_factory=list)
     next_cursor: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationCount:
-    """How many conversations fit."""
-
-    count: int
-    complete: bool
-    """All of them were looked at; else there may be more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +162,10 @@ class Conversations:
             part = await look(self._scripts, search, place, most_looked - looked)
             count, looked, place = count + len(part.places), looked + part.looked, part.end
             if place is None:
-                return ConversationCount(count, complete=True)
+                return ConversationCount(count=count, complete=True)
             if looked >= most_looked:
                 beyond("count_looked")
-                return ConversationCount(count, complete=False)
+                return ConversationCount(count=count, complete=False)
 
     def _search(self, admitted: ConversationFilter, order: ConversationOrder) -> tuple[Search, Place | None]:
         """What a filter asks for in that order, and the place before the first that may fit."""

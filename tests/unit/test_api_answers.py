@@ -49,7 +49,7 @@ CLASSES = {
     if isinstance(found, type) and issubclass(found, BaseModel)
 }
 TYPED = {"ErrorObject": ErrorObject, "ProviderObject": ProviderObject}
-PAGES = {"RunList", "MessagePage", "EventPage"}
+PAGES = {"RunList", "ConversationPage", "MessagePage", "EventPage"}
 TAKEN_CARE_OF = {"Run": {"links"}, "BulkResult": {"next_cursor"}}
 """The methods of the SDK are the links, and it follows cursors itself."""
 
