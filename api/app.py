@@ -26,6 +26,7 @@ from .dialects import Dialect, respond
 from .hosts import refuse_open_bind
 from .middleware import Access, Middleware
 from .native import NATIVE
+from .openhands import OPENHANDS
 from .operations import Backend, Publishing
 from .operations.catalog import Catalog
 from .operations.measured import Measured
@@ -38,7 +39,7 @@ def create_app(
     publisher: Publishing | None = None,
     providers: Mapping[str, Provider] | None = None,
     policies: Mapping[str, RetryPolicy] | None = None,
-    dialects: Sequence[Dialect] = (NATIVE,),
+    dialects: Sequence[Dialect] = (NATIVE, OPENHANDS),
 ) -> FastAPI:
     """The API. What is not given is made from the settings, and those from the environment, when it starts.
 

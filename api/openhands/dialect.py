@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
+from urllib.parse import parse_qs
 
+from starlette.types import Scope
+
+from ..auth import bearer
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
@@ -11,6 +16,19 @@ from ..signatures import InPath
 from .problems import SCHEMA, respond
 
 PREFIX: Final = "/openhands"
-OPENHANDS: Final = Dialect("openhands", PREFIX, respond, ErrorFormat(JSON, "OpenHandsError", SCHEMA))
+_MOST_FIELDS: Final = 16
+
+
+def key_of(scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The key of ``X-Session-API-Key``, of ``Authorization``, or of the query of a socket, as older clients send it."""
+    key = headers.get(b"x-session-api-key") or bearer(scope, headers)
+    if key is None and scope["type"] == "websocket":
+        found = parse_qs(scope["query_string"], max_num_fields=_MOST_FIELDS).get(b"session_api_key", [])
+        key = found[0] if found else None
+    return key
+
+
+OPENHANDS: Final = Dialect("openhands", PREFIX, respond, ErrorFormat(JSON, "OpenHandsError", SCHEMA), key_of)
 
 ConversationUuid = Annotated[str, InPath("The conversation, a UUID.")]
+EventUuid = Annotated[str, InPath("The event's id.")]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 
 class Generation(StrEnum):
@@ -15,6 +16,6 @@ class Generation(StrEnum):
     """SDK 1.58.2 and those near it."""
 
     @classmethod
-    def of_request(cls, body: dict[str, Any]) -> Self:
-        """That of the client which sends this to begin a conversation: newer ones always send these."""
-        return cls.NEWER if "client_tools" in body or "tags" in body else cls.OLDER
+    def of_fields(cls, names: Collection[str]) -> Self:
+        """That of the client which sends these to begin a conversation: newer ones always send two of them."""
+        return cls.NEWER if "client_tools" in names or "tags" in names else cls.OLDER

@@ -26,14 +26,15 @@ def event_id(conversation: UUID, position: int, part: int = 0) -> str:
     return str(UUID(int=place | _VERSION | _VARIANT | _digest(conversation, f"{position}/{part}")))
 
 
-def position_of(conversation: UUID, event: str) -> int | None:
-    """The position of an event; None for the name of an action, and for what is no event of this conversation."""
+def place_of(conversation: UUID, event: str) -> tuple[int, int] | None:
+    """The position and the part of an event; None for the name of an action, and for what is no event of this
+    conversation."""
     try:
         given = UUID(event)
     except ValueError:
         return None
     position, part = given.int >> 80, given.int >> 64 & _PARTS - 1
-    return position if event_id(conversation, position, part) == str(given) else None
+    return (position, part) if event_id(conversation, position, part) == str(given) else None
 
 
 def action_id(conversation: UUID, run_id: str, step: str | None, call_id: str) -> str:

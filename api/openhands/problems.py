@@ -40,8 +40,8 @@ SCHEMA: Final[dict[str, Any]] = {
     },
 }
 _STATUS: Final[Mapping[str, int]] = MappingProxyType(
-    # It passes: clients take each 4xx but this one for the end.
-    {"steering_full": 429}
+    # Clients take 409 for a run that goes on, 429 for what passes, and any other 4xx for the end.
+    {"steering_full": 429, "nothing_to_answer": 422}
 )
 
 

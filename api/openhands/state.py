@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from palaver.models import Usage
+from palaver.models import AgentSpec, Usage
 
 from .confirmation import Policy
 from .generations import Generation
@@ -39,6 +39,12 @@ class Kept(BaseModel):
     tool_module_qualnames: dict[str, str] = {}
     policy: Policy = Policy()
     analyzer: dict[str, Any] | None = None
+
+    @classmethod
+    def of_spec(cls, agent: AgentSpec | None) -> Self:
+        """For a conversation that was begun through another dialect."""
+        described = {"kind": "Agent", "llm": {"model": agent.model if agent else "none/none", "usage_id": "agent"}}
+        return cls(agent=described, max_iterations=agent.max_steps if agent else 500)
 
 
 def without_keys(value: Any) -> Any:

@@ -39,8 +39,8 @@ _OF_RUNS: Final[Mapping[str, ExecutionStatus]] = MappingProxyType(
         RunStatus.COMPLETED: ExecutionStatus.FINISHED,
         RunStatus.INCOMPLETE: ExecutionStatus.ERROR,
         RunStatus.FAILED: ExecutionStatus.ERROR,
-        # It was stopped by somebody, and can be run again: there is no other word for that.
-        RunStatus.CANCELLED: ExecutionStatus.PAUSED,
+        # What was rejected ends so; a pause or an interrupt does not end a run here.
+        RunStatus.CANCELLED: ExecutionStatus.IDLE,
         RunStatus.EXPIRED: ExecutionStatus.ERROR,
     }
 )

@@ -28,6 +28,7 @@ from .conversations import (
 )
 from .history import append
 from .listing import list_runs
+from .log import LogPages, last_entry, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
@@ -65,6 +66,7 @@ __all__ = [
     "KeptText",
     "LackedState",
     "LogEntry",
+    "LogPages",
     "MessagePage",
     "ModelPage",
     "ProviderState",
@@ -91,6 +93,7 @@ __all__ = [
     "delete_conversation",
     "delete_run",
     "follow",
+    "last_entry",
     "list_conversations",
     "list_models",
     "list_runs",
@@ -100,6 +103,7 @@ __all__ = [
     "read_events",
     "read_kept",
     "read_lacked",
+    "read_log",
     "read_messages",
     "read_metrics",
     "read_providers",

@@ -25,7 +25,8 @@ from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
 from palaver.tools import ToolSet, load_tools
-from tests.cost.requests import CASES, Ask, Case
+from tests.cost.openhands_requests import EVERY as CASES
+from tests.cost.requests import Ask, Case
 from tests.cost.work import counted
 from tests.unit.api_world import POLICIES, PROVIDERS, SETTINGS, RecordingPublisher, World, world
 

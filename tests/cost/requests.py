@@ -55,7 +55,7 @@ class Case:
     """The largest ``n`` that is counted; ``largest`` if 0."""
 
 
-async def _submitted(api: World, messages: int = 1, agent: dict[str, Any] | None = None) -> dict[str, Any]:
+async def submitted(api: World, messages: int = 1, agent: dict[str, Any] | None = None) -> dict[str, Any]:
     """A run whose conversation has so many messages."""
     said = [{"role": "user", "content": f"message {n}"} for n in range(messages)]
     body = {"agent": agent or AGENT, "input": said, "tags": ["a", "b"], "metadata": {"k": "v"}}
@@ -66,7 +66,7 @@ async def _submitted(api: World, messages: int = 1, agent: dict[str, Any] | None
 
 async def _asked(api: World, calls: int) -> dict[str, Any]:
     """A run that waits for so many outputs and as many decisions."""
-    run = await _submitted(api)
+    run = await submitted(api)
     kinds = ("client_tool", "approval")
     await api.store.steps.settle(
         await _claimed(api, run),
@@ -96,14 +96,14 @@ def _runs(made: Callable[[World, dict[str, Any]], Ask], *, body: Callable[[int],
     """A request about one run of a conversation with ``n`` messages, or with a body of size ``n``."""
 
     async def prepare(api: World, n: int) -> Ask:
-        run = await _submitted(api, 1 if body else n)
+        run = await submitted(api, 1 if body else n)
         wanted = made(api, run)
         return Ask(wanted.path, body(n) if body else wanted.body, wanted.accept)
 
     return prepare
 
 
-def _fields(n: int) -> dict[str, Any]:
+def fields(n: int) -> dict[str, Any]:
     return {f"field_{k}": k for k in range(n)}
 
 
@@ -117,7 +117,7 @@ def _glob(n: int) -> str:
 
 async def _many_runs(api: World, n: int) -> None:
     for _ in range(n):
-        await _submitted(api)
+        await submitted(api)
 
 
 async def _list(api: World, n: int) -> Ask:
@@ -127,7 +127,7 @@ async def _list(api: World, n: int) -> Ask:
 
 async def _list_long(api: World, n: int) -> Ask:
     for _ in range(n):
-        await _submitted(api, agent={**AGENT, "instructions": "é" * most("instructions")})
+        await submitted(api, agent={**AGENT, "instructions": "é" * most("instructions")})
     return Ask("/v1/runs?limit=200")
 
 
@@ -156,7 +156,7 @@ async def _answers(api: World, n: int) -> Ask:
 
 
 async def _failed(api: World, n: int) -> dict[str, Any]:
-    run = await _submitted(api, n)
+    run = await submitted(api, n)
     verdict = GiveUp(Failure.of(ErrorClass.AUTHENTICATION), StopReason.ERROR)
     await api.store.steps.settle(await _claimed(api, run), verdict)
     return run
@@ -228,7 +228,7 @@ def _of_conversation(rest: str) -> Any:
 
 
 async def _secrets(api: World, n: int) -> Ask:
-    run = await _submitted(api)
+    run = await submitted(api)
     secrets = {f"SECRET_{k}": "x" * 512 for k in range(n)}
     return Ask(f"/v1/conversations/{run['conversation_id']}/secrets", {"secrets": secrets})
 
@@ -240,13 +240,13 @@ _INPUT: Final = "POST /v1/runs/{run_id}/input"
 _PAIRS: Final = most("input_messages") // 2
 
 CASES: Final = (
-    Case(_SUBMIT, "unknown fields", _VALUES, _body("/v1/runs", _fields)),
+    Case(_SUBMIT, "unknown fields", _VALUES, _body("/v1/runs", fields)),
     Case(_SUBMIT, "unknown fields of a message", _VALUES,
-         _body("/v1/runs", lambda n: {"agent": AGENT, "input": [{"role": "user", **_fields(n)}]})),
+         _body("/v1/runs", lambda n: {"agent": AGENT, "input": [{"role": "user", **fields(n)}]})),
     Case(_SUBMIT, "tool calls without anything", _VALUES,
          _body("/v1/runs", lambda n: {"agent": AGENT, "input": [{"role": "assistant", "tool_calls": [{}] * n}]})),
     Case(_SUBMIT, "entries of metadata", _VALUES // 2,
-         _body("/v1/runs", lambda n: {"agent": AGENT, "input": "x", "metadata": _fields(n)})),
+         _body("/v1/runs", lambda n: {"agent": AGENT, "input": "x", "metadata": fields(n)})),
     Case(_SUBMIT, "lists in lists", _VALUES, _body("/v1/runs", lambda n: {"agent": AGENT, "input": [[[]] * (n // 2)]})),
     Case(_SUBMIT, "objects, refused unread", MIB // 3 - 1, _body("/v1/runs", lambda n: b"[%b{}]" % (b"{}," * (n - 1)))),
     Case(_SUBMIT, "commas in a text", most("input_text"),
@@ -270,27 +270,27 @@ CASES: Final = (
     Case("GET /v1/runs/{run_id}", "pending actions", CALLS, _pending),
     Case("DELETE /v1/runs/{run_id}", "messages of the run", most("input_messages"), _delete),
     Case("POST /v1/runs/actions", "runs", most("bulk_runs"), _bulk, counted_at=200),
-    Case("POST /v1/runs/actions", "unknown fields", _VALUES, _body("/v1/runs/actions", _fields)),
+    Case("POST /v1/runs/actions", "unknown fields", _VALUES, _body("/v1/runs/actions", fields)),
     Case("POST /v1/runs/{run_id}/cancel", "open calls", CALLS, _cancel_calls),
     Case("POST /v1/runs/{run_id}/cancel", "unknown fields", _VALUES,
-         _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/cancel"), body=_fields)),
+         _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/cancel"), body=fields)),
     Case(_INPUT, "calls that are answered", CALLS, _answers),
     Case(_INPUT, "words", most("run_items"), _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/input"), body=lambda n: {
         "items": [{"type": "message", "content": "In metres, please."}] * n})),
     Case(_INPUT, "unknown fields", _VALUES - 200, _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/input"),
-         body=lambda n: {"items": [{"type": "pause", **_fields(n // 200)}] * 200})),
+         body=lambda n: {"items": [{"type": "pause", **fields(n // 200)}] * 200})),
     Case("POST /v1/runs/{run_id}/retry", "messages of the run", most("input_messages"), _retry),
     Case("POST /v1/runs/{run_id}/retry", "messages to fork", most("input_messages"), _fork),
     Case("POST /v1/runs/{run_id}/retry", "unknown fields", _VALUES,
-         _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/retry"), body=_fields)),
+         _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/retry"), body=fields)),
     Case("GET /v1/runs/{run_id}/events", "events of a page", most("input_messages"), _events("application/json")),
     Case("GET /v1/runs/{run_id}/events", "events of a stream", most("input_messages"), _events("text/event-stream")),
-    Case("POST /v1/conversations", "unknown fields", _VALUES, _body("/v1/conversations", _fields)),
+    Case("POST /v1/conversations", "unknown fields", _VALUES, _body("/v1/conversations", fields)),
     Case("GET /v1/conversations", "conversations that do not fit", 400,
          _conversations("?title=no-such"), counted_at=200),
     Case("GET /v1/conversations/count", "conversations", 400, _conversations("/count?title=no-such"), counted_at=200),
     Case("PATCH /v1/conversations/{conversation_id}", "unknown fields", _VALUES,
-         _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}"), body=_fields)),
+         _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}"), body=fields)),
     Case("GET /v1/conversations/{conversation_id}", "entries", most("input_messages"), _of_conversation("")),
     Case("POST /v1/conversations/{conversation_id}/messages", "messages", most("input_messages"),
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/messages"),

@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from tests.cost.handlers import count
-from tests.cost.requests import CASES, ROUTES, Case
+from tests.cost.openhands_requests import EVERY as CASES
+from tests.cost.requests import ROUTES, Case
 
 LINEAR = 2.3
 """Twice the calls for twice the size, and a little for what comes in steps, such as a page more."""

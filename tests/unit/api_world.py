@@ -19,6 +19,7 @@ from starlette.types import Message as AsgiMessage
 
 from api.app import create_app
 from api.native import NATIVE
+from api.openhands import OPENHANDS
 from palaver.actions import ActionType
 from palaver.errors import ErrorClass, Failure
 from palaver.leases import Delivery, Delta, Lease
@@ -128,7 +129,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
     tools = changes.get("tools", load_tools(()))
-    dialects = changes.get("dialects", (NATIVE,))
+    dialects = changes.get("dialects", (NATIVE, OPENHANDS))
     await store.tools.publish(ToolSet.of(each.declaration for each in tools))
     app = create_app(settings, store, publisher, providers, POLICIES, dialects)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -9,7 +9,7 @@ import pytest
 
 from api.openhands.events import Event, Writer, timestamp
 from api.openhands.generations import Generation
-from api.openhands.ids import action_id, event_id, position_of
+from api.openhands.ids import action_id, event_id, place_of
 from palaver.errors import ErrorClass
 from palaver.lifecycle import RunStatus, StopReason
 from tests.openhands.log import BEGAN, CONVERSATION, LOG, answered, called, entry, error, said
@@ -119,7 +119,7 @@ def test_what_the_engine_said_is_not_of_the_user() -> None:
 
 def test_a_name_tells_the_place() -> None:
     name = event_id(CONVERSATION, 123_456, 3)
-    assert position_of(CONVERSATION, name) == 123_456
-    assert position_of(uuid4(), name) is None
-    assert position_of(CONVERSATION, "no name") is None
-    assert position_of(CONVERSATION, action_id(CONVERSATION, "run_1", "1", "c")) is None
+    assert place_of(CONVERSATION, name) == (123_456, 3)
+    assert place_of(uuid4(), name) is None
+    assert place_of(CONVERSATION, "no name") is None
+    assert place_of(CONVERSATION, action_id(CONVERSATION, "run_1", "1", "c")) is None

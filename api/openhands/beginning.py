@@ -1,0 +1,130 @@
+"""What begins a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+from uuid import UUID, uuid4
+
+from pydantic import Field, ValidationError
+
+from palaver.conversation import NewConversation
+from palaver.errors import Fault, Refused
+from palaver.models import AgentSpec
+from palaver.stuck_limits import StuckLimits
+
+from .agents import GivenAgent, spec_of
+from .confirmation import Policy
+from .content import GivenContent
+from .fields import Known
+from .generations import Generation
+from .state import Kept, without_keys
+
+
+class FirstMessage(Known):
+    """A message to begin with."""
+
+    role: Literal["user"] = "user"
+    content: GivenContent
+    run: bool = True
+
+
+class Thresholds(Known):
+    """When a run counts as stuck."""
+
+    action_observation: int = Field(default=4, ge=2, le=100)
+    action_error: int = Field(default=3, ge=1, le=99)
+    alternating_pattern: int = Field(default=6, ge=2, le=100)
+
+    def limits(self) -> StuckLimits:
+        """The same here: the model is told once before the run ends for errors."""
+        return StuckLimits(
+            same_result=self.action_observation,
+            nudge_after=self.action_error,
+            same_error=self.action_error + 1,
+            alternation=self.alternating_pattern,
+        )
+
+
+class StartConversation(Known):
+    """A conversation to begin."""
+
+    agent: dict[str, Any]
+    conversation_id: UUID | None = None
+    initial_message: FirstMessage | None = None
+    max_iterations: int = Field(default=500, ge=1)
+    stuck_detection: bool = True
+    stuck_detection_thresholds: Thresholds = Thresholds()
+    workspace: dict[str, Any] = Field(default={})
+    tool_module_qualnames: dict[str, str] = Field(default={})
+    client_tools: list[dict[str, Any]] | None = None
+    tags: dict[str, str] | None = None
+    plugins: list[Any] | None = None
+    hook_config: dict[str, Any] | None = None
+    secrets: dict[str, Any] | None = None
+    confirmation_policy: Policy = Policy()
+    security_analyzer: dict[str, Any] | None = None
+    title: str | None = None
+
+    @property
+    def generation(self) -> Generation:
+        """That of the client which sends this."""
+        return Generation.of_fields(self.model_fields_set)
+
+    def given_agent(self) -> GivenAgent:
+        """The agent as it is described.
+
+        Raises:
+            Refused: everything that does not fit.
+        """
+        try:
+            return GivenAgent.model_validate(self.agent)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False, include_context=False)
+            faults = [Fault("/".join(("/agent", *map(str, each["loc"]))), each["type"], each["msg"]) for each in found]
+            raise Refused.of_faults(faults) from None
+
+    def spec(self) -> AgentSpec:
+        """The agent here.
+
+        Raises:
+            Refused: everything that is asked for and that there is not.
+        """
+        if faults := list(self._faults()):
+            raise Refused.of_faults(faults)
+        return spec_of(
+            self.given_agent(),
+            max_iterations=self.max_iterations,
+            stuck=self.stuck_detection_thresholds.limits() if self.stuck_detection else None,
+            policy=self.confirmation_policy,
+            analyzed=self.security_analyzer is not None,
+        )
+
+    def conversation(self) -> NewConversation:
+        """The conversation to begin, under an id of its own if none is chosen."""
+        number = self.conversation_id or uuid4()
+        return NewConversation(id=str(number), agent=self.spec(), title=self.title, metadata=self.tags or {})
+
+    def kept(self) -> Kept:
+        """What clients want back."""
+        return Kept(
+            generation=self.generation,
+            agent=without_keys(self.agent),
+            max_iterations=self.max_iterations,
+            stuck_detection=self.stuck_detection,
+            workspace=self.workspace or {"kind": "LocalWorkspace", "working_dir": "workspace"},
+            tool_module_qualnames=self.tool_module_qualnames,
+            policy=self.confirmation_policy,
+            analyzer=self.security_analyzer,
+        )
+
+    def _faults(self) -> Iterator[Fault]:
+        refused = {
+            "client_tools": "calls of client tools cannot be answered by this dialect: use tools of this server",
+            "plugins": "there are no plugins here: name tools of this server in agent.tools",
+            "hook_config": "there are no hooks here",
+            "secrets": "there are no secrets of a conversation here yet: give them to the workers",
+        }
+        for name, why in refused.items():
+            if getattr(self, name):
+                yield Fault(f"/{name}", "unsupported_option", why)

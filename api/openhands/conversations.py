@@ -1,0 +1,150 @@
+"""Conversations: begin, look at, change, delete."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field
+from starlette.responses import Response
+
+from palaver.conversation import ConversationPatch
+from palaver.errors import StateConflict, UnknownConversation, UnknownRun
+from palaver.ids import uuid_of
+
+from .. import operations
+from ..operations import Backend, Caller
+from ..operations.agents import AGENT_PROBLEMS
+from ..queries import Query
+from .answers import ConversationInfo, ConversationList, FinalResponse, OpenHandsSuccess, done, plain
+from .beginning import StartConversation
+from .content import user_message
+from .dialect import OPENHANDS, ConversationUuid
+from .fields import Known
+from .looking import NAME, look, number_of
+from .running import begin_run
+
+_MOST: Final = 99
+"""Conversations that one request may name."""
+
+
+class ConversationChange(Known):
+    """What of a conversation is to be another."""
+
+    title: str | None = None
+    tags: dict[str, str] = Field(default={})
+
+
+def _split(text: object) -> object:
+    return tuple(text.split(",")) if isinstance(text, str) else text
+
+
+class ManyQuery(Query):
+    """Which conversations."""
+
+    ids: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(max_length=_MOST, description="UUIDs.")
+
+
+@OPENHANDS.route(
+    "POST",
+    "/openhands/api/conversations",
+    tag="openhands",
+    summary="Begin a conversation",
+    answers={201: ("Begun.", ConversationInfo), 200: ("It was there, and is as it was.", ConversationInfo)},
+    problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
+)
+async def start_conversation(backend: Backend, caller: Caller, wanted: StartConversation) -> Response:
+    """Begin a conversation with an agent, under the id that the client has chosen or one of ours."""
+    begun, there = await operations.create_conversation(
+        backend, wanted.conversation(), kept={NAME: wanted.kept().model_dump_json(exclude_defaults=True)}
+    )
+    number = uuid_of(begun.id)
+    first = wanted.initial_message
+    if first is not None and not there:
+        await operations.append(backend, begun.id, [user_message(first.content)], caller)
+        if first.run:
+            await begin_run(backend, caller, await look(backend, number))
+    return plain((await look(backend, number)).info(), 200 if there else 201)
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/api/conversations",
+    tag="openhands",
+    summary="Look at several conversations",
+    answers={200: ("Each of them, null for one that is not there.", ConversationList)},
+)
+async def several_conversations(backend: Backend, query: ManyQuery) -> Response:
+    """Conversations, in the order of their ids in the request."""
+    found: list[dict[str, Any] | None] = []
+    for each in query.ids:
+        info = None
+        with suppress(UnknownConversation):
+            info = (await look(backend, number_of(each))).info()
+        found.append(info)
+    return plain(found)
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/api/conversations/{conversation}",
+    tag="openhands",
+    summary="Look at a conversation",
+    answers={200: ("As it is now.", ConversationInfo)},
+    problems=("conversation_not_found",),
+)
+async def conversation_info(backend: Backend, conversation: ConversationUuid) -> Response:
+    """Its state, its agent without keys, and what was used."""
+    return plain((await look(backend, number_of(conversation))).info())
+
+
+@OPENHANDS.route(
+    "PATCH",
+    "/openhands/api/conversations/{conversation}",
+    tag="openhands",
+    summary="Change the title or the tags",
+    answers={200: ("Changed.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "store_nearly_full", "not_durable"),
+)
+async def change_conversation(backend: Backend, conversation: ConversationUuid, wanted: ConversationChange) -> Response:
+    """What is given takes the place of what there was."""
+    given: dict[str, Any] = {}
+    if "title" in wanted.model_fields_set:
+        given["title"] = wanted.title
+    if "tags" in wanted.model_fields_set:
+        given["metadata"] = wanted.tags
+    id = operations.conversation_of(backend, number_of(conversation))
+    await operations.change_conversation(backend, id, ConversationPatch(**given))
+    return done()
+
+
+@OPENHANDS.route(
+    "DELETE",
+    "/openhands/api/conversations/{conversation}",
+    tag="openhands",
+    summary="Delete a conversation",
+    answers={200: ("It is gone.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "conversation_busy", "not_durable"),
+)
+async def delete_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
+    """Forget it; a run that is going on is cancelled first, and where that takes a moment, ask again."""
+    seen = await look(backend, number_of(conversation))
+    for run_id in filter(None, (*seen.conversation.queued_runs, seen.conversation.active_run)):
+        with suppress(UnknownRun, StateConflict):
+            await operations.cancel(backend, run_id, caller)
+    await operations.delete_conversation(backend, seen.id)
+    return done()
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/api/conversations/{conversation}/agent_final_response",
+    tag="openhands",
+    summary="Read what the agent answered",
+    answers={200: ("Empty if it has not answered.", FinalResponse)},
+    problems=("conversation_not_found",),
+)
+async def agent_final_response(backend: Backend, conversation: ConversationUuid) -> Response:
+    """The text with which its last run ended."""
+    seen = await look(backend, number_of(conversation))
+    return plain({"response": (seen.run.output if seen.run else None) or ""})

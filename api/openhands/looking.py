@@ -1,0 +1,114 @@
+"""A conversation as it is now, in OpenHands' words."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from palaver.conversation import Conversation
+from palaver.errors import Fault, Refused, UnknownRun
+from palaver.events import EventKind
+from palaver.lifecycle import RunStatus
+from palaver.models import Run
+
+from .. import operations
+from ..operations import Backend
+from .events import Writer
+from .state import Kept, full_state
+from .statuses import ExecutionStatus, execution_status
+
+NAME: Final = "openhands"
+"""Of the dialect, beside what it keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A conversation, and all that clients are told of it."""
+
+    number: UUID
+    conversation: Conversation
+    kept: Kept
+    run: Run | None
+    """The active one, else the one that ended last; None if it is gone, or there was none."""
+    unanswered: bool
+    """The last word is the user's, and no run is there to answer it."""
+
+    @property
+    def id(self) -> str:
+        """The conversation's id here."""
+        return self.conversation.id
+
+    @property
+    def active(self) -> Run | None:
+        """The run that is going on."""
+        return None if self.run is None or self.run.status.terminal else self.run
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """Its execution status."""
+        now, ended = self.conversation, self.conversation.last_outcome
+        if now.active_run is not None or now.queued_runs:
+            pausing = self.active is not None and self.active.pausing
+            status = self.active.status if self.active else RunStatus.RUNNING
+            return ExecutionStatus.PAUSED if pausing else execution_status(status)
+        status_then = execution_status(ended.status, ended.stop_reason) if ended else ExecutionStatus.IDLE
+        return ExecutionStatus.IDLE if self.unanswered and status_then.over else status_then
+
+    @property
+    def writer(self) -> Writer:
+        """What writes its events."""
+        return Writer(self.number, self.kept.generation)
+
+    def info(self, status: ExecutionStatus | None = None) -> dict[str, Any]:
+        """The whole of it; with the status that it had at some moment, or as it is now."""
+        about = self.conversation
+        return full_state(
+            self.number,
+            self.kept,
+            status or self.status,
+            title=about.title,
+            tags=about.metadata,
+            created_at=about.created_at,
+            updated_at=about.updated_at,
+            usage=self.run.usage if self.run else None,
+        )
+
+
+def number_of(text: str) -> UUID:
+    """The UUID in a path.
+
+    Raises:
+        Refused: it is none.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Refused(
+            "validation_error", faults=[Fault("/conversation_id", "uuid_parsing", "must be a UUID")]
+        ) from None
+
+
+async def look(backend: Backend, number: UUID) -> Seen:
+    """The conversation of that UUID. One that was begun through another dialect is seen all the same.
+
+    Raises:
+        UnknownConversation: there is none (any more).
+    """
+    id = operations.conversation_of(backend, number)
+    conversation, text = await asyncio.gather(
+        operations.read_conversation(backend, id), operations.read_kept(backend, id, NAME)
+    )
+    run_id = conversation.active_run or (conversation.last_outcome.run_id if conversation.last_outcome else None)
+    run = None
+    if run_id is not None:
+        try:
+            run = await backend.run(run_id)
+        except UnknownRun:
+            run = None
+    over = conversation.active_run is None and not conversation.queued_runs
+    last = await operations.last_entry(backend, id, conversation.entries) if over else None
+    said = last is not None and last.type == EventKind.MESSAGE_CREATED and last.data["message"]["role"] == "user"
+    kept = Kept.model_validate_json(text.text) if text.text else Kept.of_spec(conversation.agent)
+    return Seen(number, conversation, kept, run, unanswered=said and not (last and last.withdrawn))

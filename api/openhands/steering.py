@@ -1,0 +1,191 @@
+"""What is done to a conversation: say something, run, pause, confirm."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from starlette.responses import Response
+
+from palaver.conversation import ConversationPatch
+from palaver.errors import StateConflict
+
+from .. import operations
+from ..operations import Backend, Caller
+from .answers import OpenHandsSuccess, done
+from .confirmation import Policy, approvals
+from .content import GivenContent, user_message
+from .dialect import OPENHANDS, ConversationUuid
+from .fields import Known
+from .looking import NAME, Seen, look, number_of
+from .running import begin_run, pause, reject
+from .state import Kept
+from .statuses import ExecutionStatus
+
+_PLACE: Final = "/openhands/api/conversations/{conversation}"
+_RUN_PROBLEMS: Final = (
+    "conversation_not_found", "conversation_busy", "nothing_to_answer", "no_agent", "too_many_runs", "queue_full",
+    "conversation_full", "store_nearly_full", "not_durable", "conversation_moved_on", "conversation_changed",
+)  # fmt: skip
+_TRIES: Final = 5
+"""How often a change is made anew because somebody else made one."""
+
+
+class SendMessage(Known):
+    """What a user says."""
+
+    role: Literal["user"] = "user"
+    content: GivenContent
+    run: bool = False
+
+
+class Confirmation(Known):
+    """A decision on all calls that wait."""
+
+    accept: bool
+    reason: str = "User rejected the action"
+
+
+class NewPolicy(Known):
+    """Which calls wait from the next run on."""
+
+    policy: Policy
+
+
+class NewAnalyzer(Known):
+    """What judges how risky a call is."""
+
+    security_analyzer: dict[str, Any] | None = None
+
+
+@OPENHANDS.route(
+    "POST",
+    f"{_PLACE}/events",
+    tag="openhands",
+    summary="Send a message",
+    answers={200: ("Taken.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "conversation_full", "steering_full", "store_nearly_full", "not_durable"),
+)
+async def send_message(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: SendMessage
+) -> Response:
+    """The user's words. A run that is going on is told them by its next model call."""
+    number = number_of(conversation)
+    id = operations.conversation_of(backend, number)
+    await operations.append(backend, id, [user_message(wanted.content)], caller)
+    if wanted.run:
+        with suppress(StateConflict):
+            await begin_run(backend, caller, await look(backend, number))
+    return done()
+
+
+@OPENHANDS.route(
+    "POST",
+    f"{_PLACE}/run",
+    tag="openhands",
+    summary="Run",
+    answers={200: ("It runs, or waits for its turn: `execution_status` is running either way.", OpenHandsSuccess)},
+    problems=_RUN_PROBLEMS,
+)
+async def run_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
+    """Answer what was said, do what waits for approval, or go on. 409: it is running already."""
+    await begin_run(backend, caller, await look(backend, number_of(conversation)))
+    return done()
+
+
+@OPENHANDS.route(
+    "POST",
+    f"{_PLACE}/pause",
+    tag="openhands",
+    summary="Pause",
+    answers={200: ("Paused, or nothing was going on.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "not_durable"),
+)
+async def pause_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
+    """Stop until it is run again. A call of the model is closed at once; what a tool does is finished."""
+    await pause(backend, caller, await look(backend, number_of(conversation)))
+    return done()
+
+
+@OPENHANDS.route(
+    "POST",
+    f"{_PLACE}/interrupt",
+    tag="openhands",
+    summary="Interrupt",
+    answers={200: ("Paused, or nothing was going on.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "not_durable"),
+)
+async def interrupt_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
+    """The same as a pause: that closes a call of the model at once, too."""
+    await pause(backend, caller, await look(backend, number_of(conversation)))
+    return done()
+
+
+@OPENHANDS.route(
+    "POST",
+    f"{_PLACE}/events/respond_to_confirmation",
+    tag="openhands",
+    summary="Decide on what waits for confirmation",
+    answers={200: ("Decided, or nothing waited.", OpenHandsSuccess)},
+    problems=_RUN_PROBLEMS,
+)
+async def respond_to_confirmation(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: Confirmation
+) -> Response:
+    """Accepting lets it run. After a rejection nothing is begun until it is run."""
+    seen = await look(backend, number_of(conversation))
+    if seen.status is ExecutionStatus.WAITING:
+        await (begin_run(backend, caller, seen) if wanted.accept else reject(backend, caller, seen, wanted.reason))
+    return done()
+
+
+@OPENHANDS.route(
+    "POST",
+    f"{_PLACE}/confirmation_policy",
+    tag="openhands",
+    summary="Say which calls wait for confirmation",
+    answers={200: ("It holds from the next run on.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
+)
+async def confirmation_policy(backend: Backend, conversation: ConversationUuid, wanted: NewPolicy) -> Response:
+    """NeverConfirm, AlwaysConfirm or ConfirmRisky. Nobody is asked about finish and think."""
+    await _keep(backend, conversation, policy=wanted.policy)
+    return done()
+
+
+@OPENHANDS.route(
+    "POST",
+    f"{_PLACE}/security_analyzer",
+    tag="openhands",
+    summary="Say what judges how risky a call is",
+    answers={200: ("It holds from the next run on.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
+)
+async def security_analyzer(backend: Backend, conversation: ConversationUuid, wanted: NewAnalyzer) -> Response:
+    """Whichever it is: here tools say themselves whether they are risky. Without one it is not known."""
+    await _keep(backend, conversation, analyzer=wanted.security_analyzer)
+    return done()
+
+
+async def _keep(backend: Backend, conversation: str, **changes: Any) -> None:
+    """Change what the dialect keeps, and what follows for the agent, unless somebody else does meanwhile."""
+    number = number_of(conversation)
+    for left in reversed(range(_TRIES)):
+        seen = await look(backend, number)
+        kept = seen.kept.model_copy(update=changes)
+        try:
+            await operations.change_conversation(
+                backend, seen.id, _patch(seen, kept), kept={NAME: kept.model_dump_json(exclude_defaults=True)}
+            )
+            return
+        except StateConflict as conflict:
+            if conflict.code != "conversation_revised" or not left:
+                raise
+
+
+def _patch(seen: Seen, kept: Kept) -> ConversationPatch:
+    agent, revision = seen.conversation.agent, seen.conversation.revision
+    if agent is None:
+        return ConversationPatch(revision=revision)
+    asked = approvals(kept.policy, agent.tools, analyzed=kept.analyzer is not None)
+    return ConversationPatch(agent=agent.model_copy(update={"approvals": asked}), revision=revision)

@@ -1,0 +1,269 @@
+"""OpenHands' dialect over HTTP: what a client may do, what it gets, and what it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from palaver.errors import ErrorClass
+from palaver.ids import uuid_of
+from palaver.settings import Settings
+from tests.unit.api_world import World, call, world
+from tests.unit.test_openhands_agents import AGENT
+
+PREFIX = "/openhands/api/conversations"
+
+
+@dataclass
+class Talk:
+    """A conversation, and what a client asks of it."""
+
+    api: World
+    id: str
+
+    async def ask(self, method: str, rest: str = "", body: Any = None, status: int = 200) -> Any:
+        """The JSON that answers."""
+        answer = await self.api.client.request(method, f"{PREFIX}/{self.id}{rest}", json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    async def say(self, text: str = "hi", *, run: bool = False) -> None:
+        """Send a message, and perhaps run."""
+        content = [{"type": "text", "text": text, "cache_prompt": False}]
+        await self.ask("POST", "/events", {"role": "user", "content": content, "run": run})
+
+    async def status(self) -> str:
+        """Its execution status."""
+        return str((await self.ask("GET"))["execution_status"])
+
+    async def run(self) -> dict[str, Any]:
+        """Its newest run, as it is here."""
+        runs = (await self.api.client.get("/v1/runs")).json()["data"]
+        return next(run for run in runs if str(uuid_of(run["conversation_id"])) == self.id)
+
+    async def events(self, query: str = "") -> list[dict[str, Any]]:
+        """All of its events, page by page."""
+        found, page = [], ""
+        while True:
+            answer = await self.ask("GET", f"/events/search?limit=2{page}{query}")
+            found += answer["items"]
+            if answer["next_page_id"] is None:
+                return found
+            page = f"&page_id={answer['next_page_id']}"
+
+
+async def begin(api: World, **fields: Any) -> Talk:
+    body = {"agent": AGENT, "client_tools": [], "tags": {"team": "a"}, **fields}
+    answer = await api.client.post(PREFIX, json=body)
+    assert answer.status_code == 201, answer.text
+    return Talk(api, answer.json()["id"])
+
+
+@pytest.fixture
+async def talk() -> AsyncIterator[Talk]:
+    async with world() as api:
+        yield await begin(api)
+
+
+async def test_a_conversation_is_begun_once() -> None:
+    async with world() as api:
+        number = str(uuid4())
+        body = {"agent": AGENT, "conversation_id": number, "max_iterations": 7}
+        answers = [await api.client.post(PREFIX, json=body) for _ in range(2)]
+        assert [each.status_code for each in answers] == [201, 200]
+        assert [each.json()["id"] for each in answers] == [number, number]
+        assert answers[0].json()["max_iterations"] == 7
+
+
+async def test_the_way_of_a_conversation(talk: Talk) -> None:
+    assert await talk.status() == "idle"
+    await talk.say()
+    assert await talk.status() == "idle"
+    await talk.ask("POST", "/run")
+    assert await talk.status() == "running"
+    await talk.ask("POST", "/run", status=409)
+    await talk.api.finish(await talk.run(), "hello")
+    assert await talk.status() == "finished"
+    assert await talk.ask("GET", "/agent_final_response") == {"response": "hello"}
+    await talk.ask("POST", "/run")
+    assert await talk.status() == "finished", "nothing was said, so there is nothing to run"
+    await talk.say("and?")
+    assert await talk.status() == "idle"
+    await talk.ask("DELETE")
+    await talk.ask("GET", status=404)
+
+
+async def test_nothing_said_is_nothing_to_run(talk: Talk) -> None:
+    # 409 would be waited for.
+    await talk.ask("POST", "/run", status=422)
+
+
+async def test_a_message_may_run_at_once(talk: Talk) -> None:
+    await talk.say(run=True)
+    assert await talk.status() == "running"
+    await talk.say("again", run=True)
+
+
+async def test_a_first_message_runs_unless_it_says_otherwise() -> None:
+    async with world() as api:
+        message = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+        assert await (await begin(api, initial_message=message)).status() == "running"
+        assert await (await begin(api, initial_message={**message, "run": False})).status() == "idle"
+
+
+async def test_a_pause_holds_until_it_is_run(talk: Talk) -> None:
+    await talk.ask("POST", "/pause")
+    await talk.say(run=True)
+    for word in ("/pause", "/interrupt"):
+        await talk.ask("POST", word)
+        assert await talk.status() == "paused"
+        await talk.ask("POST", "/run")
+        assert await talk.status() == "running"
+
+
+async def test_what_waits_is_approved_by_running_or_rejected() -> None:
+    async with world() as api:
+        for decide, then in (
+            (("/run", None), "running"),
+            (("/events/respond_to_confirmation", {"accept": True}), "running"),
+            (("/events/respond_to_confirmation", {"accept": False, "reason": "No."}), "idle"),
+        ):
+            talk = await begin(api, confirmation_policy={"kind": "AlwaysConfirm"})
+            await talk.say(run=True)
+            await api.ask(await talk.run(), call("c1", "approval"))
+            assert await talk.status() == "waiting_for_confirmation"
+            await talk.ask("POST", *decide)
+            assert await talk.status() == then
+        [rejected] = [event for event in await talk.events() if event["kind"] == "UserRejectObservation"]
+        assert rejected["rejection_reason"].endswith("No.")
+        await talk.ask("POST", "/run")
+        assert await talk.status() == "running"
+
+
+async def test_a_run_that_failed_goes_on(talk: Talk) -> None:
+    await talk.say(run=True)
+    await talk.api.fail(await talk.run(), ErrorClass.AUTHENTICATION)
+    assert await talk.status() == "error"
+    [error] = [event for event in await talk.events() if event["kind"] == "ConversationErrorEvent"]
+    assert error["code"] == "LLMAuthenticationError"
+    await talk.ask("POST", "/run")
+    assert await talk.status() == "running"
+    await talk.api.fail(await talk.run(), ErrorClass.AUTHENTICATION)
+    await talk.say("never mind")
+    assert await talk.status() == "error", "only what is finished or stuck becomes idle by that"
+    await talk.ask("POST", "/run")
+    assert await talk.status() == "running"
+
+
+async def test_events_come_in_pages_and_each_once(talk: Talk) -> None:
+    for each in "abc":
+        await talk.say(each, run=True)
+        await talk.api.finish(await talk.run(), f"{each}!")
+    everything = await talk.events()
+    kinds = [event["kind"] for event in everything]
+    assert kinds[:2] == ["SystemPromptEvent", "MessageEvent"]
+    assert len({event["id"] for event in everything}) == len(everything)
+    assert await talk.ask("GET", "/events/count") == len(everything)
+    assert await talk.events("&sort_order=TIMESTAMP_DESC") == everything[::-1]
+    said = await talk.events("&kind=MessageEvent&source=user&body=B")
+    assert [event["llm_message"]["content"][0]["text"] for event in said] == ["b"]
+    later = await talk.events(f"&timestamp__gte={everything[3]['timestamp']}")
+    assert later[-1] == everything[-1]
+    for event in everything:
+        assert await talk.ask("GET", f"/events/{event['id']}") == event
+    page = await talk.ask("GET", f"/events/search?page_id={everything[3]['id']}")
+    assert page["items"] == everything[3:]
+    assert (await talk.ask("GET", "/events/search?page_id=nothing"))["items"] == everything
+    await talk.ask("GET", f"/events/{uuid4()}", status=404)
+    await talk.ask("GET", "/events/search?limit=101", status=422)
+
+
+async def test_title_tags_policy_and_analyzer_are_changed(talk: Talk) -> None:
+    await talk.ask("PATCH", body={"title": "T"})
+    await talk.ask("PATCH", body={"tags": {"x": "y"}})
+    await talk.ask("POST", "/confirmation_policy", {"policy": {"kind": "ConfirmRisky", "threshold": "MEDIUM"}})
+    await talk.ask("POST", "/security_analyzer", {"security_analyzer": {"kind": "LLMSecurityAnalyzer"}})
+    info = await talk.ask("GET")
+    assert (info["title"], info["tags"]) == ("T", {"x": "y"})
+    assert info["confirmation_policy"] == {"kind": "ConfirmRisky", "threshold": "MEDIUM", "confirm_unknown": True}
+    assert info["security_analyzer"] == {"kind": "LLMSecurityAnalyzer"}
+    native = (await talk.api.client.get(_native(talk))).json()
+    assert native["agent"]["approvals"]["require"] == "risky"
+
+
+async def test_several_are_read_at_once(talk: Talk) -> None:
+    other = str(uuid4())
+    answer = await talk.api.client.get(f"{PREFIX}?ids={talk.id}&ids={other}")
+    assert [each and each["id"] for each in answer.json()] == [talk.id, None]
+
+
+async def test_a_conversation_of_ours_is_seen() -> None:
+    async with world() as api:
+        run = await api.submit()
+        talk = Talk(api, str(uuid_of(run["conversation_id"])))
+        assert await talk.status() == "running"
+        assert [event["kind"] for event in await talk.events()][:2] == [
+            "SystemPromptEvent",
+            "ConversationStateUpdateEvent",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"agent": {**AGENT, "llm": {"model": "nowhere/x"}}}, ["body", "agent", "llm", "model"]),
+        ({"agent": {"llm": {}}}, ["body", "agent", "llm", "model"]),
+        ({"client_tools": [{"name": "a"}]}, ["body", "client_tools"]),
+        ({"plugins": [{"source": "a"}]}, ["body", "plugins"]),
+        ({"agent": {**AGENT, "mcp_config": {"a": {}}}}, ["body", "agent", "mcp_config"]),
+        ({"max_iterations": 0}, ["body", "max_iterations"]),
+    ],
+)
+async def test_what_there_is_not_is_refused_at_its_place(fields: dict[str, Any], place: list[str]) -> None:
+    async with world() as api:
+        answer = await api.client.post(PREFIX, json={"agent": AGENT, **fields})
+        assert answer.status_code == 422
+        assert [each["loc"] for each in answer.json()["detail"]] == [place]
+        assert "sk-secret" not in answer.text
+
+
+async def test_no_answer_has_a_key(talk: Talk) -> None:
+    await talk.say(run=True)
+    native = await talk.api.client.get(_native(talk))
+    told = [await talk.ask("GET"), await talk.events(), native.json(), await talk.run()]
+    assert "sk-secret" not in str(told)
+
+
+@pytest.mark.parametrize("path", [f"{PREFIX}/no-uuid", f"{PREFIX}/no-uuid/events/search"])
+async def test_what_is_no_uuid_is_refused(path: str) -> None:
+    async with world() as api:
+        assert (await api.client.get(path)).status_code == 422
+
+
+async def test_a_session_key_is_a_key() -> None:
+    async with world(Settings(redis_url="redis://fake/0", api_keys="key-of-the-operators")) as api:
+        for headers, status in (
+            ({}, 401),
+            ({"X-Session-API-Key": "no"}, 401),
+            ({"X-Session-API-Key": "key-of-the-operators"}, 404),
+        ):
+            answer = await api.client.get(f"{PREFIX}/{uuid4()}", headers=headers)
+            assert answer.status_code == status
+            assert isinstance(answer.json()["detail"], str)
+        assert (
+            await api.client.get("/v1/runs", headers={"X-Session-API-Key": "key-of-the-operators"})
+        ).status_code == 401
+
+
+async def test_who_asks_whether_it_is_there_needs_no_key() -> None:
+    async with world(Settings(redis_url="redis://fake/0", api_keys="key-of-the-operators")) as api:
+        for name in ("health", "alive", "ready"):
+            assert (await api.client.get(f"/openhands/{name}")).status_code == 200
+
+
+def _native(talk: Talk) -> str:
+    return f"/v1/conversations/{talk.api.store.runs.conversation_of_number(UUID(talk.id))}"
