@@ -1,5 +1,5 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
-itself gets through the same scenarios."""
+itself gets through the same scenarios. Mutants of the circuit breaker are caught by its tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, play
+from tests.chaos.outage_mutants import OUTAGE_MUTANTS, OutageMutant, unnoticed
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
 from tests.pages import ROOT
@@ -14,6 +15,7 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.process
 
 QUICK = ("a lease of a tool that is no record of intent",)
+QUICK_OUTAGE = "two probes at once"
 """Those that are played outside of `make chaos` as well."""
 
 
@@ -21,8 +23,8 @@ def named(*, quick: bool) -> list[str]:
     return [name for name in MUTANTS if (name in QUICK) is quick]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
-def test_what_a_mutant_breaks_is_there(mutant: Mutant) -> None:
+@pytest.mark.parametrize("mutant", [*MUTANTS.values(), *OUTAGE_MUTANTS.values()], ids=lambda mutant: mutant.name)
+def test_what_a_mutant_breaks_is_there(mutant: Mutant | OutageMutant) -> None:
     assert (ROOT / mutant.change.file).read_text().count(mutant.change.old) == 1
 
 
@@ -35,6 +37,16 @@ def test_a_quick_mutant_is_caught(name: str) -> None:
 @pytest.mark.parametrize("name", named(quick=False))
 def test_a_mutant_is_caught(name: str) -> None:
     catch(name)
+
+
+def test_a_quick_mutant_of_the_circuit_breaker_is_noticed() -> None:
+    notice(QUICK_OUTAGE)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("name", sorted(OUTAGE_MUTANTS.keys() - {QUICK_OUTAGE}))
+def test_a_mutant_of_the_circuit_breaker_is_noticed(name: str) -> None:
+    notice(name)
 
 
 @pytest.mark.chaos
@@ -52,3 +64,10 @@ def catch(name: str) -> None:
     caught = mutant.caught_by <= failed
     record("mutants", seed=0, counts={"mutants": 1, "mutants caught": int(caught)})
     assert caught, f"{name}: {sorted(mutant.caught_by - failed)} did not fail, only {sorted(failed)}"
+
+
+def notice(name: str) -> None:
+    """Run the test that is named for a mutant of the circuit breaker; it must fail."""
+    said = unnoticed(OUTAGE_MUTANTS[name])
+    record("mutants", seed=0, counts={"mutants": 1, "mutants caught": int(not said)})
+    assert not said, f"{name}: {said}"

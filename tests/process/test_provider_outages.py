@@ -12,6 +12,8 @@ import pytest
 from palaver.models import Run
 from palaver.store import keys
 from palaver.testing import eventually
+from tests.chaos.report import record
+from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
 from tests.process.failing_provider import FailingProvider
 
@@ -228,6 +230,30 @@ def test_a_probe_whose_worker_is_killed_is_made_by_another(cluster: Cluster, pro
     eventually(lambda: len(provider.passed) > 1, within=60, why="another one probes")
     for run_id in runs:
         cluster.cancel(run_id)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("status", [503, None])
+def test_workers_that_are_killed_in_an_outage_lose_no_run_and_ask_no_oftener(
+    cluster: Cluster, provider: FailingProvider, status: int | None
+) -> None:
+    seed, chance = seeded()
+    provider.status, provider.out, kills = status, True, scaled(8)
+    for _ in range(2):
+        cluster.start("worker")
+    runs = [cluster.submit("busy/tool-1", tools=["calculator"]) for _ in range(100)]
+    seen(cluster)
+    begun = time.monotonic()
+    for _ in range(kills):
+        cluster.kill("worker", chance.randrange(len(cluster.stack.pids("worker"))))
+        cluster.start("worker")
+    until = time.monotonic()
+    assert outages(cluster)
+    provider.out = False
+    all_completed(cluster, runs)
+    hardly_anybody_asked(provider, begun, until)
+    assert outages(cluster) == []
+    record("kills in an outage", seed=seed, counts={"kills in an outage": kills, "runs completed": len(runs)})
 
 
 def test_a_restart_of_redis_in_an_outage_changes_nothing(cluster: Cluster, provider: FailingProvider) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,6 +199,18 @@ async def test_a_worker_tells_what_it_knows_with_a_failure(workers: tuple[Worker
     for _ in range(3):
         assert await fails(one, times=4) is None
         one.limiter.answered(lease, ("free", "free/echo"), set())
+
+
+async def test_a_request_that_fails_however_often_shows_no_more_than_once(workers: tuple[Worker, Worker]) -> None:
+    one, _ = workers
+    lease = await one.lease("free")
+    broken = Failure.of(ErrorClass.PROVIDER_ERROR, provider=ProviderDetails("free", "echo", 500))
+    away = Failure.of(ErrorClass.PROVIDER_ERROR, provider=ProviderDetails("free", "echo", 503))
+    tries = [replace(lease, try_number=number) for number in range(1, 10)]
+    assert [await one.limiter.met_outage(each, broken, set()) for each in tries] == [None] * len(tries)
+    # What speaks of the service counts each time.
+    told = [await one.limiter.met_outage(each, away, set()) for each in tries]
+    assert [out is not None for out in told] == [False] * 3 + [True] * 6
 
 
 async def test_an_answer_that_is_an_error_shows_that_the_provider_is_there(workers: tuple[Worker, Worker]) -> None:
