@@ -180,8 +180,8 @@ MUTANTS: Final = {
             "ordinary_day",
             "accepted_input_is_there",
             f"{_LUA}_turn.lua",
-            "(redis.call('HGET', RUN, 'input'))) do\n",
-            "(place[2] and '[]' or redis.call('HGET', RUN, 'input'))) do\n",
+            "cjson.decode(run[1])",
+            "cjson.decode(place[2] and '[]' or run[1])",
         ),
         _mutant(
             "a log whose entries are counted twice",
