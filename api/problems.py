@@ -82,6 +82,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "invalid_unicode": (422, "A text holds what is not text"),
         "too_many_items": (422, "The body has too many values"),
         "unknown_provider": (422, "There is no such provider"),
+        "endpoint_not_allowed": (422, "An agent may not have this endpoint"),
         "unknown_price": (422, "A model has no price"),
         "unknown_tool": (422, "There is no such tool"),
         "unknown_policy": (422, "There is no such retry policy"),

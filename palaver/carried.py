@@ -13,7 +13,8 @@ from typing import Final, Literal, get_args
 
 from palaver.content import FilePart, ImagePart, Part, inline_data
 from palaver.model_options import ModelOptions, NamedTool, ReasoningEffort
-from palaver.providers import LEAST_OF_RESPONSES, ProtocolName
+from palaver.presets import ProtocolName
+from palaver.providers import LEAST_OF_RESPONSES
 
 Role = Literal["user", "assistant", "tool"]
 

@@ -104,6 +104,7 @@ _ALL: Final = (
         ("instructions", "instructions of an agent", 200_000, "characters", "422 `validation_error`"),
         ("agent_tools", "tools of an agent, and client tools", 128, "tools", "422 `validation_error`"),
         ("tool_schema", "parameters of a client tool, as JSON", 32 * KIB, "bytes", "422 `invalid_schema`"),
+        ("base_url", "`base_url` of an agent's `endpoint`", 2_000, "characters", "422 `validation_error`"),
         ("fallbacks", "fallback models of an agent", 8, "models", "422 `validation_error`"),
         ("approval_patterns", "names and globs of `approvals.require`", 64, "patterns", "422 `validation_error`"),
         ("stop_texts", "texts in `stop`", 4, "texts", "422 `validation_error`"),

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, mo
 from palaver.actions import Approvals, ClientTool, PendingAction
 from palaver.content import Content, text_of
 from palaver.current_steps import CurrentStep
+from palaver.endpoints import Endpoint
 from palaver.errors import ErrorClassName, ErrorObject
 from palaver.fields import AsItCame, AtMost, Metadata, ModelName, SecretName, SecretText, Strict, Tag, Tags, ToolName
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
@@ -25,6 +26,8 @@ class AgentSpec(ModelOptions):
     """Who answers: the model, what it is told and asked with, and which tools it may ask for."""
 
     model: ModelName
+    endpoint: Endpoint | None = None
+    """Where the models ``inline/NAME`` are asked; all others are of providers that the operator has set up."""
     name: Tag | None = None
     """What you call this agent, to find its runs by."""
     instructions: Annotated[str, AtMost("instructions")] = ""
@@ -52,8 +55,9 @@ class AgentSpec(ModelOptions):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The model and its fallbacks, in the order in which they are asked."""
-        return (self.model, *self.fallbacks)
+        """The model and its fallbacks by the names of their providers, in the order in which they are asked."""
+        named = (self.model, *self.fallbacks)
+        return named if self.endpoint is None else tuple(map(self.endpoint.called, named))
 
     @property
     def provider(self) -> str:

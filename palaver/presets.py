@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+ProtocolName = Literal["chat_completions", "anthropic", "responses"]
+"""How a provider is spoken to: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Preset:
     api_key_env: str | None = None
     """None for servers that ask for no key unless they are told to."""
     example: str = ""
-    protocol: str = "chat_completions"
+    protocol: ProtocolName = "chat_completions"
     max_output_tokens: int | None = None
     """Where a request has to have a limit: what all models of the provider can do."""
     max_completion_tokens: bool = False

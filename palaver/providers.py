@@ -34,16 +34,15 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraint
 from pydantic_core import PydanticCustomError
 
 from palaver.addresses import leads_within
+from palaver.endpoints import INLINE, Endpoint
 from palaver.limits import most
 from palaver.models import Usage
 from palaver.names import did_you_mean
-from palaver.presets import PRESETS
+from palaver.presets import PRESETS, ProtocolName
 from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 from palaver.toml_file import read_model, read_toml
 
-ProtocolName = Literal["chat_completions", "anthropic", "responses"]
-"""How a provider is spoken to: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
 Thinking = Literal["adaptive", "summarized", "off"]
 """Whether a model thinks before it answers: as much as it finds right, the same and says so in words, or not."""
 LEAST_OF_RESPONSES: Final = 16
@@ -172,6 +171,18 @@ class Provider(BaseModel):
             raise ValueError('max_completion_tokens and short_call_ids go with protocol = "chat_completions"')
         return self
 
+    @classmethod
+    def inline(cls, endpoint: Endpoint) -> Provider:
+        """The provider that came with an agent, with the limits that one has by default."""
+        preset = PRESETS["anthropic"] if endpoint.protocol == "anthropic" else None
+        made = cls(
+            base_url=endpoint.base_url,
+            protocol=endpoint.protocol,
+            max_output_tokens=preset.max_output_tokens if preset else None,
+        )
+        made._api_key = endpoint.api_key.get_secret_value() if endpoint.api_key else None
+        return made
+
     @property
     def thinks(self) -> bool:
         """Whether its models are told to think, not only to say what they think."""
@@ -220,6 +231,8 @@ class _File(BaseModel):
         """What is known of providers by their names."""
         if not isinstance(tables, dict):
             return tables
+        if INLINE in tables:
+            raise _refusal(INLINE, "is the name of providers that come with an agent: call this one something else")
         return {name: _whole(name, table) if isinstance(table, dict) else table for name, table in tables.items()}
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from palaver.endpoints import listed_host
 from palaver.errors import ConfigurationError
 from palaver.ids import MAX_SHARDS
 from palaver.limits import most
@@ -76,6 +77,8 @@ class Settings(BaseSettings):
     secret_key: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """Keys that secrets of conversations are sealed with, comma separated, the newest first: it seals, each of them
     opens. 32 random bytes in base64 or hex each. None: nothing that would have to be sealed is taken."""
+    inline_provider_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts, or host:port, at which an agent's own endpoint may be, comma separated. None: agents have none."""
     host: str = "127.0.0.1"
     """The address at which the API listens; another one wants keys."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
@@ -166,6 +169,11 @@ class Settings(BaseSettings):
     @classmethod
     def _keys_with_names(cls, value: object) -> object:
         return _api_keys(value) if isinstance(value, str) else value
+
+    @field_validator("inline_provider_hosts", mode="before")
+    @classmethod
+    def _listed_hosts(cls, value: object) -> object:
+        return _hosts(value) if isinstance(value, str) else value
 
     @field_validator("secret_key", mode="before")
     @classmethod
@@ -273,6 +281,16 @@ def _secret_keys(text: str) -> tuple[SecretStr, ...]:
         except ValueError as error:
             raise ValueError(f"entry {number} {error}") from None
     return tuple(map(SecretStr, parts))
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    found = []
+    for part in _parts(text):
+        try:
+            found.append(listed_host(part))
+        except ValueError as error:
+            raise ValueError(f"{part[:80]!r} {error}") from None
+    return tuple(found)
 
 
 @cache

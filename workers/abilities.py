@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from palaver.addresses import host_and_port
+from palaver.endpoints import INLINE
 from palaver.errors import ConfigurationError, ErrorClass, NoWorker, classify
 from palaver.lifecycle import WaitReason
 from palaver.limits import beyond, most
@@ -49,6 +51,8 @@ class Lack:
         match self.kind:
             case "tool":
                 return f"the tool {self.name!r}"
+            case "provider" if self.name.startswith(f"{INLINE}:"):
+                return f"the provider {self.name!r}, in its PALAVER_INLINE_PROVIDER_HOSTS"
             case "provider":
                 return f"the provider {self.name!r}, by an entry in its PALAVER_PROVIDERS"
             case "key" if not self.provider:
@@ -75,14 +79,28 @@ SECRET_KEY: Final = Lack("key", "PALAVER_SECRET_KEY")
 class Abilities:
     """The tools and the providers of one worker process."""
 
-    def __init__(self, tools: Toolbox, providers: Mapping[str, Provider]) -> None:
-        """``providers`` is the whole table; it has those whose key is set, or that need none."""
+    def __init__(self, tools: Toolbox, providers: Mapping[str, Provider], hosts: Sequence[str] = ()) -> None:
+        """``providers`` is the whole table; it has those whose key is set, or that need none. ``hosts`` are those at
+        which agents' own endpoints may be."""
         self.tools = tools
+        self._hosts = frozenset(hosts)
         self.providers = {name: each for name, each in providers.items() if each.has_key}
         self.missing_keys = {
             name: each.api_key_env for name, each in providers.items() if each.api_key_env and not each.has_key
         }
         """Variables that are not set, by the provider that cannot be called for it."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The names of providers that it can call, those of endpoints included."""
+        inline = {f"{INLINE}:{host_and_port(each)[0]}" for each in self._hosts}
+        return (*self.providers, *sorted(inline))
+
+    def _calls(self, agent: AgentSpec) -> bool:
+        """Whether it can call the agent's model."""
+        if agent.endpoint is not None and agent.provider == agent.endpoint.name:
+            return agent.endpoint.allowed_by(self._hosts)
+        return agent.provider in self.providers
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -91,7 +109,7 @@ class Abilities:
 
     def lacking(self, agent: AgentSpec, call: ToolCall | None) -> Lack | None:
         """What of a step's needs is not here: for a ``call`` its tool, else the provider and the tools of the agent."""
-        if call is None and agent.provider not in self.providers:
+        if call is None and not self._calls(agent):
             variable = self.missing_keys.get(agent.provider)
             return Lack("key", variable, agent.provider) if variable else Lack("provider", agent.provider)
         for name in agent.tools if call is None else (call.name,):
@@ -134,10 +152,12 @@ async def _may_be_anywhere(lack: Lack, store: Store) -> bool:
         return True
 
 
-def require_provider(providers: Mapping[str, Provider]) -> None:
+def require_provider(providers: Mapping[str, Provider], hosts: Sequence[str] = ()) -> None:
     """Raises:
     ConfigurationError: none of them can be called, so that a worker could do no step of a model.
     """
+    if hosts:
+        return
     if not providers:
         raise ConfigurationError(
             "PALAVER_PROVIDERS: a model worker without a provider can do nothing: point it at a TOML file with a table "

@@ -150,7 +150,7 @@ def _prepare(sender: Any) -> None:
         _providers = load_providers(settings().providers)
         _say_what_nobody_reads(frozenset(each.api_key_env or "" for each in _providers.values()))
     if _kind is MODEL:
-        require_provider(_providers)
+        require_provider(_providers, settings().inline_provider_hosts)
     if not _kind.isolated:
         require_extra(os.environ)
     app.capacity = sender.concurrency or 0
@@ -170,8 +170,9 @@ async def _lifespan() -> AsyncIterator[None]:
     global _runtime
     async with AsyncExitStack() as opened:
         with refusing():
-            able = Abilities(await opened.enter_async_context(open_toolbox(settings(), SOURCES)), _providers)
             here = settings()
+            tools = await opened.enter_async_context(open_toolbox(here, SOURCES))
+            able = Abilities(tools, _providers, here.inline_provider_hosts)
             runtime = Runtime(here, _histograms, kind=_kind, node=_node, capacity=app.capacity, abilities=able)
             await opened.enter_async_context(running(runtime, sweeps=True))
         for name, variable in able.missing_keys.items():

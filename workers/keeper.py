@@ -79,7 +79,7 @@ class Keeper:
                 capacity=runtime.capacity,
                 draining=runtime.draining.is_set(),
                 tools=runtime.tool_set.digest,
-                providers=tuple(runtime.abilities.providers),
+                providers=runtime.abilities.told,
                 lacks=runtime.abilities.lacks,
             )
         )

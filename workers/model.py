@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import lru_cache
 
 import aiohttp
 import httpx
@@ -31,6 +32,7 @@ from palaver.models import AgentSpec
 from palaver.providers import Price, Provider
 
 from .active_step import CallProgress
+from .guarded_resolver import GuardedResolver
 from .protocols import CHAT_COMPLETIONS, AnswerReader, CallSettings, ModelProtocol, ModelReply, protocol_of
 from .response_heads import Answer
 
@@ -46,39 +48,50 @@ _IDLE_SLACK = 0.05
 """A stalled stream is noticed up to this share of its idle timeout late, never early."""
 
 
+_inline = lru_cache(maxsize=500)(Provider.inline)
+"""Endpoints that came with agents: the same is asked again and again, from several conversations."""
+
+
 class ModelPort:
     """Calls providers over one connection pool."""
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = providers
-        self._transport: AiohttpTransport | None = None
+        self._transports: dict[bool, AiohttpTransport] = {}
 
-    def _connected(self) -> AiohttpTransport:
-        if self._transport is None:
-            self._transport = AiohttpTransport(
+    def _provider(self, agent: AgentSpec) -> Provider | None:
+        if agent.endpoint is not None and agent.provider == agent.endpoint.name:
+            return _inline(agent.endpoint)
+        return self._providers.get(agent.provider)
+
+    def _connected(self, *, guarded: bool) -> AiohttpTransport:
+        """The transport for providers of the table, or that for endpoints of agents."""
+        if guarded not in self._transports:
+            resolver = GuardedResolver() if guarded else None
+            self._transports[guarded] = AiohttpTransport(
                 client=lambda: aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+                    connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, resolver=resolver),
                     # What one conversation is sent must not reach another.
                     cookie_jar=aiohttp.DummyCookieJar(),
                     trust_env=False,
                     response_class=Answer,
                 )
             )
-        return self._transport
+        return self._transports[guarded]
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._transport is not None:
-            await self._transport.aclose()
+        for transport in self._transports.values():
+            await transport.aclose()
 
     def protocol(self, agent: AgentSpec) -> ModelProtocol:
         """How the agent's model is spoken to. No call is made of a provider that this worker has not."""
-        provider = self._providers.get(agent.provider)
+        provider = self._provider(agent)
         return CHAT_COMPLETIONS if provider is None else protocol_of(provider)
 
     def settings(self, agent: AgentSpec, *, plain: bool) -> CallSettings:
         """What the provider's entry says about a call; one that is ``plain`` is no part of a conversation."""
-        provider = self._providers.get(agent.provider)
+        provider = self._provider(agent)
         if provider is None:
             return CallSettings()
         thinking = None if plain and provider.thinking != "off" else provider.thinking
@@ -87,12 +100,12 @@ class ModelPort:
 
     def max_tool_calls(self, agent: AgentSpec) -> int:
         """How many tool calls an answer to the agent may have."""
-        provider = self._providers.get(agent.provider)
+        provider = self._provider(agent)
         return most("tool_calls") if provider is None else provider.max_tool_calls
 
     def price(self, agent: AgentSpec) -> Price | None:
         """What the agent's model costs; None if nobody said."""
-        provider = self._providers.get(agent.provider)
+        provider = self._provider(agent)
         return None if provider is None else provider.price(agent.model_name)
 
     async def complete(
@@ -119,7 +132,9 @@ class ModelPort:
             KeyError: this worker has no such provider.
         """
         try:
-            provider = self._providers[agent.provider]
+            provider = self._provider(agent)
+            if provider is None:
+                raise KeyError(agent.provider)
             return await self._complete(provider, agent, body, on_begin, show, time_left, request_id, reader, progress)
         except ProviderError as error:
             error.provider, error.model = agent.provider, agent.model_name
@@ -149,6 +164,7 @@ class ModelPort:
             "x-palaver-run": request_id.partition(":")[0],
             **protocol.headers(provider.api_key),
         }
+        transport = self._connected(guarded=agent.provider not in self._providers)
         request = httpx.Request(
             "POST",
             f"{provider.base_url.rstrip('/')}{protocol.path}",
@@ -163,7 +179,7 @@ class ModelPort:
         progress.ends_at = min(end, asked_at + timeouts.first_token)
         limit = asyncio.timeout_at(progress.ends_at)
         try:
-            async with limit, _answering(await self._connected().handle_async_request(request)) as (response, stream):
+            async with limit, _answering(await transport.handle_async_request(request)) as (response, stream):
                 if response.status_code != 200:
                     raise ProviderHTTPError(response.status_code, await _beginning(stream), dict(response.headers))
                 streamed = "event-stream" in response.headers.get("content-type", "")

@@ -9,7 +9,7 @@ from typing import Final
 
 from palaver.leases import Lease
 from palaver.secrets import Secrets
-from palaver.store.vault import Vault
+from palaver.store.vault import Vault, is_of_endpoint
 
 _MOST: Final = 500
 """Conversations whose secrets a process remembers: about as many steps as a model worker has in flight."""
@@ -20,7 +20,9 @@ class OpenedSecrets:
     """Those of one conversation."""
 
     values: Mapping[str, str] = field(repr=False)
-    """By name."""
+    """Those for tools, by name."""
+    keys: Mapping[str, str] = field(repr=False)
+    """Those of endpoints, by their names."""
     compared: Secrets
     """What others say is compared with these."""
 
@@ -43,7 +45,9 @@ class SecretCache:
         known = self._opened.get(conversation_id)
         if known is None or known[0] != at:
             values = await self._vault.opened(conversation_id)
-            known = at, OpenedSecrets(values, Secrets(values.values(), named=True))
+            of_tools = {name: value for name, value in values.items() if not is_of_endpoint(name)}
+            of_endpoints = {name: value for name, value in values.items() if is_of_endpoint(name)}
+            known = at, OpenedSecrets(of_tools, of_endpoints, Secrets(values.values(), named=True))
             self._opened[conversation_id] = known
         self._opened.move_to_end(conversation_id)
         while len(self._opened) > _MOST:

@@ -38,9 +38,18 @@ _MOST_GATES: Final = 1000
 class ProviderLimiter:
     """Lets model calls through, or says when to come again."""
 
-    def __init__(self, store: Store, providers: Mapping[str, Provider], publish: Publish, heartbeat: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        providers: Mapping[str, Provider],
+        publish: Publish,
+        heartbeat: float,
+        *,
+        names: Iterable[str] = (),
+    ) -> None:
+        """``names`` are those of all providers that it may hear of, if they are more than these."""
         self._store = store
-        self._names = tuple(providers)
+        self._names = tuple(names or providers)
         self._limits = {name: provider.limits for name, provider in providers.items()}
         self._publish = publish
         self._heartbeat = heartbeat

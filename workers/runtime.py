@@ -60,7 +60,9 @@ class Runtime:
         self.model = ModelPort(abilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)
-        self.limiter = ProviderLimiter(self.store, abilities.providers, self.publish, settings.heartbeat)
+        self.limiter = ProviderLimiter(
+            self.store, abilities.providers, self.publish, settings.heartbeat, names=abilities.told
+        )
         self.conversations = ConversationCache()
         self.secrets = SecretCache(self.store.vault)
         self.deltas = DeltaWriter(self.store, settings.delta_interval)

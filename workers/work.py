@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from pydantic import SecretStr
+
 from palaver.actions import ClientTool
 from palaver.arguments import read
 from palaver.errors import Source, StaleLease, ToolFailure, UnknownConversation, UnknownTool
@@ -91,6 +93,10 @@ class Work:
     def _keep(self, opened: OpenedSecrets) -> None:
         (keep_everywhere if self.runtime.kind.isolated else keep)(opened.compared)
         self.secrets = opened.values
+        endpoint = self.lease.agent.endpoint
+        if endpoint is not None and (key := opened.keys.get(endpoint.secret_name)):
+            keyed = endpoint.model_copy(update={"api_key": SecretStr(key)})
+            self.lease = replace(self.lease, agent=self.lease.agent.model_copy(update={"endpoint": keyed}))
         # Made anew: it compares with what was known when it was made.
         self._deltas = self.runtime.deltas.buffer(self.lease)
 

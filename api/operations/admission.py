@@ -12,7 +12,7 @@ from palaver.errors import Fault, Refused
 from palaver.limits import most
 from palaver.models import AgentSpec, Budget, Message, Retry, Submission
 
-from .agents import agent_faults, price_faults, resolved
+from .agents import agent_faults, price_faults, reached_by, resolved
 from .backend import Backend
 from .carried_rules import content_faults
 from .catalog import Known
@@ -82,7 +82,7 @@ def admit_messages(messages: Sequence[Message], agent: AgentSpec | None, backend
         Refused: a model of it cannot be sent them.
     """
     if agent is not None:
-        refuse(content_faults(tuple(messages), agent, backend.providers))
+        refuse(content_faults(tuple(messages), agent, reached_by(agent, backend)))
 
 
 def admit_content(submission: Submission, agent: AgentSpec, backend: Backend) -> None:
@@ -102,7 +102,7 @@ def admit_cost(agent: AgentSpec, backend: Backend, *, whose: str) -> None:
     """
     refuse(
         replace(fault, pointer="/budget/cost_usd", message=f"the {whose}'s {fault.pointer} {fault.message}")
-        for fault in price_faults(agent, backend.providers)
+        for fault in price_faults(agent, reached_by(agent, backend))
     )
 
 
@@ -117,7 +117,7 @@ def _retry_faults(wanted: Retry, backend: Backend, known: Known) -> Iterator[Fau
     if wanted.agent is not None:
         yield from agent_faults(wanted.agent, backend, known)
         if limits_cost(wanted.budget):
-            yield from price_faults(wanted.agent, backend.providers)
+            yield from price_faults(wanted.agent, reached_by(wanted.agent, backend))
     if wanted.input is not None:
         yield from input_faults(wanted.input)
 
@@ -127,14 +127,14 @@ def _agent_faults(submission: Submission, backend: Backend, known: Known) -> Ite
         yield from agent_faults(submission.agent, backend, known)
         yield from _content_faults(submission, submission.agent, backend)
         if limits_cost(submission.budget):
-            yield from price_faults(submission.agent, backend.providers)
+            yield from price_faults(submission.agent, reached_by(submission.agent, backend))
     elif submission.conversation_id is None:
         yield Fault("/agent", "no_agent", "is required when there is no conversation_id")
 
 
 def _content_faults(submission: Submission, agent: AgentSpec, backend: Backend) -> Iterator[Fault]:
     if not isinstance(submission.input, str):
-        yield from content_faults(submission.input, agent, backend.providers)
+        yield from content_faults(submission.input, agent, reached_by(agent, backend))
 
 
 def _input_faults(submission: Submission) -> Iterator[Fault]:

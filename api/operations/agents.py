@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
+from palaver.endpoints import INLINE
 from palaver.errors import ConfigurationError, Fault
 from palaver.models import AgentSpec
 from palaver.names import did_you_mean
@@ -15,11 +16,12 @@ from palaver.retry import RetryPolicy
 from .backend import Backend
 from .carried_rules import option_faults
 from .catalog import Known, KnownTools
+from .secrets import NO_KEY
 from .tool_schemas import schema_faults
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
-    "unsupported_option", "no_workers",
+    "unsupported_option", "no_workers", "endpoint_not_allowed", "no_secret_key",
 )  # fmt: skip
 """The codes of what may be wrong with an agent."""
 
@@ -29,23 +31,50 @@ def agent_faults(agent: AgentSpec, backend: Backend, known: Known) -> Iterator[F
 
     ``known`` is what the workers have.
     """
-    yield from _provider_faults(agent, backend.providers, known.providers)
+    yield from _endpoint_faults(agent, backend)
+    providers = reached_by(agent, backend)
+    yield from _provider_faults(agent, providers, known.providers)
     yield from _tool_faults(agent, known.tools)
     yield from _client_tool_faults(agent)
     yield from _approval_faults(agent, known.tools)
     yield from _policy_faults(agent, backend.policies)
-    yield from option_faults(agent, backend.providers)
+    yield from option_faults(agent, providers)
+
+
+def reached_by(agent: AgentSpec, backend: Backend) -> Mapping[str, Provider]:
+    """The providers that models of the agent may be of: those of the table, and that of its own endpoint."""
+    if agent.endpoint is None:
+        return backend.providers
+    return {**backend.providers, agent.endpoint.name: Provider.inline(agent.endpoint)}
+
+
+def _endpoint_faults(agent: AgentSpec, backend: Backend) -> Iterator[Fault]:
+    endpoint, hosts = agent.endpoint, backend.settings.inline_provider_hosts
+    if endpoint is None:
+        return
+    if not endpoint.allowed_by(hosts):
+        allowed = f"it allows: {', '.join(hosts)}" if hosts else "it is not set"
+        why = f"is at a host that PALAVER_INLINE_PROVIDER_HOSTS does not allow; {allowed}"
+        yield Fault("/agent/endpoint/base_url", "endpoint_not_allowed", why)
+    if not any(provider == endpoint.name for _, provider, _ in _models(agent)):
+        why = f"is asked for no model: call one of them {INLINE}/NAME"
+        yield Fault("/agent/endpoint", "endpoint_not_allowed", why)
+    if endpoint.api_key is not None and not backend.store.vault.usable:
+        yield Fault("/agent/endpoint/api_key", "no_secret_key", NO_KEY)
 
 
 def _provider_faults(
     agent: AgentSpec, providers: Mapping[str, Provider], callable_ones: frozenset[str] | None
 ) -> Iterator[Fault]:
     for where, provider, _ in _models(agent):
-        if provider not in providers:
+        if provider == INLINE:
+            yield Fault(where, "unknown_provider", "is asked at an endpoint of the agent's own: give it one")
+        elif provider not in providers:
             hint = did_you_mean(provider, providers) or f"; there are: {_listed(providers)}"
             yield Fault(where, "unknown_provider", f"names a provider that is not configured{hint}")
         elif callable_ones and provider not in callable_ones:
-            why = f"their PALAVER_PROVIDERS lacks it, or they lack its key; they can call: {_listed(callable_ones)}"
+            table = "PALAVER_INLINE_PROVIDER_HOSTS" if provider.startswith(f"{INLINE}:") else "PALAVER_PROVIDERS"
+            why = f"their {table} lacks it, or they lack its key; they can call: {_listed(callable_ones)}"
             yield Fault(where, "unknown_provider", f"names a provider that no worker can call: {why}")
 
 

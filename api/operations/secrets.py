@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from pydantic import SecretStr
 
@@ -13,13 +14,13 @@ from palaver.sealing import KeyMissing
 
 from .backend import Backend, within_deadline
 
-_NO_KEY = "cannot be kept: PALAVER_SECRET_KEY is not set for the API"
+NO_KEY: Final = "cannot be kept: PALAVER_SECRET_KEY is not set for the API"
 
 
 def secret_faults(secrets: Mapping[str, SecretStr | None], backend: Backend, pointer: str) -> Iterator[Fault]:
     """What is wrong with secrets that stand at ``pointer`` in a body."""
     if secrets and not backend.store.vault.usable:
-        yield Fault(pointer, "no_secret_key", _NO_KEY)
+        yield Fault(pointer, "no_secret_key", NO_KEY)
 
 
 async def set_secrets(

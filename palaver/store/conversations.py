@@ -19,7 +19,6 @@ from palaver.conversation import (
     NewConversation,
 )
 from palaver.errors import StateConflict
-from palaver.fields import revealed
 from palaver.ids import is_id
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec
@@ -34,7 +33,7 @@ from palaver.store.finding import Place, Search, ShardLists, find, look
 from palaver.store.moving import promised
 from palaver.store.reading import Reading, unknown_conversation
 from palaver.store.scripts import Scripts
-from palaver.store.vault import Vault
+from palaver.store.vault import Vault, with_key
 
 Kept = Mapping[str, str | None]
 """For the name of a dialect, a text that it keeps with a conversation; None takes it away."""
@@ -82,7 +81,7 @@ class Conversations:
         await self._capacity.admit()
         chosen = conversation_id or self._reading.new_conversation()
         about = {name: getattr(wanted, name) for name in _ABOUT}
-        secrets = starmap(GivenField, self._vault.begun_with(chosen, revealed(wanted.secrets)).items())
+        secrets = starmap(GivenField, self._vault.begun_with(chosen, with_key(wanted.secrets, wanted.agent)).items())
         begin = BeginConversation(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
@@ -112,6 +111,8 @@ class Conversations:
             revision=wanted.revision,
             given=tuple(_fields(about, kept or {})),
         )
+        if key := with_key({}, wanted.agent):
+            await self._vault.keep(conversation_id, key)
         await promised(self._scripts.promise(change), lambda reply: _changed(conversation_id, reply))
         return await self._reading.conversation(conversation_id)
 

@@ -71,7 +71,9 @@ _CACHED: Final = 16 * KIB
 def agent_json(spec: AgentSpec) -> str:
     """An agent as JSON, as it was meant when it came in: with the defaults of today. Options of the model that nobody
     gave are left out, so that a new one says nothing to older code."""
-    unsaid = {name for name in ModelOptions.model_fields if getattr(spec, name) is None}
+    unsaid: dict[str, Any] = {name: True for name in ModelOptions.model_fields if getattr(spec, name) is None}
+    # The key of an endpoint is kept apart, sealed.
+    unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
     return spec.model_dump_json(exclude=unsaid)
 
 

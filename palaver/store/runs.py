@@ -11,7 +11,6 @@ from typing import assert_never
 import orjson
 
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownConversation, UnknownRun
-from palaver.fields import revealed
 from palaver.ids import is_id, new_run_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.limits import beyond
@@ -29,7 +28,7 @@ from palaver.store.listing import Listing
 from palaver.store.moving import deliveries, promised, settled
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
-from palaver.store.vault import Vault
+from palaver.store.vault import Vault, with_key
 from palaver.traces import new_trace
 
 
@@ -174,7 +173,9 @@ class Runs(Listing):
             withdrawn=fork.withdrawn or None if fork else None,
             trace=trace.stored if trace else None,
             messages=tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
-            secrets=self._vault.sealed(target, {**(fork.secrets if fork else {}), **revealed(submission.secrets)}),
+            secrets=self._vault.sealed(
+                target, {**(fork.secrets if fork else {}), **with_key(submission.secrets, agent)}
+            ),
         )
 
     async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str) -> Fork:

@@ -102,7 +102,7 @@ class Steps:
             lacking_for=leased.lacking_ms / 1000,
             time_left=leased.left_ms / 1000,
             agent=_asking(spec, leased.model),
-            fallback=spec.fallbacks[leased.model] if leased.model < len(spec.fallbacks) else None,
+            fallback=spec.models[leased.model + 1] if leased.model < len(spec.fallbacks) else None,
             call=None if leased.call is None else ToolCall.model_validate_json(leased.call),
             position=number(last[0]) if last else known or 0,
             position_at=int(last[1][b"at"]) if last else known_at,
@@ -280,5 +280,6 @@ def _as_fields(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _asking(spec: AgentSpec, model: int) -> AgentSpec:
-    """The agent, with the model that is used now: its own or one of its fallbacks."""
-    return spec.model_copy(update={"model": spec.models[model]}) if model else spec
+    """The agent, with the model that is used now by its provider's name: its own or one of its fallbacks."""
+    named = spec.models[model]
+    return spec if named == spec.model else spec.model_copy(update={"model": named})

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import assert_never
 
 import orjson
+from pydantic import SecretStr
 
 from palaver.errors import UnknownConversation
+from palaver.fields import revealed
 from palaver.ids import is_id
 from palaver.limits import most
+from palaver.models import AgentSpec
 from palaver.sealing import Sealer
 from palaver.store import keys
 from palaver.store.connection import Connection
@@ -83,7 +86,7 @@ class Vault:
         Raises:
             UnknownConversation: it is not there (any more).
         """
-        return tuple(sorted(await self._sealed(conversation_id)))
+        return tuple(sorted(name for name in await self._sealed(conversation_id) if not is_of_endpoint(name)))
 
     async def opened(self, conversation_id: str) -> Mapping[str, str]:
         """A conversation's secrets, by name.
@@ -105,6 +108,19 @@ class Vault:
             raise UnknownConversation(f"there is no conversation {conversation_id}")
         found: dict[str, str] = orjson.loads(text) if text else {}
         return found
+
+
+def is_of_endpoint(name: str) -> bool:
+    """Whether it is the key of an endpoint, which no tool is given."""
+    return name.startswith("endpoint:")
+
+
+def with_key(secrets: Mapping[str, SecretStr | None], agent: AgentSpec | None) -> dict[str, str | None]:
+    """``secrets`` as they are, and the key that came with the ``agent``."""
+    endpoint = agent.endpoint if agent is not None else None
+    if endpoint is None or endpoint.api_key is None:
+        return revealed(secrets)
+    return {**revealed(secrets), endpoint.secret_name: endpoint.api_key.get_secret_value()}
 
 
 def _check(conversation_id: str) -> None:

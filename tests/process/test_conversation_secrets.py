@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from palaver.limits import MIB
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.process.hostile.answers import raw
+from tests.process.hostile.echoes import ECHOES
+from tests.process.hostile.server import HostileServer
 from tests.process.one_more import one_more
 from tests.process.sinks import (
     Sinks,
@@ -30,14 +34,25 @@ SECRET_KEY = "Qk1vY2tLZXlPZkNvdXJzZU5vdEFSZWFsT25lITEyMzQ="
 OLD_KEY = bytes(range(100, 132)).hex()
 TOOLS = ("tells", "tells_inline", "fails", "breaks", "asks_for_another")
 GIVEN = {NAME: CANARY, "PIN": SHORT}
+KEY = "sk-Canary/k1+endpoint7f3e9d2c4b"
+ONCE = {"retry": {"rules": {each: {"attempts": 1} for each in ("provider_error", "connection", "authentication")}}}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def hostile() -> Iterator[HostileServer]:
+    """A provider that says the key again that it is asked with."""
+    away = raw(b"HTTP/1.1 307 Elsewhere\r\nLocation: /v1/chat/completions?again\r\nContent-Length: 0\r\n\r\n")
+    with HostileServer({**{each.name: each.play for each in ECHOES}, "redirects": away}).running() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, hostile: HostileServer) -> Iterator[Cluster]:
     cluster = Cluster(
         tmp_path_factory.mktemp("trusted"),
         environment={
             "PALAVER_SECRET_KEY": SECRET_KEY,
+            "PALAVER_INLINE_PROVIDER_HOSTS": f"127.0.0.1:{hostile.port},localhost:{hostile.port},127.0.0.1:1",
             "PALAVER_API_KEYS": "ann=a-key-of-the-api-0123",
             "PALAVER_TOOLS": "tests.process.trusted_tools",
             "PALAVER_TRACE_CONTENT": "true",
@@ -48,11 +63,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+def at(hostile: HostileServer, model: str, **endpoint: str) -> dict[str, Any]:
+    """An agent whose model is asked at an endpoint of its own."""
+    return {
+        "model": f"inline/{model}",
+        "endpoint": {"base_url": f"http://127.0.0.1:{hostile.port}/v1", "api_key": KEY, **endpoint},
+        **ONCE,
+    }
+
+
 @pytest.fixture(scope="module")
-def sinks(cluster: Cluster) -> Iterator[Sinks]:
+def sinks(cluster: Cluster, hostile: HostileServer) -> Iterator[Sinks]:
     with ExitStack() as stack:
         seen = stack.enter_context(monitored(cluster))
         runs = {name: cluster.submit(f"tool-1+use-{name}", "go", tools=[name], secrets=GIVEN) for name in TOOLS}
+        runs |= {each.name: cluster.submit("", "go", agent=at(hostile, each.name)) for each in ECHOES}
         for run_id in runs.values():
             cluster.ended(run_id, within=40)
         with cluster.redis() as redis_:
@@ -65,7 +90,7 @@ def sinks(cluster: Cluster) -> Iterator[Sinks]:
         yield found
 
 
-@pytest.mark.parametrize("secret", [CANARY, SHORT])
+@pytest.mark.parametrize("secret", [CANARY, SHORT, KEY])
 def test_one_is_nowhere(secret: str, sinks: Sinks) -> None:
     shown = {
         sink: text[max(at - 200, 0) : at + 100]
@@ -130,3 +155,57 @@ def test_they_go_with_their_conversation(cluster: Cluster) -> None:
             return list(redis_.scan_iter(f"*{run.conversation_id}*"))
 
     eventually(lambda: not left(), why=f"keys of {run.conversation_id}: {left()}")
+
+
+def test_an_endpoint_of_an_agent_is_asked_with_its_key(cluster: Cluster, hostile: HostileServer) -> None:
+    run = cluster.ended(cluster.submit("", "go", agent=at(hostile, "key-in-pieces")))
+    assert (run.status, run.output) == ("completed", "Your key is [redacted], or so.")
+    assert run.model == "inline:127.0.0.1/key-in-pieces"
+    endpoint = run.agent.endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == (f"http://127.0.0.1:{hostile.port}/v1", None)
+    # Its conversation has the key, for this address and for no other.
+    for base_url, code in ((endpoint.base_url, None), (f"http://localhost:{hostile.port}/v1", "connection")):
+        agent = at(hostile, "key-in-pieces") | {"endpoint": {"base_url": base_url}}
+        again = cluster.ended(cluster.submit("", "go", agent=agent, conversation_id=run.conversation_id))
+        if code is None:
+            assert again.output == "Your key is [redacted], or so."
+        else:
+            assert again.output != "Your key is [redacted], or so."
+
+
+def test_a_fork_asks_with_the_same_key(cluster: Cluster, hostile: HostileServer) -> None:
+    run = cluster.ended(cluster.submit("", "go", agent=at(hostile, "key-in-pieces")))
+    answer = cluster.http.post(f"/v1/runs/{run.id}/retry", json={"from_step": 1, "input": "again"})
+    assert answer.status_code == 202, answer.text
+    fork = cluster.ended(answer.json()["id"])
+    assert fork.conversation_id != run.conversation_id
+    assert fork.output == "Your key is [redacted], or so."
+
+
+def test_a_worker_that_does_not_allow_the_host_leaves_it_to_others(cluster: Cluster, hostile: HostileServer) -> None:
+    with one_more(cluster, "worker", PALAVER_INLINE_PROVIDER_HOSTS=""):
+        run_ids = [cluster.submit("", "go", agent=at(hostile, "key-in-pieces")) for _ in range(12)]
+        for run_id in run_ids:
+            assert cluster.ended(run_id, within=60).status == "completed"
+    events = (event for run_id in run_ids for event in cluster.events(run_id))
+    codes = {event.data["code"] for event in events if event.type == "run.waiting"}
+    assert codes <= {"provider:inline:127.0.0.1"}
+    assert codes
+
+
+def test_an_endpoint_that_is_not_there_fails_its_run_and_nobody_elses(cluster: Cluster) -> None:
+    agent = {"model": "inline/x", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}, **ONCE}
+    lost = cluster.submit("", "go", agent=agent)
+    assert cluster.ended(cluster.submit("echo", "hello")).status == "completed"
+    error = cluster.ended(lost).error
+    assert error is not None
+    assert error["class"] == "connection"
+    assert error["provider"] is not None
+    assert error["provider"]["name"] == "inline:127.0.0.1"
+
+
+def test_a_redirect_is_not_followed(cluster: Cluster, hostile: HostileServer) -> None:
+    run = cluster.ended(cluster.submit("", "go", agent=at(hostile, "redirects")))
+    assert run.status == "failed"
+    assert hostile.asked["redirects"] == 1

@@ -10,7 +10,7 @@ from palaver.content import FilePart, ImagePart, Part, TextPart
 from palaver.leases import LogMessage
 from palaver.models import Message, ToolCall
 from palaver.opaque import Opaque
-from palaver.providers import ProtocolName
+from palaver.presets import ProtocolName
 from workers.protocols import CallSettings
 
 MODEL: Final = "it/model"

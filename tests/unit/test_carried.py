@@ -14,7 +14,8 @@ from palaver.carried import CARRIED, Carried
 from palaver.limits import most
 from palaver.model_options import ModelOptions
 from palaver.models import AgentSpec, Message
-from palaver.providers import ProtocolName, Provider
+from palaver.presets import ProtocolName
+from palaver.providers import Provider
 from workers.protocols import PROTOCOLS, CallSettings, Offer
 
 DATA = "data:application/pdf;base64,JVBERi0="

@@ -16,7 +16,7 @@ import pytest
 
 from palaver.leases import LogMessage
 from palaver.models import AgentSpec
-from palaver.providers import ProtocolName
+from palaver.presets import ProtocolName
 from tests.unit.golden_conversations import CONVERSATIONS, MODEL, Conversation
 from workers.conversations import CachedConversation
 from workers.protocols import PROTOCOLS, Offer

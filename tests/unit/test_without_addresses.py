@@ -7,7 +7,8 @@ import pytest
 from palaver.content import FilePart, ImagePart, TextPart
 from palaver.leases import LogMessage
 from palaver.models import Message, ToolCall
-from palaver.providers import ProtocolName, Provider
+from palaver.presets import ProtocolName
+from palaver.providers import Provider
 from workers.conversations import CachedConversation
 from workers.protocols import PROTOCOLS, protocol_of
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from palaver.providers import ProtocolName, Provider
+from palaver.presets import ProtocolName
+from palaver.providers import Provider
 
 from .chat_completions import ChatCompletions
 from .messages import Messages

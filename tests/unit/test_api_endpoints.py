@@ -1,0 +1,104 @@
+"""Endpoints of agents over HTTP: allowed ones are taken, others refused with a sentence, and no key is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.api_world import SETTINGS, assert_problem, world
+
+CANARY = "sk-canary-of-an-endpoint-1f2e"
+HOSTS = ("api.example.com", "127.0.0.1:8000")
+ALLOWING = SETTINGS.model_copy(update={"inline_provider_hosts": HOSTS})
+
+
+def agent(base_url: str = "https://api.example.com/v1", **more: Any) -> dict[str, Any]:
+    return {"model": "inline/some/model", "endpoint": {"base_url": base_url, "api_key": CANARY}, **more}
+
+
+@pytest.mark.parametrize("base_url", ["https://api.example.com/v1", "http://127.0.0.1:8000/v1"])
+async def test_an_endpoint_that_is_allowed_is_kept_without_its_key(base_url: str) -> None:
+    async with world(ALLOWING) as api:
+        run = await api.submit(agent=agent(base_url))
+        kept = {"base_url": base_url, "api_key": None, "protocol": "chat_completions"}
+        assert run["agent"]["endpoint"] == kept
+        conversation = (await api.client.get(run["links"]["conversation"])).json()
+        assert conversation["agent"]["endpoint"] == kept
+        assert await api.store.vault.opened(run["conversation_id"]) == {f"endpoint:{base_url}": CANARY}
+        assert (await api.client.get(f"{run['links']['conversation']}/secrets")).json() == {"data": []}
+        for name in await api.redis.keys("*"):
+            assert CANARY.encode() not in (await api.redis.dump(name) or b""), name
+        # What was read can be sent again.
+        again = await api.submit(agent=conversation["agent"], conversation_id=run["conversation_id"])
+        assert again["agent"]["endpoint"] == kept
+
+
+async def test_a_conversation_has_the_key_of_its_agent() -> None:
+    async with world(ALLOWING) as api:
+        made = (await api.client.post("/v1/conversations", json={"agent": agent()})).json()
+        path = f"/v1/conversations/{made['id']}"
+        assert list((await api.store.vault.opened(made["id"])).values()) == [CANARY]
+        other = agent("http://127.0.0.1:8000/v1")
+        changed = await api.client.patch(path, json={"agent": other})
+        assert changed.status_code == 200, changed.text
+        assert CANARY not in changed.text
+        assert sorted(await api.store.vault.opened(made["id"])) == [
+            "endpoint:http://127.0.0.1:8000/v1",
+            "endpoint:https://api.example.com/v1",
+        ]
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    ["https://elsewhere.example.com", "http://127.0.0.1:6379", "http://169.254.169.254", "https://api.example.com:444"],
+)
+async def test_one_that_is_not_allowed_is_refused(base_url: str) -> None:
+    async with world(ALLOWING) as api:
+        body = {"agent": agent(base_url), "input": "x"}
+        for path in ("/v1/runs", "/v1/conversations"):
+            answer = await api.client.post(path, json=body if path == "/v1/runs" else {"agent": body["agent"]})
+            problem = assert_problem(answer, 422, "endpoint_not_allowed", "/agent/endpoint/base_url")
+            assert "PALAVER_INLINE_PROVIDER_HOSTS" in problem["detail"]
+            assert CANARY not in answer.text
+
+
+async def test_without_the_setting_there_are_none() -> None:
+    async with world() as api:
+        answer = await api.client.post("/v1/runs", json={"agent": agent(), "input": "x"})
+        assert "it is not set" in assert_problem(answer, 422, "endpoint_not_allowed")["detail"]
+
+
+async def test_without_a_secret_key_there_is_one_without_a_key() -> None:
+    async with world(ALLOWING.model_copy(update={"secret_key": ()})) as api:
+        answer = await api.client.post("/v1/runs", json={"agent": agent(), "input": "x"})
+        assert_problem(answer, 422, "no_secret_key", "/agent/endpoint/api_key")
+        await api.submit(agent=agent(endpoint={"base_url": "http://127.0.0.1:8000/v1"}))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "pointer"),
+    [
+        ({"endpoint": None}, "unknown_provider", "/agent/model"),
+        ({"model": "fake/echo"}, "endpoint_not_allowed", "/agent/endpoint"),
+        ({"seed": 7, "endpoint": {"base_url": "https://api.example.com", "protocol": "anthropic"}},
+         "unsupported_option", "/agent/seed"),
+        ({"endpoint": {"base_url": f"https://{CANARY}@api.example.com"}}, "validation_error",
+         "/agent/endpoint/base_url"),
+        ({"endpoint": {"base_url": "https://api.example.com", "api_key": ""}}, "validation_error",
+         "/agent/endpoint/api_key"),
+    ],
+)  # fmt: skip
+async def test_what_does_not_fit_is_said(wrong: dict[str, Any], code: str, pointer: str) -> None:
+    async with world(ALLOWING) as api:
+        answer = await api.client.post("/v1/runs", json={"agent": {**agent(), **wrong}, "input": "x"})
+        assert_problem(answer, 422, code, pointer)
+        assert CANARY not in answer.text
+
+
+async def test_what_no_worker_allows_is_refused() -> None:
+    async with world(ALLOWING) as api:
+        await api.redis.zadd("palaver:worker-providers", {"fake": 9e9})
+        answer = await api.client.post("/v1/runs", json={"agent": agent(), "input": "x"})
+        problem = assert_problem(answer, 422, "unknown_provider", "/agent/model")
+        assert "PALAVER_INLINE_PROVIDER_HOSTS" in problem["detail"]
