@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import about, conversations, history, steering
+from . import about, conversations, history, sockets, steering
 from .dialect import OPENHANDS
 
-__all__ = ["OPENHANDS", "about", "conversations", "history", "steering"]
+__all__ = ["OPENHANDS", "about", "conversations", "history", "sockets", "steering"]

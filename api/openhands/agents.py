@@ -32,7 +32,6 @@ class GivenLlm(Known):
     """The model, and how it is asked."""
 
     model: str = Field(max_length=300)
-    api_key: str | None = None
     base_url: str | None = None
     num_retries: int = Field(default=5, ge=0)
     retry_multiplier: float = Field(default=8.0, ge=0)
@@ -161,6 +160,9 @@ def _faults(agent: GivenAgent) -> Iterator[Fault]:
     if not _MODEL.fullmatch(agent.llm.model):
         why = "must be provider/name: a provider of this server, such as fake/tool-20"
         yield Fault("/agent/llm/model", "unknown_provider", why)
+    if agent.llm.base_url:
+        why = "addresses of models come from the providers of this server: name one of them in llm.model"
+        yield Fault("/agent/llm/base_url", "unsupported_option", why)
     if agent.mcp_config:
         why = "there are no MCP servers here yet: name tools of this server in agent.tools"
         yield Fault("/agent/mcp_config", "unsupported_option", why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from palaver.actions import ApprovalDecision, Item, Pause, Resume, Stop
+from palaver.conversation import ConversationPatch
 from palaver.errors import StateConflict, UnknownRun
 from palaver.lifecycle import RunStatus
 from palaver.models import Retry, Run, Submission
@@ -17,9 +18,9 @@ from .statuses import ExecutionStatus
 _APPROVED = ApprovalDecision(type="approval", action_id="all", decision="approve")
 
 
-async def begin_run(backend: Backend, caller: Caller, seen: Seen) -> bool:
+async def begin_run(backend: Backend, caller: Caller, seen: Seen) -> None:
     """Let a conversation go on: to answer what was said, to do what waits for approval, or from where it was stopped.
-    False if there is nothing to do: it has finished, and nothing was said since.
+    One that has finished stays so if nothing was said since.
 
     Raises:
         StateConflict: ``conversation_busy``, it is running; or there is nothing to answer.
@@ -32,13 +33,13 @@ async def begin_run(backend: Backend, caller: Caller, seen: Seen) -> bool:
     elif seen.status is ExecutionStatus.RUNNING:
         raise StateConflict("conversation_busy", run.id if run else None, "the conversation is running")
     elif seen.status is ExecutionStatus.FINISHED:
-        return False
+        # Nothing changes by that but the revision: sockets tell the state anew, which ends the wait of the client.
+        await operations.change_conversation(backend, seen.id, ConversationPatch())
     elif seen.run is not None and seen.run.status.allows("retry") and not seen.unanswered:
         await operations.retry(backend, seen.run.id, Retry(), caller)
     else:
         submission = Submission(conversation_id=seen.id, input=(), on_conflict="reject")
         await operations.submit(backend, submission, caller)
-    return True
 
 
 async def pause(backend: Backend, caller: Caller, seen: Seen) -> None:

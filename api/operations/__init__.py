@@ -28,7 +28,7 @@ from .conversations import (
 )
 from .history import append
 from .listing import list_runs
-from .log import LogPages, last_entry, read_log
+from .log import LogPages, follow_log, last_entry, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
@@ -93,6 +93,7 @@ __all__ = [
     "delete_conversation",
     "delete_run",
     "follow",
+    "follow_log",
     "last_entry",
     "list_conversations",
     "list_models",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, assert_never
 from uuid import UUID
@@ -27,6 +28,16 @@ from palaver.store.scripts import Scripts
 
 _LARGE: Final = 64 * KIB
 """Bytes of a run after which others get a turn on the loop: it takes a millisecond or more to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """How far a conversation is."""
+
+    entries: int
+    revision: int
+    active: str | None
+    """The run that is going on."""
 
 
 class Reading:
@@ -146,6 +157,20 @@ class Reading:
             if fields and len(fields.get(b"agent", b"")) > _LARGE:
                 await asyncio.sleep(0)
         return made
+
+    async def glance(self, conversation_id: str) -> Glance:
+        """How far a conversation is: the least that tells whether there is something new.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+        """
+        names = ("id", "deleting", "entries", "revision", "active")
+        there = is_id("conv", conversation_id)
+        found = await self._redis.hmget(keys.conversation(conversation_id), names) if there else [None] * len(names)
+        if found[0] is None or found[1] is not None:
+            raise unknown_conversation(conversation_id)
+        active = found[4]
+        return Glance(int(found[2] or 0), int(found[3] or 0), None if active is None else active.decode())
 
     async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[LogEntry]:
         """Log entries behind position ``after``, in order: ``limit`` at most, fewer only at the log's end.

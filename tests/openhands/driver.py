@@ -20,7 +20,7 @@ os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENHANDS_SUPPRESS_BANNE
 answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 
-from openhands.sdk import LLM, Agent, Conversation  # noqa: E402
+from openhands.sdk import LLM, Agent, Conversation, Tool  # noqa: E402
 from openhands.sdk.event import Event  # noqa: E402
 from openhands.sdk.security import confirmation_policy, llm_analyzer  # noqa: E402
 from openhands.sdk.workspace import RemoteWorkspace  # noqa: E402
@@ -31,9 +31,9 @@ conversations = {}
 lock = threading.Lock()
 
 
-def open_(name, *, host, api_key=None, llm, agent=None, condenser=None, **options):
+def open_(name, *, host, api_key=None, llm, tools=(), agent=None, **options):
     """The conversation, new or attached to."""
-    made = Agent(llm=LLM(**llm), tools=[], **(agent or {}))
+    made = Agent(llm=LLM(**llm), tools=[Tool(**each) for each in tools], **(agent or {}))
     told[name] = []
     if "conversation_id" in options:
         options["conversation_id"] = uuid.UUID(options["conversation_id"])

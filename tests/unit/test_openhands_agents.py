@@ -95,6 +95,7 @@ def test_a_condenser_condenses() -> None:
     ("given", "place"),
     [
         (_given({"model": "gpt-5"}), "/agent/llm/model"),
+        (_given({"base_url": "http://127.0.0.1:1"}), "/agent/llm/base_url"),
         (_given(mcp_config={"mcpServers": {}}), "/agent/mcp_config"),
         (_given(kind="ACPAgent"), "/agent/kind"),
         (_given(filter_tools_regex="^a"), "/agent/filter_tools_regex"),

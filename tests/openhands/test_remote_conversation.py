@@ -1,0 +1,183 @@
+"""OpenHands' own clients, of both generations, against a whole Palaver: nothing is changed but the host."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from palaver.testing import eventually
+from tests.openhands.client import ClientError, OpenHandsClient, RemoteConversation
+from tests.process.cluster import Cluster
+
+pytestmark = pytest.mark.process
+QUICK: Final = {"num_retries": 2, "retry_min_wait": 0, "retry_max_wait": 1, "retry_multiplier": 0.1}
+
+
+def open_conversation(
+    openhands: OpenHandsClient, cluster: Cluster, model: str, *tools: str, **options: Any
+) -> RemoteConversation:
+    """A conversation with an agent on this model of the model server."""
+    llm = {"model": f"fake/{model}", "usage_id": "agent", **QUICK}
+    names = [{"name": name} for name in tools]
+    return openhands.open(host=f"{cluster.stack.url}/openhands", llm=llm, tools=names, **options)
+
+
+def kinds(events: list[dict[str, Any]]) -> list[str]:
+    """What happened, without updates of the state."""
+    return [event["kind"] for event in events if event["kind"] != "ConversationStateUpdateEvent"]
+
+
+def status_there(cluster: Cluster, conversation: RemoteConversation) -> str:
+    """The execution status that the server tells."""
+    info = cluster.http.get(f"/openhands/api/conversations/{conversation.id}").json()
+    return str(info["execution_status"])
+
+
+def check_told(conversation: RemoteConversation) -> None:
+    """Callbacks were told everything once and in order, and the client's list is what the server has."""
+    heard = [event["id"] for event in conversation.do("heard") if event.get("key") != "full_state"]
+    listed = [event["id"] for event in conversation.do("events") if event.get("key") != "full_state"]
+    assert len(set(heard)) == len(heard)
+    assert [each for each in listed if each in set(heard)] == heard
+
+
+def test_an_agent_finishes_with_its_tool(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "tool-1+use-finish")
+    conversation.call("send_message", "hello")
+    conversation.run()
+    assert conversation.status == "finished"
+    eventually(lambda: "ObservationEvent" in kinds(conversation.do("heard")))
+    action = next(event for event in conversation.do("events") if event["kind"] == "ActionEvent")
+    assert action["action"]["kind"] == "FinishAction"
+    check_told(conversation)
+    conversation.do("close")
+
+
+def test_tools_of_the_server_are_used(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "tool-2+use-calculator", "calculator")
+    conversation.call("send_message", "hello")
+    conversation.run()
+    told = ["MessageEvent", *["ActionEvent", "ObservationEvent"] * 2, "MessageEvent"]
+    eventually(lambda: kinds(conversation.do("heard")) == told)
+    assert kinds(conversation.do("events")) == ["SystemPromptEvent", *told]
+    usage = conversation.do("state")["stats"]["usage_to_metrics"]["agent"]["accumulated_token_usage"]
+    assert usage["prompt_tokens"] > 0
+    check_told(conversation)
+    conversation.do("close")
+
+
+def test_a_pause_holds_and_running_goes_on(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "say-40+rate-10")
+    conversation.call("send_message", "hello")
+    running = conversation.begin("run", poll_interval=0.2, timeout=60)
+    eventually(
+        lambda: (
+            cluster.http.get(f"/openhands/api/conversations/{conversation.id}").json()["execution_status"] == "running"
+        )
+    )
+    conversation.call("pause")
+    if openhands.generation == "1.58.2":
+        running.result(10)
+        assert conversation.status == "paused"
+    again = conversation.begin("run", poll_interval=0.2, timeout=60)
+    again.result()
+    assert conversation.status == "finished"
+    check_told(conversation)
+    conversation.do("close")
+
+
+def test_calls_wait_for_approval_and_rejected_ones_are_not_made(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "tool-2+use-calculator", "calculator")
+    conversation.do("confirm", policy="AlwaysConfirm")
+    conversation.call("send_message", "hello")
+    conversation.run()
+    eventually(lambda: conversation.status == "waiting_for_confirmation")
+    conversation.call("reject_pending_actions", "Not on a Sunday.")
+    eventually(lambda: "UserRejectObservation" in kinds(conversation.do("heard")))
+    eventually(lambda: conversation.status == "idle")
+    conversation.run()
+    eventually(lambda: conversation.status == "waiting_for_confirmation")
+    conversation.run()
+    eventually(lambda: conversation.status == "finished")
+    assert kinds(conversation.do("heard")) == [
+        "MessageEvent", "ActionEvent", "UserRejectObservation", "ActionEvent", "ObservationEvent", "MessageEvent",
+    ]  # fmt: skip
+    check_told(conversation)
+    conversation.do("close")
+
+
+def test_words_into_a_run_are_answered(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "say-10+rate-10")
+    conversation.call("send_message", "hello")
+    running = conversation.begin("run", poll_interval=0.2, timeout=60)
+    eventually(
+        lambda: (
+            cluster.http.get(f"/openhands/api/conversations/{conversation.id}").json()["execution_status"] == "running"
+        )
+    )
+    conversation.call("send_message", "and again")
+    running.result()
+    eventually(lambda: kinds(conversation.do("heard")) == ["MessageEvent"] * 4)
+    check_told(conversation)
+    conversation.do("close")
+
+
+def test_an_error_ends_the_wait_with_its_code(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "401-*")
+    conversation.call("send_message", "hello")
+    running = conversation.begin("run", poll_interval=0.2, timeout=10)
+    with pytest.raises(ClientError) as raised:
+        running.result()
+    if openhands.generation == "1.58.2":
+        assert raised.value.error is not None
+        assert raised.value.error["code"] == "LLMAuthenticationError"
+    assert conversation.status == "error"
+    conversation.do("close")
+
+
+def test_a_run_that_repeats_itself_is_stuck(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "tool-9+use-calculator+args-split", "calculator")
+    conversation.call("send_message", '[[args {"expression": "1+1"}]] hello')
+    with pytest.raises(ClientError):
+        conversation.begin("run", poll_interval=0.2, timeout=10).result()
+    assert conversation.status == "stuck"
+    conversation.do("close")
+
+
+def test_running_what_has_finished_is_nothing(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "echo")
+    conversation.call("send_message", "hello")
+    conversation.run()
+    told = kinds(conversation.do("events"))
+    conversation.begin("run", poll_interval=0.2, timeout=60).result(20)
+    assert kinds(conversation.do("events")) == told
+    conversation.do("close")
+
+
+def test_another_client_attaches(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    first = open_conversation(openhands, cluster, "echo")
+    first.call("send_message", "hello")
+    first.run()
+    second = open_conversation(openhands, cluster, "echo", conversation_id=first.id)
+    assert second.id == first.id
+    assert kinds(second.do("events")) == ["SystemPromptEvent", "MessageEvent", "MessageEvent"]
+    second.call("send_message", "again")
+    second.run()
+    eventually(lambda: len(kinds(first.do("heard"))) == 4)
+    check_told(first)
+    for each in (first, second):
+        each.do("close")
+
+
+def test_hello_world(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "echo")
+    conversation.call("send_message", "hello")
+    conversation.run()
+    assert conversation.status == "finished"
+    # The older client reads the end of a run by HTTP, and may be told by its socket later.
+    heard = ["MessageEvent", "MessageEvent"]
+    eventually(lambda: kinds(conversation.do("heard")) == heard)
+    assert kinds(conversation.do("events")) == ["SystemPromptEvent", *heard]
+    check_told(conversation)
+    conversation.do("close")
