@@ -7,12 +7,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from palaver.errors import ErrorClass, UnknownRun, classify
+from palaver.errors import ErrorClass, UnknownConversation, UnknownRun, classify
 from palaver.limits import MIB
 from palaver.tasks import end
 
@@ -24,16 +24,19 @@ _FRAMES: Final = 1024
 _FRAME_BYTES: Final = 4 * MIB
 
 
-class Frames:
+E = TypeVar("E", bound=StoredEvent)
+
+
+class Frames(Generic[E]):
     """Events as a dialect writes them. Those of late are kept: all watchers of a run get the same, written once."""
 
-    def __init__(self, write: Callable[[StoredEvent], bytes]) -> None:
+    def __init__(self, write: Callable[[E], bytes]) -> None:
         self._write = write
-        self._made: OrderedDict[StoredEvent, bytes] = OrderedDict()
+        self._made: OrderedDict[E, bytes] = OrderedDict()
         """By value: what was read twice, or came live and was read, is one event."""
         self._size = 0
 
-    def of(self, event: StoredEvent) -> bytes:
+    def of(self, event: E) -> bytes:
         """The frame of an event."""
         found = self._made.get(event)
         if found is not None:
@@ -82,7 +85,7 @@ class EventStream(Response):
             try:
                 async for piece in frames:
                     await send({**body, "body": piece})
-            except UnknownRun:
+            except (UnknownRun, UnknownConversation):
                 return
             except Exception as error:
                 stored = classify(error).error_class is ErrorClass.STORAGE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     bulk,
     control,
+    conversation_events,
     conversation_lists,
     conversations,
     events,
@@ -23,6 +24,7 @@ __all__ = [
     "NATIVE",
     "bulk",
     "control",
+    "conversation_events",
     "conversation_lists",
     "conversations",
     "events",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field
 from starlette.responses import Response
@@ -21,7 +21,10 @@ from .links import conversation_path
 class MessagesQuery(Query):
     """Where to start, and how many."""
 
-    after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only messages behind this `position`.")
+    after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only those behind this `position`, in the order.")
+    order: Literal["position", "-position"] = Field(
+        default="position", description="With a minus the newest first, from `after` or the end back."
+    )
     limit: Number = Field(default=100, ge=1, le=500, description="Messages on a page.")
     include: IncludedInMessages = Field(
         default=None,
@@ -92,9 +95,15 @@ async def change_conversation(backend: Backend, conversation_id: ConversationId,
     problems=("conversation_not_found",),
 )
 async def messages(backend: Backend, conversation_id: ConversationId, query: MessagesQuery) -> Response:
-    """Messages and tool results, in the order in which the model sees them; what it is not told any more is marked."""
+    """Messages and tool results, in the order in which the model sees them, or the other way; what it is not told any
+    more is marked."""
     page = operations.read_messages(
-        backend, conversation_id, after=query.after, limit=query.limit, include=query.include
+        backend,
+        conversation_id,
+        after=query.after,
+        limit=query.limit,
+        include=query.include,
+        newest_first=query.order == "-position",
     )
     return answer(await page)
 

@@ -10,12 +10,13 @@ from typing import Any, Final
 from palaver.events import EventKind, Kept
 
 from ..headers import EVENT_STREAM
-from ..operations import Batches, StoredEvent
+from ..operations import Batches, PlacedBatches, PlacedEvent, StoredEvent
 from ..streams import Frames
 
 _RETRY: Final = (1000, 3000)
 """Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
+_KEPT: Final = frozenset(kind for kind in EventKind if kind.durable)
 _UNNUMBERED: Final = frozenset(kind for kind in EventKind if kind.kept is Kept.NOWHERE)
 
 _STREAM: Final[Mapping[str, Any]] = {
@@ -45,7 +46,28 @@ def frame(event: StoredEvent) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (number, event.type.encode(), event.to_json())
 
 
+def placed_frame(event: PlacedEvent) -> bytes:
+    """An event of a conversation on the wire. Its id is its position if it is kept, else the position behind which it
+    came and its number."""
+    if event.type in _UNNUMBERED:
+        number = b""
+    elif event.type in _KEPT:
+        number = b"id: %d\n" % event.position
+    else:
+        number = b"id: %d.%d\n" % (event.position, event.seq)
+    return b"%bevent: %b\ndata: %b\n\n" % (number, event.type.encode(), event.to_json())
+
+
 _shared: Final = Frames(frame)
+_placed: Final = Frames(placed_frame)
+
+
+async def placed_frames(batches: PlacedBatches) -> AsyncGenerator[bytes, None]:
+    """The same of a conversation."""
+    yield b"retry: %d\n\n" % random.randint(*_RETRY)
+    async with aclosing(batches):
+        async for events in batches:
+            yield b"".join(map(_placed.of, events)) or _KEEP_ALIVE
 
 
 async def frames(batches: Batches) -> AsyncGenerator[bytes, None]:

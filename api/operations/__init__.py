@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from palaver.conversation import ConversationCount, ConversationFilter, ConversationOrder
 from palaver.filters import RunFilter
+from palaver.store.conversation_feeds import Place, PlacedBatches
 from palaver.store.conversations import ConversationList, Kept, KeptText
-from palaver.store.events import LogEntry, StoredEvent
+from palaver.store.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.listing import RunPage
 
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
 from .control import Acted, act, cancel, delete_run
+from .conversation_events import PlacedSlice, read_conversation_events, watch_conversation
 from .conversation_lists import count_conversations, list_conversations, read_conversations
 from .conversations import (
     IncludedInMessages,
@@ -69,6 +71,10 @@ __all__ = [
     "LogPages",
     "MessagePage",
     "ModelPage",
+    "Place",
+    "PlacedBatches",
+    "PlacedEvent",
+    "PlacedSlice",
     "ProviderState",
     "Publishing",
     "QueueState",
@@ -100,6 +106,7 @@ __all__ = [
     "list_runs",
     "may_watch",
     "read_conversation",
+    "read_conversation_events",
     "read_conversations",
     "read_events",
     "read_kept",
@@ -117,4 +124,5 @@ __all__ = [
     "set_secrets",
     "submit",
     "watch",
+    "watch_conversation",
 ]

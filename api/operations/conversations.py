@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -17,13 +18,12 @@ from palaver.limits import beyond, most
 from palaver.models import Message
 from palaver.store.conversations import Kept, KeptText
 from palaver.store.events import LogEntry
-from palaver.store.runs import Runs
 
 from .admission import admit_agent, refuse
 from .backend import Backend, within_deadline
 from .secrets import secret_faults
 
-_LOOKED_THROUGH: Final = 2000
+LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through, about: status changes lie between messages."""
 
 
@@ -31,8 +31,11 @@ IncludedInMessages = Literal["reasoning", "opaque"] | None
 """What of a message is shown only on request: what the model thought, or all that its provider wants back unchanged."""
 
 
+LogPages = AsyncGenerator[Sequence[LogEntry], None]
+
+
 class MessagePage(BaseModel):
-    """A page of messages, in order."""
+    """A page of messages, in the order that was asked for."""
 
     data: list[ConversationMessage]
     next_after: int
@@ -128,20 +131,28 @@ async def delete_conversation(backend: Backend, conversation_id: str) -> None:
 
 
 async def read_messages(
-    backend: Backend, conversation_id: str, *, after: int, limit: int, include: IncludedInMessages = None
+    backend: Backend,
+    conversation_id: str,
+    *,
+    after: int,
+    limit: int,
+    include: IncludedInMessages = None,
+    newest_first: bool = False,
 ) -> MessagePage:
-    """Messages and tool results behind a position, in the order in which the model sees them.
+    """Messages and tool results behind a position, in the order in which the model sees them; with ``newest_first`` the
+    other way, from that position or the end back.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
     """
-    return await within_deadline(_page(backend.store.runs, conversation_id, after, limit, include))
+    pages = backend.store.runs.pages(conversation_id, after=after, newest_first=newest_first)
+    return await within_deadline(_page(pages, after, limit, include))
 
 
-async def _page(runs: Runs, conversation_id: str, after: int, limit: int, include: IncludedInMessages) -> MessagePage:
+async def _page(entries: LogPages, after: int, limit: int, include: IncludedInMessages) -> MessagePage:
     found: list[ConversationMessage] = []
     position, looked, size = after, 0, 0
-    async with aclosing(runs.pages(conversation_id, after=position)) as pages:
+    async with aclosing(entries) as pages:
         async for page in pages:
             for entry in page:
                 if entry.type in MESSAGES:
@@ -152,7 +163,7 @@ async def _page(runs: Runs, conversation_id: str, after: int, limit: int, includ
                     size += _size(found[-1]) + (len(shown.fields) if shown else 0)
                 position = entry.position
             looked += len(page)
-            if looked >= _LOOKED_THROUGH:
+            if looked >= LOOKED_THROUGH:
                 return MessagePage(data=found, next_after=position, has_more=True)
     return MessagePage(data=found, next_after=position, has_more=False)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from palaver.errors import Refused
 from palaver.events import ON_REQUEST, EventKind
@@ -16,6 +16,7 @@ from palaver.store.events import StoredEvent, about_stream
 from .backend import Backend, within_deadline
 from .waiting import admit_watcher
 
+E = TypeVar("E", bound=StoredEvent)
 Batches = AsyncGenerator[Sequence[StoredEvent], None]
 """What happened, in order, as it comes; an empty batch says that nothing does. `stream.gap` stands for events that are
 gone: token deltas, some time after the end of their run."""
@@ -46,10 +47,10 @@ def follow(backend: Backend, run_id: str, after: int = 0, include: Included = No
     """The events of a run that is there, behind ``after``. Raises what reading them raises, but for trouble with the
     store, which passes."""
     batches = with_gaps(backend.store.feeds.follow(run_id, after=after), after)
-    return batches if include else _without_requested(batches)
+    return batches if include else quietly(batches)
 
 
-async def _without_requested(batches: Batches) -> Batches:
+async def quietly(batches: AsyncGenerator[Sequence[E], None]) -> AsyncGenerator[Sequence[E], None]:
     """What is told to those who ask for nothing more."""
     told_at = time.monotonic()
     async with aclosing(batches):
@@ -60,7 +61,7 @@ async def _without_requested(batches: Batches) -> Batches:
                 told_at = time.monotonic()
 
 
-def _told(events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+def _told(events: Sequence[E]) -> Sequence[E]:
     return [event for event in events if event.type not in ON_REQUEST]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypeAliasType
@@ -20,10 +20,15 @@ from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.models import CancelMode, Message
 
 
+def _without_position(schema: dict[str, Any]) -> None:
+    """Only streams over conversations have it: elsewhere the field is not there."""
+    schema["required"] = [name for name in schema.get("required", ()) if name != "position"]
+
+
 class BaseEvent(BaseModel):
     """What every event has."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, json_schema_extra=_without_position)
 
     type: str
     run_id: str
@@ -32,6 +37,8 @@ class BaseEvent(BaseModel):
     stream itself has the number of the event before it."""
     at: datetime
     """UTC."""
+    position: int | None = None
+    """In a stream over a conversation, its place there; that of the event before it if it is not kept."""
 
 
 class RunCreated(BaseEvent):
@@ -298,6 +305,12 @@ class StreamRewound(BaseEvent):
     last: int
 
 
+class ConversationDeleted(BaseEvent):
+    """The conversation is gone, deleted or past its retention: nothing more comes in the stream over it."""
+
+    type: Literal[EventKind.CONVERSATION_DELETED] = EventKind.CONVERSATION_DELETED
+
+
 class UnknownEvent(BaseEvent):
     """An event of a kind, or in a form, that this version does not know: the server is newer.
 
@@ -336,7 +349,8 @@ KnownEvent = TypeAliasType(
         | ConversationCondensed
         | ReasoningDropped
         | StreamGap
-        | StreamRewound,
+        | StreamRewound
+        | ConversationDeleted,
         Field(discriminator="type"),
     ],
 )

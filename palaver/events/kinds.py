@@ -56,6 +56,7 @@ class EventKind(StrEnum):
     REASONING_DROPPED = "reasoning.dropped", Kept.LOG
     STREAM_GAP = "stream.gap", Kept.NOWHERE
     STREAM_REWOUND = "stream.rewound", Kept.NOWHERE
+    CONVERSATION_DELETED = "conversation.deleted", Kept.NOWHERE
 
     @property
     def durable(self) -> bool:

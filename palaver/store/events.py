@@ -58,6 +58,22 @@ class LogEntry(StoredEvent):
         return StoredEvent(self.run_id, self.seq, self.at, self.type, self.payload)
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedEvent(StoredEvent):
+    """An event in a stream over a conversation, at or behind a position of its log."""
+
+    position: int
+
+    @classmethod
+    def of(cls, event: StoredEvent, position: int) -> PlacedEvent:
+        """``event`` there."""
+        return cls(event.run_id, event.seq, event.at, event.type, event.payload, position)
+
+    def to_json(self) -> bytes:
+        """The event on the wire, with its position: one line."""
+        return b'%b,"position":%d}' % (StoredEvent.to_json(self)[:-1], self.position)
+
+
 class Withdrawn:
     """The parts of a conversation's log that models are not told of any more.
 

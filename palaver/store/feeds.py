@@ -37,16 +37,16 @@ _READS: Final = 24
 """Reads of feeds under way at once: the connections of the pool are not all for watchers."""
 _BACKLOG: Final = most("watcher_events")
 _BACKLOG_BYTES: Final = most("watcher_bytes")
-_IDLE: Final = 10.0
+IDLE: Final = 10.0
 """Seconds of silence after which a watcher looks into the feed, whatever the subscription seems to be."""
-_AWAY: Final = 1.0
+AWAY: Final = 1.0
 """Seconds after which a watcher whose reading failed looks again; it looks at once when the subscription is new."""
 _PAUSE: Final = 0.2
 """Seconds between two attempts to subscribe again while Redis is away."""
 
 
-class _Watcher:
-    """One reader of one run's events."""
+class Watcher:
+    """One reader of one run's events, or of a conversation."""
 
     __slots__ = ("bytes", "events", "news", "stale")
 
@@ -85,6 +85,17 @@ class _Watcher:
         self.stale = True
         self.news.set()
 
+    async def silent(self, seconds: float) -> bool:
+        """Whether nothing was heard for so long: then something may have been missed."""
+        self.news.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.news.wait()
+        except TimeoutError:
+            self.look()
+            return True
+        return False
+
     def forget(self) -> None:
         """What was offered is of no use."""
         self.events.clear()
@@ -98,7 +109,7 @@ class Feeds:
         self._redis = redis
         self._pages = Pages(redis)
         self._reads = Sharing(_READS)
-        self._watchers: dict[str, set[_Watcher]] = {}
+        self._watchers: dict[str, set[Watcher]] = {}
         self._changed = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
         self.watching = 0
@@ -127,20 +138,21 @@ class Feeds:
                     yield event
 
     async def follow(
-        self, run_id: str, *, after: int = 0, seen: datetime | None = None
+        self, run_id: str, *, after: int = 0, seen: datetime | None = None, counted: bool = True
     ) -> AsyncIterator[Sequence[StoredEvent]]:
         """Events behind ``after`` as they come, those that are there together; none in long silences. Ends with
         ``run.finished``.
 
         While Redis is away or loads its data there is silence; then it goes on where it was. Should the store have lost
         events that were seen, ``stream.rewound`` comes first, numbered as the newest that is left. ``seen`` is the
-        time of the event ``after``; without it only what is lost from now on is noticed.
+        time of the event ``after``; without it only what is lost from now on is noticed. Whoever is ``counted``
+        otherwise is no further watcher.
 
         Raises:
             UnknownRun: there is no such run (any more).
         """
         last, unread = after, False
-        with self._watching(feed_of(run_id)) as watcher:
+        with self.listening(feed_of(run_id), counted=counted) as watcher:
             while True:
                 events: Sequence[StoredEvent] = ()
                 if watcher.stale:
@@ -166,7 +178,7 @@ class Feeds:
                     if events[-1].type == EventKind.RUN_FINISHED:
                         return
                 elif not watcher.stale and not watcher.events:
-                    if await self._silent(watcher, _AWAY if unread else _IDLE):
+                    if await watcher.silent(AWAY if unread else IDLE):
                         yield ()
                     if unread:
                         # What came live may be numbered anew: a store that loads its data lets one subscribe, not read.
@@ -184,30 +196,19 @@ class Feeds:
         told = about_stream(EventKind.STREAM_REWOUND, run_id, found.kept, now, found.kept + 1, last)
         return [told], found.kept, found.kept_at, False
 
-    @staticmethod
-    async def _silent(watcher: _Watcher, seconds: float) -> bool:
-        """Whether nothing was heard for so long: then something may have been missed."""
-        watcher.news.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await watcher.news.wait()
-        except TimeoutError:
-            watcher.look()
-            return True
-        return False
-
     @contextlib.contextmanager
-    def _watching(self, channel: str) -> Iterator[_Watcher]:
-        watcher = _Watcher()
+    def listening(self, channel: str, *, counted: bool = True) -> Iterator[Watcher]:
+        """Hear what is said on the channel of a run's feed, or that something was said on that of a log."""
+        watcher = Watcher()
         self._watchers.setdefault(channel, set()).add(watcher)
-        self.watching += 1
+        self.watching += counted
         self._changed.set()
         if self._reader is None or self._reader.done():
             self._reader = asyncio.create_task(self._read(), name="palaver-feeds")
         try:
             yield watcher
         finally:
-            self.watching -= 1
+            self.watching -= counted
             others = self._watchers.get(channel, set())
             others.discard(watcher)
             if not others:
@@ -263,6 +264,10 @@ class Feeds:
                 watcher.look()
         elif message["type"] == "message" and watchers:
             data = message["data"]
+            if b":log:" in message["channel"]:
+                async for watcher in in_turns(watchers):
+                    watcher.look()
+                return
             event = from_channel(message["channel"].rpartition(b":")[2].decode(), data)
             async for watcher in in_turns(watchers):
                 watcher.offer(event, len(data))

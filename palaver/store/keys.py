@@ -6,6 +6,7 @@
                             and the pub/sub channel of the same name
 {p00}:conv:<id>    hash     the conversation             TTL: retention after its last run
 {p00}:log:<id>     stream   its log                      TTL: as above
+                            the pub/sub channel of the same name says that something happened to the conversation
 {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
 {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL

@@ -186,8 +186,11 @@ class Reading:
                     break
         return found[:limit]
 
-    async def pages(self, conversation_id: str, *, after: int = 0) -> AsyncGenerator[Sequence[LogEntry], None]:
-        """The log behind position ``after``, in order, a page at a time: Redis keeps others waiting for one.
+    async def pages(
+        self, conversation_id: str, *, after: int = 0, newest_first: bool = False
+    ) -> AsyncGenerator[Sequence[LogEntry], None]:
+        """The log behind position ``after``, in order, a page at a time: Redis keeps others waiting for one. With
+        ``newest_first`` from there back to its beginning; 0 is its end then.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
@@ -196,7 +199,8 @@ class Reading:
             raise unknown_conversation(conversation_id)
         conversation, log, ends = keys.conversation(conversation_id), keys.log(conversation_id), False
         while not ends:
-            match await self._scripts.run(ReadLog(conversation=conversation, log=log, after=after)):
+            read = ReadLog(conversation=conversation, log=log, after=after, newest_first=newest_first)
+            match await self._scripts.run(read):
                 case LogPage() as found:
                     ends, parts = found.ends, Withdrawn(found.withdrawn)
                     page = [from_log(*in_reply(each), parts) for each in found.entries]

@@ -17,6 +17,7 @@ from palaver.store.bulk import BulkControl
 from palaver.store.capacity import Capacity
 from palaver.store.connection import Connection
 from palaver.store.control import RunControl
+from palaver.store.conversation_feeds import ConversationFeeds
 from palaver.store.conversations import Conversations
 from palaver.store.due import DueIndex
 from palaver.store.feeds import Feeds
@@ -64,6 +65,7 @@ class Store:
         self.steps = Steps(connection, scripts, settings)
         self.due = DueIndex(connection, scripts, settings)
         self.feeds = Feeds(connection)
+        self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)
         self.lacking = LackingIndex(connection, settings)
@@ -118,6 +120,7 @@ class Store:
 
     async def close(self) -> None:
         """Give the connections back."""
+        await self.conversation_feeds.close()
         await self.feeds.close()
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()

@@ -223,8 +223,8 @@ def _conversations(rest: str) -> Any:
     return prepare
 
 
-def _of_conversation(rest: str) -> Any:
-    return _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}{rest}"))
+def _of_conversation(rest: str, accept: str = "*/*") -> Any:
+    return _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}{rest}", accept=accept))
 
 
 async def _secrets(api: World, n: int) -> Ask:
@@ -295,6 +295,8 @@ CASES: Final = (
     Case("POST /v1/conversations/{conversation_id}/messages", "messages", most("input_messages"),
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/messages"),
                body=lambda n: {"input": [{"role": "user", "content": "hello"}] * n})),
+    Case("GET /v1/conversations/{conversation_id}/events", "entries", most("input_messages"),
+         _of_conversation("/events?limit=500", "application/json")),
     Case("GET /v1/conversations/{conversation_id}/messages", "entries", most("input_messages"),
          _of_conversation("/messages?limit=500")),
     Case(_SECRETS, "secrets", most("secrets"), _secrets),

@@ -17,7 +17,7 @@ from palaver.models import Message, ToolCall
 from palaver.opaque import Opaque
 from palaver.stuck import Nudge
 from palaver.verdicts import Condensed, Continue, Finish, ToolOutcome
-from tests.unit.api_world import AGENT, CONVERSATION_ID, assert_problem, world
+from tests.unit.api_world import AGENT, CONVERSATION_ID, LiveRequest, assert_problem, events_of, world
 
 NUMBER = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 
@@ -309,3 +309,88 @@ async def test_several_are_read_at_once() -> None:
         found = await operations.read_conversations(api.app.state.backend, [CONVERSATION_ID, made["id"], "nonsense"])
         assert [each and each.id for each in found] == [None, made["id"], None]
         assert list(await operations.read_conversations(api.app.state.backend, ["nonsense"])) == [None]
+
+
+async def test_a_conversation_is_watched_over_its_runs_and_to_its_end() -> None:
+    async with world() as api:
+        made = (await api.client.post("/v1/conversations", json={"agent": AGENT})).json()
+        path = f"/v1/conversations/{made['id']}/events"
+        stream = LiveRequest(api.app, "GET", path, {"accept": "text/event-stream"})
+        for _ in range(2):
+            run = await api.submit(conversation_id=made["id"])
+            lease = await api.claim(run)
+            await api.say(lease, "do", "ne")
+            await api.finish(run, lease=lease)
+            await stream.until(lambda body: body.count(b"event: run.finished") == body.count(b"event: run.created"))
+        assert not stream.over
+        entries = await api.store.runs.entries(made["id"])
+        told = events_of((await stream.until(lambda body: body.count(b"event: run.finished") == 2)).decode())
+        kept = [(number, kind) for number, kind, _ in told if number is not None and "." not in number]
+        assert kept == [(str(each.position), each.type) for each in entries]
+        deltas = [(number, data) for number, kind, data in told if kind == "message.delta"]
+        assert [data["text"] for _, data in deltas] == ["do", "ne"] * 2
+        assert all(number == f"{data['position']}.{data['seq']}" for number, data in deltas)
+        for number, _, data in told:
+            assert str(data["position"]) == (number or "").partition(".")[0]
+        number = deltas[0][0] or ""
+        again = LiveRequest(api.app, "GET", f"{path}?after=1", {"accept": "text/event-stream", "last-event-id": number})
+        rest = [each for each, _ in kept if int(each or 0) > int(number.partition(".")[0])]
+        body = await again.until(lambda body: body.count(b"event: run.finished") == 2)
+        assert [each[0] for each in events_of(body.decode())] == rest
+        await api.client.delete(f"/v1/conversations/{made['id']}")
+        await stream.until(lambda _: stream.over)
+        assert events_of(stream.body.decode())[-1][:2] == (None, "conversation.deleted")
+
+
+async def test_a_stream_of_a_conversation_ends_with_the_process() -> None:
+    async with world() as api:
+        made = (await api.client.post("/v1/conversations")).json()
+        stream = LiveRequest(api.app, "GET", f"/v1/conversations/{made['id']}/events", {"accept": "text/event-stream"})
+        await stream.until(lambda body: b"retry" in body)
+        api.app.state.backend.closing.set()
+        await stream.until(lambda _: stream.over)
+
+
+async def test_events_of_a_conversation_on_pages() -> None:
+    async with world() as api:
+        run = await api.submit()
+        await api.finish(run)
+        path = f"/v1/conversations/{run['conversation_id']}/events"
+        entries = [each.type for each in await api.store.runs.entries(run["conversation_id"])]
+
+        async def pages(query: str) -> list[dict[str, Any]]:
+            found, after = [], "0"
+            while True:
+                answer = await api.client.get(f"{path}?{query}&after={after}", headers={"accept": "application/json"})
+                assert answer.status_code == 200, answer.text
+                page = answer.json()
+                found += page["data"]
+                after = str(page["next_after"])
+                if not page["has_more"]:
+                    return found
+
+        for limit in (1, 2, 500):
+            assert [each["type"] for each in await pages(f"limit={limit}")] == entries
+            assert [each["type"] for each in await pages(f"limit={limit}&order=-position")] == entries[::-1]
+            some = await pages(f"limit={limit}&types=message.created,run.finished&order=-position")
+            assert [each["type"] for each in some] == ["run.finished", "message.created", "message.created"]
+        headers = {"accept": "application/json"}
+        for query in ("types=message.delta", "types=x", "after=x", "after=1.", "order=up", "limit=501"):
+            assert (await api.client.get(f"{path}?{query}", headers=headers)).status_code == 422, query
+        sse = {"accept": "text/event-stream"}
+        assert_problem(await api.client.get(f"{path}?after=99", headers=sse), 400, "invalid_cursor")
+        assert_problem(await api.client.get(path, headers={**sse, "last-event-id": "x"}), 400, "invalid_cursor")
+        unknown = f"/v1/conversations/{CONVERSATION_ID}/events"
+        assert_problem(await api.client.get(unknown, headers=sse), 404, "conversation_not_found")
+        assert_problem(await api.client.get(unknown, headers=headers), 404, "conversation_not_found")
+
+
+async def test_the_newest_messages_come_first() -> None:
+    async with world() as api:
+        run = await api.submit(input="one")
+        await api.finish(run, "two")
+        path = run["links"]["conversation"] + "/messages?order=-position&limit=1"
+        first = (await api.client.get(path)).json()
+        assert ([each["content"] for each in first["data"]], first["has_more"]) == (["two"], True)
+        then = (await api.client.get(f"{path}&after={first['next_after']}")).json()
+        assert [each["content"] for each in then["data"]] == ["one"]

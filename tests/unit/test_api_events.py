@@ -227,7 +227,7 @@ async def test_streams_end_when_the_process_is_told_to() -> None:
 
 
 async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.store.feeds._IDLE", 0.05)
+    monkeypatch.setattr("palaver.store.feeds.IDLE", 0.05)
     async with world() as api:
         run = await api.submit()
         live = LiveRequest(api.app, "GET", run["links"]["events"])
@@ -238,8 +238,8 @@ async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_stream_goes_on_when_redis_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.store.feeds._IDLE", 0.05)
-    monkeypatch.setattr("palaver.store.feeds._AWAY", 0.05)
+    monkeypatch.setattr("palaver.store.feeds.IDLE", 0.05)
+    monkeypatch.setattr("palaver.store.feeds.AWAY", 0.05)
     async with world() as api:
         run = await api.submit()
         live = LiveRequest(api.app, "GET", run["links"]["events"])
@@ -256,7 +256,7 @@ async def test_a_stream_goes_on_when_redis_is_back(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_stream_outlives_a_store_that_is_away_when_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.store.feeds._AWAY", 0.05)
+    monkeypatch.setattr("palaver.store.feeds.AWAY", 0.05)
     async with world() as api:
         run = await _finished(api)
         api.server.connected = False

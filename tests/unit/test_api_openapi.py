@@ -40,6 +40,7 @@ def test_every_route_is_there() -> None:
         "get /v1/conversations",
         "get /v1/conversations/count",
         "get /v1/conversations/{conversation_id}",
+        "get /v1/conversations/{conversation_id}/events",
         "get /v1/conversations/{conversation_id}/messages",
         "get /v1/conversations/{conversation_id}/secrets",
         "get /v1/models",

@@ -38,7 +38,8 @@ class ReadLog(Script[LogPage | Unknown]):
     conversation: Key
     log: Key
     after: int
-    """The position behind which it begins."""
+    """The position behind which it begins; 0 for the end that it begins with."""
+    newest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

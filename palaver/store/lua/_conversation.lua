@@ -8,12 +8,13 @@ local PREFIX, CONVERSATION = string.match(CONV, '^({.-}:)conv:(.*)$')
 local function list_conversation(order, at) redis.call('ZADD', PREFIX .. 'convs' .. order, at, CONVERSATION) end
 
 local touched = false
--- Something happens to it; a script says so once.
+-- Something happens to it; a script says so once, also to those who watch it.
 local function touch()
   if touched then return end
   touched = true
   redis.call('HSET', CONV, 'updated_at', NOW)
   list_conversation(':updated', NOW)
+  redis.call('PUBLISH', LOG, '')
 end
 
 local function keep_conversation()

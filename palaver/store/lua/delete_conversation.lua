@@ -20,6 +20,7 @@ for i, entry in ipairs(entries) do
     end
   end
 end
+redis.call('PUBLISH', LOG, '')
 if not complete then
   redis.call('XDEL', LOG, unpack(ids))
   return reply.more()

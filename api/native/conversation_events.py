@@ -1,0 +1,135 @@
+"""A conversation's events, over all of its runs: as a stream, or as pages."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from starlette.requests import Request
+from starlette.responses import Response
+
+from palaver.events import EventKind, KnownEvent
+from palaver.limits import most
+from palaver.names import did_you_mean
+
+from .. import operations
+from ..answers import answer_json
+from ..headers import EVENT_STREAM, JSON, Header, Offers
+from ..operations import Backend, Place
+from ..problems import Problem
+from ..queries import Number
+from ..streams import EventStream
+from .dialect import NATIVE, ConversationId
+from .events import WatchQuery
+from .frames import STREAMS, placed_frames
+
+_PLACE: Final = re.compile(r"([0-9]{1,13})(?:\.([0-9]{1,13}))?")
+_PATTERN: Final = {"type": "string", "pattern": r"^[0-9]{1,13}(\.[0-9]{1,13})?$"}
+_KEPT: Final = tuple(kind.value for kind in EventKind if kind.durable)
+
+
+def _place(text: str) -> Place | None:
+    match = _PLACE.fullmatch(text)
+    return Place(int(match[1]), int(match[2] or 0)) if match else None
+
+
+def _last_event_id(request: Request) -> Place | None:
+    given = request.headers.get("last-event-id")
+    found = None if given is None else _place(given)
+    if given is not None and found is None:
+        raise Problem("invalid_cursor", "Last-Event-ID is not an id of an event of this conversation.")
+    return found
+
+
+def _after(given: object) -> object:
+    if isinstance(given, str) and _place(given) is None:
+        raise ValueError("must be the id of an event of this conversation, as position or position.seq")
+    return given
+
+
+def _types(given: object) -> object:
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, list | tuple):
+        return given
+    for name in names:
+        if name not in _KEPT:
+            hint = did_you_mean(str(name), _KEPT) or f"; there are: {', '.join(_KEPT)}"
+            raise ValueError(f"must be types of events that are kept, comma separated{hint}")
+    return tuple(dict.fromkeys(names))
+
+
+_Types = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_types),
+    WithJsonSchema({"type": "array", "items": {"enum": list(_KEPT)}, "minItems": 1, "maxItems": len(_KEPT)}),
+]
+LastPlace = Annotated[
+    Place | None,
+    Header(
+        "Last-Event-ID",
+        _last_event_id,
+        _PATTERN,
+        "Go on behind this event; wins over `after`.",
+        problems=("invalid_cursor",),
+    ),
+]
+
+
+class ConversationEventsQuery(WatchQuery):
+    """Where to start; and for pages how many, which, and in what order."""
+
+    after: Annotated[str, BeforeValidator(_after), WithJsonSchema(_PATTERN)] = Field(
+        default="0", description="Only events behind the one of this id, in the order."
+    )
+    limit: Number = Field(default=100, ge=1, le=most("page_events"), description="Events on a page.")
+    types: _Types = Field(default=(), description="On a page, only events of these types.")
+    order: Literal["position", "-position"] = Field(
+        default="position", description="Of a page; with a minus the newest first, from `after` or the end back."
+    )
+
+
+class ConversationEventPage(BaseModel):
+    """A page of a conversation's events, in the order that was asked for."""
+
+    data: list[KnownEvent]
+    next_after: int
+    """The ``after`` of the next page."""
+    has_more: bool
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/conversations/{conversation_id}/events",
+    tag="conversations",
+    summary="Watch a conversation",
+    answers={
+        200: ("The events of all its runs as they come, until it is deleted; or a page of JSON.", ConversationEventPage)
+    },
+    problems=("conversation_not_found", "invalid_cursor", "too_many_watchers"),
+    also=STREAMS,
+)
+async def conversation_events(
+    backend: Backend,
+    conversation_id: ConversationId,
+    kind: Annotated[str, Offers((EVENT_STREAM, JSON))],
+    query: ConversationEventsQuery,
+    seen: LastPlace,
+) -> Response:
+    """What is kept comes exactly once and in order, deltas come of the run that is active. An id is a `position`, or a
+    `position` and a `seq`, and stays what it is. A page has only what is kept."""
+    after = seen or _place(query.after) or Place()
+    if kind == EVENT_STREAM:
+        batches = await operations.watch_conversation(backend, conversation_id, after, query.include)
+        return EventStream(placed_frames(batches), backend.closing)
+    page = await operations.read_conversation_events(
+        backend,
+        conversation_id,
+        after=after.position,
+        limit=query.limit,
+        types=query.types,
+        newest_first=query.order == "-position",
+    )
+    rest = orjson.dumps({"next_after": page.reached, "has_more": page.more})
+    return answer_json(b'{"data":[%b],%b' % (b",".join(event.to_json() for event in page.events), rest[1:]))

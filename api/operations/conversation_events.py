@@ -1,0 +1,85 @@
+"""The events of a conversation, over all of its runs: as they come, or a page of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from palaver.errors import Refused
+from palaver.limits import beyond, most
+from palaver.store.conversation_feeds import BEGINNING, Place, PlacedBatches
+from palaver.store.events import PlacedEvent
+
+from .backend import Backend, within_deadline
+from .conversations import LOOKED_THROUGH, LogPages
+from .waiting import admit_watcher
+from .watching import Included, quietly
+
+
+async def watch_conversation(
+    backend: Backend, conversation_id: str, after: Place = BEGINNING, include: Included = None
+) -> PlacedBatches:
+    """The events behind ``after``, over all runs, until the conversation is gone. What is kept comes exactly once;
+    deltas come of the run that is active. A place stays what it is over connections and processes.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+        Refused: ``invalid_cursor``, it has not come so far.
+        NoRoom: too many watch already.
+    """
+    conversation = await within_deadline(backend.store.runs.conversation(conversation_id))
+    if after.position > conversation.entries:
+        raise Refused("invalid_cursor", f"The conversation has {conversation.entries} entries so far.")
+    admit_watcher(backend)
+    batches = backend.store.conversation_feeds.follow(conversation_id, after)
+    return batches if include else quietly(batches)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSlice:
+    """Some of a conversation's events."""
+
+    events: Sequence[PlacedEvent]
+    reached: int
+    """The position of the last one that was looked at, to go on behind."""
+    more: bool
+    """Whether there are more by now."""
+
+
+async def read_conversation_events(
+    backend: Backend,
+    conversation_id: str,
+    *,
+    after: int = 0,
+    limit: int,
+    types: Collection[str] = (),
+    newest_first: bool = False,
+) -> PlacedSlice:
+    """Events that are kept behind position ``after``, of these types if any are named; with ``newest_first`` from that
+    position or the end back.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+    """
+    pages = backend.store.runs.pages(conversation_id, after=after, newest_first=newest_first)
+    return await within_deadline(_slice(pages, after, limit, types))
+
+
+async def _slice(entries: LogPages, after: int, limit: int, types: Collection[str]) -> PlacedSlice:
+    found, position, looked, size = list[PlacedEvent](), after, 0, 0
+    async with aclosing(entries) as pages:
+        async for page in pages:
+            for entry in page:
+                if not types or entry.type in types:
+                    if len(found) == limit or size > most("answer_bytes"):
+                        if size > most("answer_bytes"):
+                            beyond("answer_bytes")
+                        return PlacedSlice(found, position, more=True)
+                    found.append(PlacedEvent.of(entry, entry.position))
+                    size += len(entry.payload)
+                position = entry.position
+            looked += len(page)
+            if looked >= LOOKED_THROUGH:
+                return PlacedSlice(found, position, more=True)
+    return PlacedSlice(found, position, more=False)
