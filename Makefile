@@ -16,6 +16,7 @@ ITSELF := $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable
 TOOLS := $(VENV)/tools
 CLIENTS := $(VENV)/clients
 DEPLOY := $(VENV)/deploy
+SERVERS := $(VENV)/servers
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
@@ -73,6 +74,9 @@ openhands-clients: $(DEV) ## install OpenHands' own clients, which the tests run
 
 check-deploy: $(DEPLOY)/.installed ## check the image, compose file, chart and units, without Docker or Kubernetes
 	$(BIN)/python -m deploy.check $(ARGS)
+
+check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others wrote: a LiteLLM proxy, and llama.cpp's
+	$(BIN)/python -m pytest tests/real_servers -m chaos $(ARGS)
 
 twin: $(DEV) ## make the blocking client from the asyncio one
 	$(BIN)/python -m deploy.twin
@@ -134,6 +138,12 @@ $(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip
 $(CLIENTS)/.installed: constraints-clients.txt | $(STACK)
 	$(PYTHON) -m venv --clear $(CLIENTS)
 	$(CLIENTS)/bin/python $(LOCKED) --requirement constraints-clients.txt
+	@touch $@
+
+$(SERVERS)/.installed: constraints-servers.txt | $(STACK)
+	@echo "installing LiteLLM and llama.cpp into $(SERVERS) (once, 750 MB)"
+	$(PYTHON) -m venv --clear $(SERVERS)
+	$(SERVERS)/bin/python $(LOCKED) --requirement constraints-servers.txt
 	@touch $@
 
 $(TOOLS)/.installed: constraints-tools.txt | $(STACK)

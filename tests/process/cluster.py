@@ -27,6 +27,7 @@ from palaver.store.events import StoredEvent
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 from palaver.testing.ports import free_port
+from tests.checkers import CHECKERS
 from tests.process.broker import ON_RABBITMQ, Broker
 from tests.process.inputs import Inputs
 from tests.process.rabbitmq import RabbitServer
@@ -113,6 +114,8 @@ class Cluster(Inputs):
         self.tool_ledger_path = folder / "tools.jsonl"
         self.busy_port = free_port()
         """Where a test may listen as the provider `busy`, and as those that speak other protocols there."""
+        self.invariants: Iterable[str] = CHECKERS
+        """What is judged after each test (tests/checkers)."""
         self.providers_path = folder / "providers.toml"
         """Read when the stack comes up; until then a test may add entries."""
         self.stack = Stack(
