@@ -32,6 +32,10 @@ max_in_flight = 4
 protocol = "anthropic"
 base_url = "{url}/v1"
 max_output_tokens = 100000
+
+[providers.llamacpp-responses]
+protocol = "responses"
+base_url = "{url}/v1"
 """
 NUMBERS: Final = {"end": END, "call": CALL, **{letter: FIRST_BYTE + ord(letter) for letter in "abc"}}
 """Of tokens."""
@@ -113,7 +117,7 @@ def test_an_answer_that_has_to_be_json(cluster: Cluster, streamed: bool) -> None
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("route", ["llamacpp", "llamacpp-messages"])
+@pytest.mark.parametrize("route", ["llamacpp", "llamacpp-messages", "llamacpp-responses"])
 def test_a_tool_loop(cluster: Cluster, route: str, streamed: bool) -> None:
     """Each of its calls is one of the tool, with arguments of the schema."""
     chances = likely(call=8, end=7)

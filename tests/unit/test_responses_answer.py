@@ -301,6 +301,23 @@ def test_what_is_no_answer_is_said_to_be_none(stream: bytes, error: type[Provide
         streamed(stream)
 
 
+def test_items_are_known_by_their_names_where_they_have_no_numbers() -> None:
+    """As llama.cpp's server writes them."""
+    said = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
+    made = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": "add", "arguments": ""}
+    reply, told, _ = streamed(
+        event("response.output_item.added", item=said),
+        *(event("response.output_text.delta", item_id="msg_1", delta=piece) for piece in ("h", "i")),
+        event("response.output_item.done", item={**said, "content": [{"type": "output_text", "text": "hi"}]}),
+        event("response.output_item.added", item=made),
+        *(event("response.function_call_arguments.delta", item_id="fc_1", delta=piece) for piece in ('{"x"', ":1}")),
+        event("response.output_item.done", item={**made, "arguments": '{"x":1}'}),
+        ending(),
+    )
+    assert (reply.content, told) == ("hi", "hi")
+    assert reply.tool_calls == (ToolCall(id="call_1", name="add", arguments='{"x":1}'),)
+
+
 def test_nobody_counted() -> None:
     answer = reader()
     answer.feed(start() + message(0, "ok") + ending(usage=None))

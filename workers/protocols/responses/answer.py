@@ -32,6 +32,8 @@ class Answer(EventStreamReader):
     def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
         super().__init__(max_calls=max_calls)
         self._items = Items()
+        self._named: dict[str, int] = {}
+        """The places of items that have only names."""
         self._refused = False
         """The model says that it will not answer."""
         self._counted = False
@@ -47,26 +49,33 @@ class Answer(EventStreamReader):
                 raise ProviderHTTPError(200, payload)
             match event["type"]:
                 case "response.output_text.delta":
-                    return self._say_in(self._items.found[event["output_index"]], text_of(event["delta"]))
+                    return self._say_in(self._items.found[self._place(event)], text_of(event["delta"]))
                 case "response.refusal.delta":
                     self._refused = True
-                    return self._say_in(self._items.found[event["output_index"]], text_of(event["delta"]))
+                    return self._say_in(self._items.found[self._place(event)], text_of(event["delta"]))
                 case "response.function_call_arguments.delta":
-                    self._argue(event["output_index"], event["delta"])
+                    self._argue(self._place(event), event["delta"])
                 case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                    self._think(self._items.found[event["output_index"]], text_of(event["delta"]))
+                    self._think(self._items.found[self._place(event)], text_of(event["delta"]))
                 case "response.reasoning_summary_part.added" if event["summary_index"]:
-                    self._think(self._items.found[event["output_index"]], "\n\n")
+                    self._think(self._items.found[self._place(event)], "\n\n")
                 case "response.output_item.added":
-                    self._begin(event["output_index"], event["item"])
+                    self._begin(self._place(event), event["item"])
                 case "response.output_item.done":
                     raw = "" if event["item"]["type"] in PLAIN else members(payload.decode())["item"]
-                    return self._take(event["output_index"], event["item"], raw)
+                    return self._take(self._place(event), event["item"], raw)
                 case "response.completed" | "response.incomplete" | "response.failed":
                     return self._end(event["response"], lambda: members(payload.decode())["response"])
             return ""
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"an event of the stream cannot be read: {type(error).__name__}") from error
+
+    def _place(self, event: dict[str, Any]) -> Any:
+        """Which item of the answer an event is about. llama.cpp does not number them, and names them."""
+        if "output_index" in event:
+            return event["output_index"]
+        name = text_of(event.get("item_id") or event["item"]["id"])
+        return self._named.setdefault(name, len(self._named))
 
     def _begin(self, index: Any, first: dict[str, Any]) -> Item:
         """An item begins. What stands in it at once comes again."""
