@@ -1,10 +1,12 @@
 """What it costs to be told of: the same steps by a worker that is traced and measured, and by one that is not.
 
-Each has a Redis and a model server of its own, and they take turns, so that whatever else the machine does meets both.
+Each has a Redis and a model server of its own, and they take short turns, so that whatever else the machine does meets
+both.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -21,8 +23,11 @@ from palaver.testing.ports import HOST, free_port
 from palaver.traces import Tracing
 
 _AT_ONCE: Final = 50
+_REST: Final = 1.5
+"""Seconds after the work of a turn: a worker that sends looks for traces once a second. The other one has them as well,
+as a worker that does nothing uses CPU, too."""
 _SENT_WITHIN: Final = 20.0
-"""Seconds in which the traces of a round are sent: it is a part of what they cost."""
+"""Seconds in which the traces of a turn are sent."""
 
 
 async def measure(rounds: int) -> list[Table]:
@@ -33,7 +38,7 @@ async def measure(rounds: int) -> list[Table]:
         samples: dict[str, list[Sample]] = {name: [] for name in sides}
         for turn in range(-1, rounds):
             for name, (rig, side) in sorted(sides.items(), reverse=bool(turn % 2)):
-                found = await sample(rig, side, in_a_row=2, at_once=_AT_ONCE, afterwards=partial(_sent, rig))
+                found = await sample(rig, side, in_a_row=1, at_once=_AT_ONCE, afterwards=partial(_sent, rig))
                 if turn >= 0:
                     samples[name].append(found)
     title = f"A step that is told of, {_AT_ONCE} runs at once ({rounds} times, in turns)"
@@ -82,6 +87,7 @@ def _submit(rig: Rig) -> Awaitable[str]:
 
 
 async def _sent(rig: Rig) -> None:
+    await asyncio.sleep(_REST)
     await aeventually(lambda: _nothing_left(rig), within=_SENT_WITHIN, every=0.05)
 
 

@@ -154,8 +154,9 @@ def _prepare(sender: Any) -> None:
     if not _kind.isolated:
         require_extra(os.environ)
     app.capacity = sender.concurrency or 0
-    _histograms = Histograms(_kind, places=app.capacity if _kind.isolated else 1)
     here = settings()
+    processes = app.capacity if _kind.isolated else 1
+    _histograms = Histograms(_kind, places=0 if here.metrics_port is None else processes)
     if here.metrics_port is not None:
         MetricsServer(here.metrics_host, here.metrics_port, _histograms.exposed)
 

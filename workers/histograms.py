@@ -43,7 +43,7 @@ class Histograms:
     """Made before children are. Each of them, and the process itself, writes at a place of its own."""
 
     def __init__(self, kind: StepKind, places: int = 1) -> None:
-        """Of a worker that does steps of this kind, in so many children if it has some."""
+        """Of a worker that does steps of this kind, in so many children if it has some; in none if nobody asks it."""
         self._place = 0
         self._places = places
         self._width = max(len(metric.buckets) for metric in _OWN) + 2
@@ -53,7 +53,7 @@ class Histograms:
         known += [(_STEP.name, (kind.name, outcome)) for outcome in get_args(StepOutcome) if outcome != "lost"]
         self._rows: dict[Series, int] = {series: row for row, series in enumerate(known)}
         self._most = len(known) + (0 if kind.isolated else _MODEL_ROWS * (most("metric_models") + 1))
-        self._cells = memoryview(mmap.mmap(-1, places * self._most * self._width * _BYTES)).cast("d")
+        self._cells = memoryview(mmap.mmap(-1, max(1, places) * self._most * self._width * _BYTES)).cast("d")
         self._models: set[tuple[str, str]] = set()
 
     def move_to(self, place: int) -> None:
@@ -84,8 +84,10 @@ class Histograms:
                 self._observe(_TOKENS, tokens, provider, model, kind)
 
     def _observe(self, metric: Metric, value: float, *labels: str) -> None:
+        if self._place >= self._places:
+            return
         row = self._rows.setdefault((metric.name, labels), len(self._rows))
-        if self._place >= self._places or row >= self._most:
+        if row >= self._most:
             return
         at = (self._place * self._most + row) * self._width
         self._cells[at + bisect_left(metric.buckets, value * metric.per)] += 1

@@ -125,6 +125,14 @@ def test_a_child_beyond_its_places_writes_nowhere() -> None:
     assert histograms.exposed() == before
 
 
+def test_a_worker_that_nobody_asks_keeps_nothing() -> None:
+    histograms = Histograms(MODEL, places=0)
+    before = histograms.exposed()
+    histograms.settled(MODEL, _lease(), Continue(), _settled(), _active(0.02))
+    histograms.model_call("fake", "echo", 0.5, 0.1, Usage(input_tokens=100))
+    assert histograms.exposed() == before
+
+
 @pytest.mark.parametrize(
     ("verdict", "status", "expected"),
     [
