@@ -24,7 +24,7 @@ import pytest
 from palaver.testing.model_server import LedgerEntry
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
-from tests.process.faults import FAULTS, POLICY, TABLE, Error, Row
+from tests.process.faults import BY_PROTOCOL, FAULTS, POLICY, TABLE, Error, Row
 
 pytestmark = pytest.mark.process
 
@@ -174,12 +174,13 @@ def gather(cluster: Cluster, submitted: Mapping[str, dict[str, Any]]) -> dict[st
     }
 
 
-def test_the_table_is_large_and_has_every_class_that_a_provider_can_cause() -> None:
+def test_the_table_is_large_and_has_every_class_that_a_provider_can_cause_in_each_protocol() -> None:
     assert len({name_of(*case) for case in CASES}) == len(CASES)
     both = {row.name for row in FAULTS if True in row.forms} & {row.name for row in FAULTS if False in row.forms}
     assert len(both) >= 60
-    ends = {row.error.cls for row in TABLE if row.error} | {row.stop_reason for row in TABLE}
-    assert ends >= POLICY["rules"].keys()
+    for rows in BY_PROTOCOL.values():
+        ends = {row.error.cls for row in rows if row.error} | {row.stop_reason for row in rows}
+        assert ends >= POLICY["rules"].keys()
 
 
 @pytest.mark.parametrize(("row", "form"), CASES, ids=[name_of(*case) for case in CASES])

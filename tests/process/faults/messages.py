@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from tests.process.faults.everywhere import elsewhere
 from tests.process.faults.row import (
     CAP,
     SECOND,
@@ -149,7 +150,8 @@ RECOVERIES = tuple(
     if row.name == name and (True in row.forms)
 )
 
-ROWS: tuple[Row, ...] = tuple(
+_OWN = tuple(
     replace(row, name=f"messages-{row.name}", provider={**MESSAGES, **row.provider})
     for row in (*STATUSES, *BROKEN, *ENDS, *RECOVERIES)
 )
+ROWS: tuple[Row, ...] = (*_OWN, *elsewhere(_OWN, "messages", MESSAGES))

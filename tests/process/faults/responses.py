@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from tests.process.faults.everywhere import elsewhere
 from tests.process.faults.row import STREAM, WHOLE, Row, asked, completes, fails, recovers, retried, stops, words
 from tests.process.faults.saying import SSE, Raw, Told, http, page
 
@@ -18,6 +19,7 @@ REFUSAL = {"type": "message", "id": "msg_1", "content": [{"type": "refusal", "re
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "calculator"}
 CALLED = CALL | {"arguments": '{"expression":"1 + 1"}'}
 TURN = {"script": "raw@1+say-5", "tools": CALCULATOR, "tries": 2, "output": words(5)}
+TOLD = {"told_to_model": "invalid_tool_call", "tools": CALCULATOR, "tries": 2, "output": words(5)}
 
 SERVER = ("provider_error", ".server_error")
 BAD = ("provider_error", "bad_model_response", 200)
@@ -55,8 +57,13 @@ def failed(code: str) -> Told:
 
 
 STATUSES = (
+    fails("400", "400", "invalid_request", ".invalid_request_error", 400),
     fails("401", "401", "authentication", ".invalid_api_key", 401),
+    fails("403", "403", "permission", ".permission_denied", 403),
+    fails("404", "404", "not_found", ".model_not_found", 404),
     retried("500", "500", *SERVER, 500),
+    retried("529", "529", "rate_limited", ".overloaded_error", 529),
+    retried("429", "429", "rate_limited", ".rate_limit_exceeded", 429),
     retried("502-page", page(502), "provider_error", "http_502", 502),
     retried("429-seconds", "429-*-2", "rate_limited", ".rate_limit_exceeded", 429, delays=asked(2)),
     fails("quota", "quota", "quota_exhausted", ".insufficient_quota", 429),
@@ -87,11 +94,14 @@ ENDS = (
     completes("call", response(CALLED), **TURN),
     completes("same-id-twice", response(CALLED, CALLED), **TURN),
     completes("text", response(FINE), output="Fine."),
+    completes("bad-arguments", "tool-1+badargs-1+say-5", **TOLD),
+    completes("unknown-tool", "tool-1+unknowntool-1+say-5", **TOLD),
 )
 
 RECOVERIES = (recovers(BROKEN[1], "say-20+rate-200+cut-2-15", said=20),)
 
-ROWS: tuple[Row, ...] = tuple(
+_OWN = tuple(
     replace(row, name=f"responses-{row.name}", provider={**RESPONSES, **row.provider})
     for row in (*STATUSES, *BROKEN, *ENDS, *RECOVERIES)
 )
+ROWS: tuple[Row, ...] = (*_OWN, *elsewhere(_OWN, "responses", RESPONSES))
