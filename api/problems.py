@@ -91,6 +91,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "invalid_schema": (422, "A schema is none, or does not fit"),
         "invalid_arguments": (422, "The arguments do not fit the tool"),
         "duplicate_item": (422, "An action is answered twice"),
+        "unknown_position": (422, "The log cannot be cut there"),
         "unknown_step": (422, "The run has no such step"),
         "unknown_conversation": (422, "There is no such conversation"),
         "no_agent": (422, "There is no agent to run"),

@@ -44,6 +44,10 @@ class Conversation(BaseModel):
     active_run: str | None = None
     queued_runs: tuple[str, ...] = ()
     last_outcome: Outcome | None = None
+    forked_from: str | None = None
+    """The conversation whose log it began with."""
+    forked_through: int | None = None
+    """The position up to which."""
 
 
 class ConversationCount(BaseModel):
@@ -67,6 +71,13 @@ class NewConversation(Strict):
     tags: Tags = ()
     secrets: NewSecrets = Field(default={})
     """Secrets that it has, for tools, by name."""
+
+
+class Fork(NewConversation):
+    """The body of ``POST /v1/conversations/{id}/fork``. What is left out is as in the conversation that is forked."""
+
+    through: Annotated[int, Field(ge=0)] | None = None
+    """The position in its log up to which; None for all, but a turn with open calls."""
 
 
 class ConversationPatch(Strict):

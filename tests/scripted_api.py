@@ -141,6 +141,11 @@ def run_object(status: str = "running", **changes: Any) -> dict[str, Any]:
     }
 
 
+def conversation_object(**changes: Any) -> dict[str, Any]:
+    """A conversation on the wire."""
+    return {"id": CONVERSATION_ID, "created_at": AT, "updated_at": AT, **changes}
+
+
 def action_object(number: int = 1, kind: str = "approval", tool: str = "send", **changes: Any) -> dict[str, Any]:
     """A pending action on the wire."""
     return {

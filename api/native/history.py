@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
+from pydantic import Field
 from starlette.responses import Response
 
+from palaver.conversation import Conversation, Fork
 from palaver.conversation_message import AppendedMessages
 from palaver.fields import AtMost, Strict
 from palaver.models import Message
@@ -14,8 +16,18 @@ from .. import operations
 from ..answers import answer
 from ..headers import IdempotencyKey
 from ..operations import Backend, Caller
+from ..operations.agents import AGENT_PROBLEMS
+from ..queries import FARTHEST
 from .answers import REPLAYED
 from .dialect import NATIVE, ConversationId
+from .links import conversation_path
+
+
+class Withdrawal(Strict):
+    """Where to go back to."""
+
+    after: Annotated[int, Field(ge=0, le=FARTHEST)]
+    """The position in the log behind which models are told of nothing any more; 0 for all of it."""
 
 
 class NewMessages(Strict):
@@ -48,3 +60,50 @@ async def append(
     taken = await operations.append(backend, conversation_id, wanted.input, caller, key=key)
     told = AppendedMessages(position=taken.position, run_id=taken.run_id)
     return answer(told, 201 if taken.run_id is None else 202, REPLAYED if taken.replayed else None)
+
+
+_AS_IT_IS: Final = Fork()
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/conversations/{conversation_id}/withdraw",
+    tag="conversations",
+    summary="Go back to an earlier place",
+    examples={"behind the fourth entry": {"after": 4}},
+    answers={200: ("The conversation by that. `Idempotency-Replayed: true`: it was done before.", Conversation)},
+    problems=(
+        "idempotency_key_reused", "conversation_not_found", "conversation_busy", "unknown_position", "not_durable",
+    ),
+)  # fmt: skip
+async def withdraw(
+    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: Withdrawal
+) -> Response:
+    """Models are not told any more of what follows. It stays in the log, marked as `withdrawn`; turns stay whole."""
+    found, replayed = await operations.withdraw(backend, conversation_id, wanted.after, caller, key=key)
+    return answer(found, headers=REPLAYED if replayed else None)
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/conversations/{conversation_id}/fork",
+    tag="conversations",
+    summary="Begin another conversation with the log of this one",
+    examples={"up to a position": {"through": 4, "title": "By train instead"}},
+    answers={
+        201: ("Begun. `Location` is the new conversation.", Conversation),
+        200: ("An earlier request has made it.", Conversation),
+    },
+    problems=(
+        *AGENT_PROBLEMS, "idempotency_key_reused", "conversation_not_found", "conversation_busy",
+        "conversation_changed", "unknown_position", "store_nearly_full", "not_durable",
+    ),
+)  # fmt: skip
+async def fork(
+    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: Fork = _AS_IT_IS
+) -> Response:
+    """It has everything that was said up to there, and goes its own way. To fork and run at once from a step of a run
+    is `POST /v1/runs/{run_id}/retry`."""
+    made, there = await operations.fork(backend, conversation_id, wanted, caller, key=key)
+    location = {"Location": conversation_path(made.id)}
+    return answer(made, 200 if there else 201, {**location, **REPLAYED} if there else location)

@@ -28,7 +28,7 @@ from .conversations import (
     read_kept,
     read_messages,
 )
-from .history import append
+from .history import append, fork, withdraw
 from .listing import list_runs
 from .log import LogPages, follow_log, last_entry, read_log
 from .metrics import read_metrics
@@ -100,6 +100,7 @@ __all__ = [
     "delete_run",
     "follow",
     "follow_log",
+    "fork",
     "last_entry",
     "list_conversations",
     "list_models",
@@ -125,4 +126,5 @@ __all__ = [
     "submit",
     "watch",
     "watch_conversation",
+    "withdraw",
 ]

@@ -54,9 +54,9 @@ async def create_conversation(
         StateConflict: ``secrets_full``; ``conversation_busy``, the one of that id is being deleted.
         NoRoom, NotDurable, StoreUnavailable: it was not begun, or not safely.
     """
-    chosen = None if wanted.id is None else _chosen(backend, wanted.id)
+    chosen = None if wanted.id is None else chosen_id(backend, wanted.id)
     refuse(secret_faults(wanted.secrets, backend, "/secrets"))
-    _check_kept(kept)
+    check_kept(kept)
     admitted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
     return await within_deadline(backend.store.conversations.begin(admitted, chosen, kept=kept))
 
@@ -73,7 +73,7 @@ async def change_conversation(
         Refused: everything that is wrong with the agent or the texts.
         NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
     """
-    _check_kept(kept)
+    check_kept(kept)
     if wanted.agent is not None:
         wanted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
     return await within_deadline(backend.store.conversations.change(conversation_id, wanted, kept=kept))
@@ -93,8 +93,12 @@ def conversation_of(backend: Backend, number: UUID) -> str:
     return backend.store.runs.conversation_of_number(number)
 
 
-def _chosen(backend: Backend, text: str) -> str:
-    """The id that a client has chosen, which may be a UUID."""
+def chosen_id(backend: Backend, text: str) -> str:
+    """The id that a client has chosen, which may be a UUID.
+
+    Raises:
+        Refused: it is none.
+    """
     try:
         number = uuid_of(text) if is_id("conv", text) else UUID(text)
     except ValueError:
@@ -105,7 +109,12 @@ def _chosen(backend: Backend, text: str) -> str:
     return found
 
 
-def _check_kept(kept: Kept | None) -> None:
+def check_kept(kept: Kept | None) -> None:
+    """Let texts of dialects in.
+
+    Raises:
+        Refused: one is too long.
+    """
     if any(len((text or "").encode()) > most("kept") for text in (kept or {}).values()):
         beyond("kept")
         raise Refused("payload_too_large", f"A conversation keeps {most('kept')} bytes of this at most.")

@@ -1,18 +1,23 @@
-"""What becomes of a conversation's log without a run: the user's words are added."""
+"""What becomes of a log without a run: the user's words are added, its end is withdrawn, another one begins with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from palaver.errors import Fault
+from palaver.conversation import Conversation, Fork
+from palaver.errors import Fault, Refused, StateConflict
 from palaver.failpoints import failpoint
+from palaver.ids import is_id, shard_of
 from palaver.models import Message
 from palaver.store.contracts.logs import Appended
+from palaver.store.conversations import Kept
 
-from .admission import admit_messages, refuse
+from .admission import admit_agent, admit_messages, refuse
 from .backend import Backend, Caller, promised, within_deadline
+from .conversations import check_kept, chosen_id
 from .history_rules import input_faults
+from .secrets import secret_faults
 
 
 async def append(
@@ -38,6 +43,67 @@ async def append(
     if unsafe:
         raise unsafe
     return appended
+
+
+async def withdraw(
+    backend: Backend, conversation_id: str, after: int, caller: Caller, *, key: str | None = None
+) -> tuple[Conversation, bool]:
+    """Go back to a position: models are not told any more of what the log has behind it. The conversation by that; and
+    whether an earlier request with the same ``key`` had the effect.
+
+    Raises:
+        Refused: it cannot be gone back to that position.
+        UnknownConversation, StateConflict: there is no such conversation, or a run of it is active.
+        IdempotencyMismatch, NotDurable, StoreUnavailable: it was not done, or not safely.
+    """
+    withdrawing = backend.store.history.withdraw(conversation_id, after, idempotency_key=key, by=caller.name)
+    try:
+        withdrawn, unsafe = await promised(withdrawing)
+    except StateConflict as conflict:
+        raise _misplaced(conflict, "/after") from None
+    if unsafe:
+        raise unsafe
+    return await within_deadline(backend.store.runs.conversation(conversation_id)), withdrawn.replayed
+
+
+async def fork(
+    backend: Backend,
+    conversation_id: str,
+    wanted: Fork,
+    caller: Caller,
+    *,
+    kept: Kept | None = None,
+    key: str | None = None,
+) -> tuple[Conversation, bool]:
+    """A new conversation that begins with the log of this one; with true, one that an earlier request made, with the
+    same ``key`` or for the same id. ``kept`` as with `create_conversation`.
+
+    Raises:
+        Refused: everything that is wrong with the agent, the id, the position or the texts.
+        UnknownConversation, StateConflict: there is no such conversation, or another one has that id.
+        IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not made, or not safely.
+    """
+    target = None if wanted.id is None else chosen_id(backend, wanted.id)
+    if target is not None and is_id("conv", conversation_id) and shard_of(target) != shard_of(conversation_id):
+        why = "falls on another shard than the conversation that is forked: leave it out"
+        raise Refused.of_faults([Fault("/id", "validation_error", why)])
+    refuse(secret_faults(wanted.secrets, backend, "/secrets"))
+    check_kept(kept)
+    if wanted.agent is not None:
+        wanted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
+    forking = backend.store.history.fork(
+        conversation_id, wanted, target, kept=kept, idempotency_key=key, by=caller.name
+    )
+    try:
+        return await within_deadline(forking)
+    except StateConflict as conflict:
+        raise _misplaced(conflict, "/through") from None
+
+
+def _misplaced(conflict: StateConflict, pointer: str) -> StateConflict | Refused:
+    if conflict.code != "unknown_position":
+        return conflict
+    return Refused.of_faults([Fault(pointer, "unknown_position", str(conflict))])
 
 
 def _role_faults(given: str | Sequence[Message]) -> Iterator[Fault]:

@@ -32,6 +32,8 @@ for _command in (
     deciding.answer,
     steering.steer,
     steering.say,
+    steering.withdraw,
+    steering.fork,
     steering.pause,
     steering.resume,
     stopping.cancel,

@@ -34,6 +34,30 @@ def say(
     api.show(appended, where)
 
 
+def withdraw(
+    conversation_id: Annotated[str, typer.Argument(metavar="CONVERSATION_ID", help="Where to go back.")],
+    after: Annotated[int, typer.Option("--after", min=0, help="The last position that models are still told of.")],
+    api: Api,
+) -> None:
+    """Go back to an earlier place of a conversation: models are not told of what follows any more."""
+    with api.connected() as client:
+        found = client.withdraw(conversation_id, after)
+    api.show(found, f"{conversation_id} goes on behind position {after}")
+
+
+def fork(
+    conversation_id: Annotated[str, typer.Argument(metavar="CONVERSATION_ID", help="Which to begin with.")],
+    through: Annotated[int | None, typer.Option("--through", min=0, help="The last position to take over.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Of the new conversation.")] = None,
+    *,
+    api: Api,
+) -> None:
+    """Begin another conversation with what was said in this one. Prints its id."""
+    with api.connected() as client:
+        made = client.fork(conversation_id, through, title=title)
+    api.show(made, made.id)
+
+
 def pause(
     run_id: RunId,
     now: Annotated[bool, typer.Option("--now", help="Abort a model call that is under way.")] = False,

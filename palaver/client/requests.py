@@ -209,6 +209,17 @@ def append(conversation_id: str, input: str | Sequence[Message | Mapping[str, An
     return Request("POST", _path("conversations", conversation_id, "messages"), headers=_key(key), body=body)
 
 
+def withdraw(conversation_id: str, after: int, key: str | None) -> Request:
+    """``POST /v1/conversations/{id}/withdraw``."""
+    path = _path("conversations", conversation_id, "withdraw")
+    return Request("POST", path, headers=_key(key), body={"after": after})
+
+
+def fork(conversation_id: str, body: Mapping[str, Any], key: str | None) -> Request:
+    """``POST /v1/conversations/{id}/fork``."""
+    return Request("POST", _path("conversations", conversation_id, "fork"), headers=_key(key), body=given(body))
+
+
 def list_models(limit: int, cursor: str | None) -> Request:
     """``GET /v1/models``: one page."""
     return Request("GET", "/v1/models", query={"limit": str(limit), **({"cursor": cursor} if cursor else {})})

@@ -204,7 +204,7 @@ class MessageDiscarded(BaseEvent):
 
 
 class MessagesWithdrawn(BaseEvent):
-    """The run was rolled back: models are not told of its part of the conversation any more."""
+    """Models are not told of this part any more: its run was rolled back, or somebody went back to before it."""
 
     type: Literal[EventKind.MESSAGES_WITHDRAWN] = EventKind.MESSAGES_WITHDRAWN
     first: int

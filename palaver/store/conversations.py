@@ -85,7 +85,7 @@ class Conversations:
         begin = BeginConversation(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
-            given=tuple(each for each in (*_fields(about, kept or {}), *secrets) if each.value is not None),
+            given=tuple(each for each in (*fields_of(about, kept or {}), *secrets) if each.value is not None),
         )
         there = await promised(self._scripts.promise(begin), _begun)
         return await self._reading.conversation(chosen), there
@@ -109,7 +109,7 @@ class Conversations:
             conversation=keys.conversation(conversation_id),
             log=keys.log(conversation_id),
             revision=wanted.revision,
-            given=tuple(_fields(about, kept or {})),
+            given=tuple(fields_of(about, kept or {})),
         )
         if key := with_key({}, wanted.agent):
             await self._vault.keep(conversation_id, key)
@@ -209,7 +209,7 @@ def _written(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-def _fields(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:
+def fields_of(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:
     """The fields of the hash for what is said about a conversation; None for those that it is not to have."""
     for name, value in about.items():
         if name == "agent":

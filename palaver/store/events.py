@@ -91,13 +91,15 @@ class Withdrawn:
         parts = (*self._parts.get(run_id, ()), *(self._parts.get(EVERY_RUN, ()) if run_id != EVERY_RUN else ()))
         return any(first <= position <= last for first, last in parts)
 
-    def without(self, run_id: str, through: int) -> bytes:
-        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none."""
+    def without(self, run_id: str | None, through: int) -> bytes:
+        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none. What
+        comes behind ``through`` is something else now: one of every run that goes beyond is left out.
+        """
         kept = [
             (first, last, each)
             for each, parts in self._parts.items()
             for first, last in parts
-            if each != run_id and first <= through
+            if each != run_id and first <= through and (each != EVERY_RUN or last <= through)
         ]
         return orjson.dumps(kept) if kept else b""
 

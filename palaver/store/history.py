@@ -1,33 +1,68 @@
-"""What becomes of a conversation's log without a run: the user's words are added."""
+"""What becomes of a log without a run: the user's words are added, its end is withdrawn, another one begins with it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from secrets import token_hex
-from typing import assert_never
+from typing import Final, assert_never
 
 import orjson
 
-from palaver.errors import IdempotencyMismatch, UnknownConversation
+from palaver.conversation import Conversation
+from palaver.conversation import Fork as WantedFork
+from palaver.errors import IdempotencyMismatch, StateConflict, UnknownConversation
 from palaver.ids import is_id, new_run_id, shard_of
 from palaver.models import Message
 from palaver.store import keys
-from palaver.store.contracts import Append
-from palaver.store.contracts.logs import Appended
-from palaver.store.contracts.replies import Mismatch, Unknown
+from palaver.store.capacity import Capacity
+from palaver.store.contracts import Append, FindPlace, Fork, WithdrawAfter
+from palaver.store.contracts.conversations import GivenField
+from palaver.store.contracts.logs import Appended, Forked, Misplaced, NoPlace, Place, WithdrawnBehind
+from palaver.store.contracts.replies import Busy, Mismatch, Unknown
 from palaver.store.contracts.runs import Refused
+from palaver.store.conversations import Kept, fields_of
 from palaver.store.moving import promised
+from palaver.store.reading import unknown_conversation
 from palaver.store.refusals import refusal
-from palaver.store.runs import idempotency, sha256
+from palaver.store.runs import Runs, idempotency, sha256
 from palaver.store.scripts import Scripts
+from palaver.store.vault import Vault, with_key
+
+_MISPLACED: Final[Mapping[Misplaced, str]] = {
+    "beyond": "is behind the end of the log",
+    "withdrawn": "is in a part of the log that is withdrawn",
+    "open_turn": "is within a turn: a call has no result there",
+}
+_ABOUT: Final = ("title", "metadata", "tags", "agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The idempotency key of a request, and the name of this very try of it."""
+
+    record: str
+    fingerprint: str | None
+    request: str
+
+    @classmethod
+    def of(cls, key: str | None, conversation_id: str, what: str, by: str | None) -> Key:
+        """Of a request that asks for ``what`` in a conversation."""
+        request, found = token_hex(16), idempotency(key, f"{conversation_id} {what}", by)
+        shard = shard_of(conversation_id)
+        return cls(keys.idempotency(shard, found.digest or sha256(request)), found.fingerprint or None, request)
 
 
 class History:
     """Changes of logs that no run makes."""
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, runs: Runs, capacity: Capacity, vault: Vault) -> None:
         self._scripts = scripts
+        self._runs = runs
+        self._capacity = capacity
+        self._vault = vault
 
     async def append(
         self,
@@ -46,30 +81,155 @@ class History:
             StateConflict: ``conversation_full`` or ``steering_full``, there is no room for them.
             NotDurable: taken, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
-        if not is_id("conv", conversation_id):
-            raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
+        _check(conversation_id)
         texts = tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages)
-        shard, request = shard_of(conversation_id), token_hex(16)
-        key = idempotency(idempotency_key, f"{conversation_id} {b' '.join(texts).decode()}", by)
+        key = Key.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
         append = Append(
-            run=keys.of_run(new_run_id(shard), conversation_id),
-            idempotency=keys.idempotency(shard, key.digest or sha256(request)),
-            fingerprint=key.fingerprint or None,
-            request=request,
+            run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
+            idempotency=key.record,
+            fingerprint=key.fingerprint,
+            request=key.request,
             messages=texts,
         )
         return await promised(self._scripts.promise(append), partial(_appended, conversation_id))
+
+    async def withdraw(
+        self, conversation_id: str, after: int, *, idempotency_key: str | None = None, by: str | None = None
+    ) -> WithdrawnBehind:
+        """Go back to position ``after``: models are not told any more of what the log has behind it.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+            IdempotencyMismatch: the key was used with another request.
+            StateConflict: ``conversation_busy``, a run is active; ``unknown_position``, it cannot be gone back to that.
+            NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
+        """
+        _check(conversation_id)
+        key = Key.of(idempotency_key, conversation_id, f"after {after}", by)
+        withdraw = WithdrawAfter(
+            run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
+            idempotency=key.record,
+            fingerprint=key.fingerprint,
+            request=key.request,
+            position=after,
+        )
+        return await promised(self._scripts.promise(withdraw), partial(_withdrawn, conversation_id))
+
+    async def fork(
+        self,
+        conversation_id: str,
+        wanted: WantedFork,
+        target: str | None = None,
+        *,
+        kept: Kept | None = None,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> tuple[Conversation, bool]:
+        """A new conversation that begins with the log of this one; with true, one that an earlier request made.
+        ``target`` is its id, on the same shard.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+            IdempotencyMismatch: the key was used with another request.
+            StateConflict: ``unknown_position``, it cannot be cut there; ``conversation_changed`` since it was copied;
+                ``conversation_busy``, there is another one of the id ``target``.
+            NoRoom: ``store_nearly_full``.
+            NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
+        """
+        await self._capacity.admit()
+        source = await self._runs.conversation(conversation_id)
+        through = await self._place(conversation_id, wanted.through)
+        key = Key.of(idempotency_key, conversation_id, f"fork {wanted.model_dump_json(exclude_unset=True)}", by)
+        chosen = target or self._runs.new_conversation(shard_of(conversation_id))
+        copied = await self._runs.copy(conversation_id, chosen, through=through, made_anew=None)
+        given = {name: getattr(wanted if name in wanted.model_fields_set else source, name) for name in _ABOUT}
+        secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(wanted.secrets, wanted.agent)})
+        fields = (*fields_of(given, kept or {}), *starmap(GivenField, secrets.items()))
+        fork = Fork(
+            conversation=keys.conversation(chosen),
+            log=keys.log(chosen),
+            source=keys.conversation(conversation_id),
+            idempotency=key.record,
+            fingerprint=key.fingerprint,
+            request=key.request,
+            forked_from=conversation_id,
+            through=through,
+            withdrawals=copied.withdrawals,
+            withdrawn=copied.withdrawn or None,
+            given=tuple(each for each in fields if each.value is not None),
+        )
+        try:
+            forked = await promised(self._scripts.promise(fork), _forked)
+        except (StateConflict, IdempotencyMismatch) as refused:
+            if not (isinstance(refused, StateConflict) and refused.code == "conversation_busy"):
+                await self._runs.forget_copy(chosen)
+            raise
+        if forked.conversation_id != chosen:
+            await self._runs.forget_copy(chosen)
+        return await self._runs.conversation(forked.conversation_id), forked.replayed
+
+    async def _place(self, conversation_id: str, position: int | None) -> int:
+        """Where the log is cut that is to be cut at ``position``, or at its end."""
+        conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
+        match await self._scripts.run(FindPlace(conversation=conversation, log=log, position=position)):
+            case Place(found):
+                return found
+            case NoPlace(why):
+                raise StateConflict("unknown_position", None, _MISPLACED[why])
+            case Unknown():
+                raise unknown_conversation(conversation_id)
+            case other:
+                assert_never(other)
+
+
+def _check(conversation_id: str) -> None:
+    if not is_id("conv", conversation_id):
+        raise unknown_conversation(conversation_id)
 
 
 def _appended(conversation_id: str, reply: Appended | Mismatch | Refused | Unknown) -> Appended:
     match reply:
         case Appended() as appended:
             return appended
-        case Mismatch():
-            raise IdempotencyMismatch("this Idempotency-Key was used with another request")
-        case Refused(code, other):
-            raise refusal(code, other)
-        case Unknown():
-            raise UnknownConversation(f"there is no conversation {conversation_id}")
+        case Mismatch() | Refused() | Unknown() as none:
+            raise _hindrance(conversation_id, none)
         case other:
             assert_never(other)
+
+
+def _withdrawn(
+    conversation_id: str, reply: WithdrawnBehind | NoPlace | Mismatch | Refused | Unknown
+) -> WithdrawnBehind:
+    match reply:
+        case WithdrawnBehind() as withdrawn:
+            return withdrawn
+        case NoPlace(why):
+            raise StateConflict("unknown_position", None, _MISPLACED[why])
+        case Mismatch() | Refused() | Unknown() as none:
+            raise _hindrance(conversation_id, none)
+        case other:
+            assert_never(other)
+
+
+def _forked(reply: Forked | Busy | Mismatch | Refused) -> Forked:
+    match reply:
+        case Forked() as forked:
+            return forked
+        case Busy():
+            raise StateConflict("conversation_busy", None, "there is another conversation of that id")
+        case Mismatch() | Refused() as none:
+            raise _hindrance("", none)
+        case other:
+            assert_never(other)
+
+
+def _hindrance(
+    conversation_id: str, reply: Mismatch | Refused | Unknown
+) -> IdempotencyMismatch | StateConflict | UnknownConversation:
+    match reply:
+        case Mismatch():
+            return IdempotencyMismatch("this Idempotency-Key was used with another request")
+        case Refused(code, other):
+            return refusal(code, other)
+        case Unknown():
+            return unknown_conversation(conversation_id)

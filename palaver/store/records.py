@@ -184,7 +184,7 @@ def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
 
 CONVERSATION_FIELDS: Final = (
     "id", "title", "agent", "metadata", "tags", "created_at", "updated_at", "revision", "entries", "active", "queued",
-    "last_outcome", "deleting",
+    "last_outcome", "deleting", "forked_from", "forked_through",
 )  # fmt: skip
 """Those of a conversation's hash that `conversation` reads. What else there is may be long."""
 
@@ -216,6 +216,8 @@ def conversation(fields: Fields, status: RunStatus | None) -> Conversation:
         active_run=None if active is None else active.decode(),
         queued_runs=tuple(fields.get(b"queued", b"").decode().split()),
         last_outcome=last,
+        forked_from=_text(fields.get(b"forked_from")),
+        forked_through=int(fields[b"forked_through"]) if b"forked_through" in fields else None,
     )
 
 

@@ -178,7 +178,7 @@ class Runs(Listing):
             ),
         )
 
-    async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str) -> Fork:
+    async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str | None) -> Fork:
         """Copy a conversation's log up to position ``through``, a part at a time, for ``target`` to begin with.
 
         What the run ``made_anew`` said before counts there even if it was rolled back. A copy without a run is

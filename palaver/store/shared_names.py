@@ -21,7 +21,7 @@ from palaver.step_kinds import KINDS, RECOVERED
 from palaver.store import keys
 from palaver.store.assembly import Names
 from palaver.store.contracts.declaration import NEWER
-from palaver.store.contracts.logs import ENTRY_FIELDS, EVERY_RUN
+from palaver.store.contracts.logs import ENTRY_FIELDS, EVERY_RUN, Misplaced
 from palaver.store.contracts.replies import RefusalCode
 from palaver.store.contracts.runs import ItemType, Resolution, SubmitKind
 from palaver.store.contracts.steps import RunDue, SpanOutcome, VerdictKind
@@ -87,6 +87,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "STATUS_OF": {reason: reason.status for reason in StopReason},
         },
         "Withdrawn": {"ALL": EVERY_RUN},
+        "Misplaced": _texts(get_args(Misplaced)),
         "LogEntry": {name.upper(): 2 * place for place, name in enumerate(ENTRY_FIELDS, 1)},
         "Events": {
             "FEED_ONLY": frozenset(kind for kind in EventKind if not kind.durable),

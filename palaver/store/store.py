@@ -60,7 +60,7 @@ class Store:
         self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
         self.control = RunControl(scripts, self.runs)
-        self.history = History(scripts)
+        self.history = History(scripts, self.runs, self.capacity, self.vault)
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.due = DueIndex(connection, scripts, settings)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from palaver.actions import Item
+from palaver.conversation import Fork
 from palaver.errors import StateConflict
 from palaver.leases import Delivery, Settled
 from palaver.lifecycle import RunStatus
@@ -55,6 +56,7 @@ class Clients:
         """Something that a client does."""
         often = [self.submit, self.act, self.act, self.act]
         seldom = [self.retry, self.retry, self.delete, self.append, self.append, self.answer_all]
+        seldom += [self.withdraw, self.fork]
         what = choose([*often * 3, *[self.submit] * 3, *[self.cancel] * 3, *seldom])
         try:
             await what(choose)
@@ -118,6 +120,27 @@ class Clients:
         submitted = await self.driver.submit((), conversation_id=choose(self.conversations), agent=AGENT)
         self.deliveries += submitted.deliveries
         self._new(await self.driver.get(submitted.run_id))
+
+    async def withdraw(self, choose: Choose) -> None:
+        """Somebody goes back to an earlier place, if no run is active and no turn is torn."""
+        if not self.conversations:
+            return
+        conversation = choose(self.conversations)
+        entries = (await self.driver.store.runs.conversation(conversation)).entries
+        after = choose([max(0, entries - each) for each in (0, 1, 3, 6, 12)])
+        await self.driver.store.history.withdraw(conversation, after)
+
+    async def fork(self, choose: Choose) -> None:
+        """A conversation begins with the log of another one."""
+        if not self.conversations or len(self.conversations) >= MOST_RUNS:
+            return
+        conversation = choose(self.conversations)
+        entries = (await self.driver.store.runs.conversation(conversation)).entries
+        forked, _ = await self.driver.store.history.fork(
+            conversation, Fork(through=choose([None, entries, entries // 2]))
+        )
+        assert forked.forked_through == forked.entries <= entries
+        self.conversations.append(forked.id)
 
     async def cancel(self, choose: Choose) -> None:
         """A cancel is acknowledged, or refused because the run has ended otherwise."""
@@ -249,7 +272,7 @@ class Clients:
         """What was said is in the log once, or the turn of the run that it was said into has never come."""
         for words, conversation in self.appended.items():
             entries = await self.driver.store.runs.entries(conversation, limit=10_000)
-            said = [entry.data["message"].get("content") for entry in entries if not entry.run_id]
+            said = [entry.data.get("message", {}).get("content") for entry in entries if not entry.run_id]
             assert said.count(words) == 1, f"{words} in {said} of {conversation}"
         for words, run_id in self.said.items():
             run = await self.driver.get(run_id)

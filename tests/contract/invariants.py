@@ -331,7 +331,8 @@ def _check_conversation(shard: Shard, conversation_id: str, *, whole: bool) -> N
     assert positions == sorted({each for each in positions if each <= length}), said + "entries out of order"
     ends = [entry["run"] for entry in log if entry["type"] == "run.finished" and _own(shard, conversation_id, entry)]
     outcome = orjson.loads(conversation.get("last_outcome", "null"))
-    if ends and (whole or outcome):
+    gone_back = '""]' in conversation.get("withdrawn", "")
+    if ends and (outcome or (whole and not gone_back)):
         assert outcome["run_id"] == ends[-1], said + "last outcome"
     _check_withdrawn(shard, conversation_id, log, said)
     left = _unanswered(log, said)

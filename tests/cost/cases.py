@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from palaver.conversation import ConversationFilter, ConversationPatch, NewConversation
+import orjson
+
+from palaver.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.filters import RunFilter
 from palaver.ids import new_conversation_id
@@ -217,6 +219,44 @@ async def _append_behind_rolled_back(driver: StoreDriver, n: int) -> Act:
         conversation = lease.conversation_id
     await driver.store.history.append(str(conversation), (Message(role="user", content=WORDS),))
     return lambda: driver.submit((), conversation_id=conversation)
+
+
+async def _open_turn(driver: StoreDriver, n: int) -> str:
+    """A conversation at whose end a turn of n calls is open, all but one with results."""
+    run_id, deliveries = await driver.turn(*_ids(n + 1))
+    for delivery in deliveries[:-1]:
+        await driver.answer(await driver.claim(delivery), WORDS)
+    return (await driver.get(run_id)).conversation_id
+
+
+async def _find_place(driver: StoreDriver, n: int) -> Act:
+    conversation = await _open_turn(driver, n)
+    return lambda: driver.store.history.fork(conversation, Fork())
+
+
+async def _withdrawn_parts(driver: StoreDriver, conversation: str, n: int) -> None:
+    """The conversation as if n parts of its log behind position 1000 had been withdrawn."""
+    parts = orjson.dumps([[1000 + 2 * i, 1001 + 2 * i, ""] for i in range(n)])
+    fields = {"withdrawn": parts, "withdrawn_at": 1000 + 2 * n}
+    await driver.redis.hset(keys.conversation(conversation), mapping=fields)
+
+
+async def _go_back(driver: StoreDriver, n: int) -> Act:
+    """To the results of n calls."""
+    run_id, deliveries = await driver.turn(*_ids(n))
+    conversation = (await driver.get(run_id)).conversation_id
+    for delivery in deliveries:
+        settled = await driver.answer(await driver.claim(delivery), WORDS)
+    entries = (await driver.store.runs.conversation(conversation)).entries
+    await driver.finish(await driver.claim(settled.deliveries[0]))
+    await _withdrawn_parts(driver, conversation, n)
+    return lambda: driver.store.history.withdraw(conversation, entries)
+
+
+async def _fork_withdrawn(driver: StoreDriver, n: int) -> Act:
+    conversation = (await _long(driver, 1))[1].conversation_id
+    await _withdrawn_parts(driver, conversation, 64 * n)
+    return lambda: driver.store.history.fork(conversation, Fork())
 
 
 async def _long(driver: StoreDriver, n: int) -> tuple[str, Lease]:
@@ -478,6 +518,9 @@ CASES: Final = (
     Case("append", "messages", _append),
     Case("append", "messages behind others that wait", _append_behind_cancelled),
     Case("submit", "parts of a log that are withdrawn, and nothing to say", _append_behind_rolled_back),
+    Case("find_place", "results of an open turn", _find_place),
+    Case("withdraw_after", "calls of a turn and parts that are withdrawn", _go_back),
+    Case("fork", "parts of a log that are withdrawn", _fork_withdrawn),
     Case("act", "one approval of all calls", _decide(_approve_all, approval=True)),
     Case("act", "denials", _decide(_deny_each, approval=True)),
     Case("act", "outputs of client tools", _decide(_outputs, client=True)),

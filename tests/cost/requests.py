@@ -233,6 +233,12 @@ async def _secrets(api: World, n: int) -> Ask:
     return Ask(f"/v1/conversations/{run['conversation_id']}/secrets", {"secrets": secrets})
 
 
+async def _withdraw(api: World, n: int) -> Ask:
+    run = await submitted(api, n)
+    await api.store.runs.cancel(run["id"])
+    return Ask(f"/v1/conversations/{run['conversation_id']}/withdraw", {"after": 0})
+
+
 _VALUES: Final = most("body_values") - 100
 _SUBMIT: Final = "POST /v1/runs"
 _SECRETS: Final = "PATCH /v1/conversations/{conversation_id}/secrets"
@@ -297,6 +303,9 @@ CASES: Final = (
                body=lambda n: {"input": [{"role": "user", "content": "hello"}] * n})),
     Case("GET /v1/conversations/{conversation_id}/events", "entries", most("input_messages"),
          _of_conversation("/events?limit=500", "application/json")),
+    Case("POST /v1/conversations/{conversation_id}/withdraw", "entries", most("input_messages"), _withdraw),
+    Case("POST /v1/conversations/{conversation_id}/fork", "entries", most("input_messages"),
+         _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/fork", {}))),
     Case("GET /v1/conversations/{conversation_id}/messages", "entries", most("input_messages"),
          _of_conversation("/messages?limit=500")),
     Case(_SECRETS, "secrets", most("secrets"), _secrets),

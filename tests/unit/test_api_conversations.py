@@ -111,6 +111,44 @@ async def test_words_that_are_none_of_the_user_are_refused(
         assert refused.json()["code"] == code
 
 
+async def test_going_back_and_forking() -> None:
+    async with world() as api:
+        run = await api.submit(input="first")
+        path = run["links"]["conversation"]
+        await api.claim(run)
+        busy = await api.client.post(f"{path}/withdraw", json={"after": 0})
+        assert_problem(busy, 409, "conversation_busy")
+        await api.finish(run, "one")
+        through = (await api.client.get(path)).json()["entries"]
+        second = await api.submit(agent=None, conversation_id=run["conversation_id"], input="second")
+        await api.finish(second, "two")
+
+        asked = {"through": through, "title": "other"}
+        for status in (201, 200):
+            made = await api.client.post(f"{path}/fork", json=asked, headers={"Idempotency-Key": "f"})
+            assert made.status_code == status, made.text
+            fork = made.json()
+            assert (fork["forked_from"], fork["forked_through"]) == (run["conversation_id"], through)
+            assert (fork["title"], fork["agent"]["model"]) == ("other", AGENT["model"])
+            assert made.headers["location"] == f"/v1/conversations/{fork['id']}"
+        said = (await api.client.get(f"/v1/conversations/{fork['id']}/messages")).json()["data"]
+        assert [each["content"] for each in said] == ["first", "one"]
+
+        for replayed in (None, "true"):
+            back = await api.client.post(f"{path}/withdraw", json={"after": through}, headers={"Idempotency-Key": "w"})
+            assert (back.status_code, back.json()["last_outcome"]) == (200, None)
+            assert back.headers.get("idempotency-replayed") == replayed
+        said = (await api.client.get(f"{path}/messages")).json()["data"]
+        assert [(each["content"], each["withdrawn"]) for each in said] == [
+            ("first", False), ("one", False), ("second", True), ("two", True),
+        ]  # fmt: skip
+        for verb, field in (("withdraw", "after"), ("fork", "through")):
+            refused = await api.client.post(f"{path}/{verb}", json={field: 9999})
+            assert_problem(refused, 422, "unknown_position", f"/{field}")
+            nowhere = await api.client.post(f"/v1/conversations/{CONVERSATION_ID}/{verb}", json={field: 0})
+            assert_problem(nowhere, 404, "conversation_not_found")
+
+
 async def test_a_run_without_words_needs_something_to_answer() -> None:
     async with world() as api:
         run = await api.submit()

@@ -19,6 +19,7 @@ from tests.scripted_api import (
     ScriptedAPI,
     action_object,
     answer,
+    conversation_object,
     frame,
     problem,
     run_object,
@@ -179,6 +180,14 @@ class TestGoingOn:
         assert said.code == 0
         assert said.out.startswith(told)
         assert api.seen[0].body == {"input": "hello"}
+
+    def test_going_back_and_forking(self, api: ScriptedAPI) -> None:
+        api.on("POST", f"/v1/conversations/{CONVERSATION_ID}/withdraw", answer(conversation_object()))
+        api.on("POST", f"/v1/conversations/{CONVERSATION_ID}/fork", answer(conversation_object(), 201))
+        said = CommandResult(api, "withdraw", CONVERSATION_ID, "--after", "4")
+        assert (said.code, said.out) == (0, f"{CONVERSATION_ID} goes on behind position 4\n")
+        assert CommandResult(api, "fork", CONVERSATION_ID, "--through", "4").out == f"{CONVERSATION_ID}\n"
+        assert [seen.body for seen in api.seen] == [{"after": 4}, {"through": 4}]
 
     def test_a_run_that_answers_what_was_said(self, api: ScriptedAPI) -> None:
         api.on("POST", "/v1/runs", answer(run_object("queued"), 202))

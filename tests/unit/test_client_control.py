@@ -19,6 +19,7 @@ from tests.scripted_api import (
     ScriptedAPI,
     action_object,
     answer,
+    conversation_object,
     problem,
     run_object,
 )
@@ -79,6 +80,16 @@ def test_words_without_a_run_are_taken_once(api: ScriptedAPI, call: Call) -> Non
     assert (appended.position, appended.run_id) == (3, None)
     assert [seen.body for seen in api.seen] == [{"input": "hello"}] * 2
     assert len({seen.headers["idempotency-key"] for seen in api.seen}) == 1
+
+
+@async_client
+def test_going_back_and_forking(api: ScriptedAPI, call: Call) -> None:
+    path, found = f"/v1/conversations/{CONVERSATION_ID}", conversation_object()
+    api.on("POST", f"{path}/withdraw", answer(found))
+    api.on("POST", f"{path}/fork", Reply(cut=True), answer(found, 201))
+    assert call(api.url, "withdraw", CONVERSATION_ID, 4).id == CONVERSATION_ID
+    assert call(api.url, "fork", CONVERSATION_ID, 4, agent=AgentSpec(model="a/b")).id == CONVERSATION_ID
+    assert [seen.body for seen in api.seen] == [{"after": 4}, *[{"through": 4, "agent": {"model": "a/b"}}] * 2]
 
 
 @async_client

@@ -58,8 +58,8 @@ class TestAddress:
 
 METHODS = (
     "answer", "append", "approve", "bulk", "cancel", "conversation", "create_conversation", "delete",
-    "delete_conversation", "deny", "events", "export", "get", "list", "messages", "models", "pause", "queues", "resume",
-    "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "wait",
+    "delete_conversation", "deny", "events", "export", "fork", "get", "list", "messages", "models", "pause", "queues",
+    "resume", "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "wait", "withdraw",
 )  # fmt: skip
 
 

@@ -9,10 +9,11 @@ from typing import Any, Unpack
 from palaver.actions import ALL, Item
 from palaver.client import requests
 from palaver.client.aio.transport import Transport
-from palaver.client.answers import BulkResult, appended_of, bulk_of, run_of, secret_names_of
+from palaver.client.answers import BulkResult, appended_of, bulk_of, conversation_of, run_of, secret_names_of
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
+from palaver.conversation import Conversation
 from palaver.conversation_message import AppendedMessages
 from palaver.lifecycle import RunAction
 from palaver.models import AgentSpec, Budget, CancelMode, Message, Run
@@ -151,6 +152,38 @@ class AsyncRunControl:
         """
         request = requests.append(conversation_id, input, idempotency_key)
         return appended_of(await self._transport.call(request))
+
+    async def withdraw(self, conversation_id: str, after: int, *, idempotency_key: str | None = None) -> Conversation:
+        """Go back to position ``after`` of the conversation's log: models are not told of what follows any more. It
+        stays in the log, marked as withdrawn.
+
+        Raises:
+            Conflict: a run is active (``conversation_busy``).
+            Unprocessable: a turn would be torn there, or there is no such place (``unknown_position``).
+            NotFound: there is no such conversation.
+            APIError, ConnectionFailed: it could not be done.
+        """
+        return conversation_of(await self._transport.call(requests.withdraw(conversation_id, after, idempotency_key)))
+
+    async def fork(
+        self,
+        conversation_id: str,
+        through: int | None = None,
+        *,
+        agent: AgentSpec | Mapping[str, Any] | None = None,
+        title: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Conversation:
+        """A new conversation that begins with the log of this one, up to position ``through`` if given. What is left
+        out is as in that one.
+
+        Raises:
+            Unprocessable: a turn would be torn there, or there is no such place (``unknown_position``).
+            NotFound: there is no such conversation.
+            APIError, ConnectionFailed: it could not be made.
+        """
+        body = {"through": through, "agent": None if agent is None else wire(agent), "title": title}
+        return conversation_of(await self._transport.call(requests.fork(conversation_id, body, idempotency_key)))
 
     async def pause(self, run_id: str, now: bool = False, *, idempotency_key: str | None = None) -> Run:
         """Let the run begin nothing more; it is ``pausing`` until nothing is under way, then ``paused``.

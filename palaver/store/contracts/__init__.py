@@ -7,7 +7,16 @@ from typing import Any, Final
 from palaver.store.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.contracts.declaration import Script
 from palaver.store.contracts.listing import Find
-from palaver.store.contracts.logs import Append, CopyLog, DeleteConversation, DeleteRun, ReadLog
+from palaver.store.contracts.logs import (
+    Append,
+    CopyLog,
+    DeleteConversation,
+    DeleteRun,
+    FindPlace,
+    Fork,
+    ReadLog,
+    WithdrawAfter,
+)
 from palaver.store.contracts.providers import (
     Admit,
     CoolDown,
@@ -34,7 +43,9 @@ __all__ = [
     "DeleteConversation",
     "DeleteRun",
     "Find",
+    "FindPlace",
     "ForgetConversations",
+    "Fork",
     "HandBack",
     "KeepSecrets",
     "Postpone",
@@ -48,11 +59,13 @@ __all__ = [
     "Settle",
     "Submit",
     "Sweep",
+    "WithdrawAfter",
     "WriteDeltas",
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act, Append,
+    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act, Append, WithdrawAfter,
+    FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
+from palaver.store.contracts.conversations import GivenField
 from palaver.store.contracts.declaration import Script
 from palaver.store.contracts.replies import Active, Busy, Mismatch, More, Unknown
 from palaver.store.contracts.runs import Refused
@@ -67,6 +68,54 @@ class Append(Script[Appended | Mismatch | Refused | Unknown]):
     messages: tuple[Json, ...]
 
 
+Misplaced = Literal["beyond", "withdrawn", "open_turn"]
+"""Why a log cannot be cut behind a position: it does not go so far, models are not told of it, a call is open there."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoPlace:
+    """The log cannot be cut there."""
+
+    why: Misplaced
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The log can be cut behind this position: turns stay whole."""
+
+    position: int
+
+
+class FindPlace(Script[Place | NoPlace | Unknown]):
+    """Where a log can be cut."""
+
+    conversation: Key
+    log: Key
+    position: int | None
+    """There; None for the end, or before the turn that is open there."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawnBehind:
+    """Models are told of nothing behind the position, now or, with ``replayed``, by an earlier request with the same
+    key."""
+
+    replayed: bool
+
+
+class WithdrawAfter(Script[WithdrawnBehind | NoPlace | Mismatch | Refused | Unknown]):
+    """Withdraw everything behind a position of a log, of whichever run it is, while none is active."""
+
+    run: RunKeys
+    """Of no run, as in `Append`."""
+    idempotency: Key
+    """The record of the idempotency key."""
+    fingerprint: str | None
+    request: str
+    """These two as in `Append`."""
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class Copied:
     """A part is copied."""
@@ -88,6 +137,36 @@ class CopyLog(Script[Copied | Unknown]):
     new_log: Key
     through: int
     """Position up to which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """The copy is a conversation, or an earlier request with the same key, or for the same id, made one."""
+
+    conversation_id: str
+    replayed: bool
+
+
+class Fork(Script[Forked | Busy | Mismatch | Refused]):
+    """Make a conversation of a copied log."""
+
+    conversation: Key
+    log: Key
+    source: Key
+    """The conversation that it is a copy of."""
+    idempotency: Key
+    """The record of the idempotency key."""
+    fingerprint: str | None
+    request: str
+    """These two as in `Append`."""
+    forked_from: str
+    """The id of that conversation."""
+    through: int
+    withdrawals: bytes
+    """Of the source before it was copied, as of `LogPage`."""
+    withdrawn: Json | None
+    """What of the copy is withdrawn."""
+    given: tuple[GivenField, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ local function finish(reason, failure)
   -- A run whose turn never came has no messages in the log, and its steering messages stay out of it, too.
   if ENTERED then log_steering() end
   if reason == StopReason.CANCELLED and ENTERED and redis.call('HGET', RUN, 'cancel_mode') == CancelMode.ROLLBACK then
-    local first, last = withdraw()
+    local first, last = withdraw_from(ENTERED + 1, ID)
     redis.call('HSET', RUN, 'withdrawn', 1)
     emit(EventKind.MESSAGES_WITHDRAWN, '{"first":' .. first .. ',"last":' .. last .. '}')
   end

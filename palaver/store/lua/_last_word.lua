@@ -1,5 +1,5 @@
 -- The last word in a conversation: what a model would answer next.
--- needs: run
+-- needs: conversation
 
 -- Entries from the end of the log among which the last message is looked for. Behind the last message there are only
 -- entries about runs, and those are few.
@@ -9,7 +9,7 @@ local NEAR = 64
 -- another run: only one has its turn at a time.
 local function withdrawn_since(position, run)
   local withdrawn = redis.call('HMGET', CONV, 'withdrawn_at', 'withdrawn')
-  if position > tonumber(withdrawn[1] or 0) then return nil end
+  if not withdrawn[2] or position > tonumber(withdrawn[1]) then return nil end
   for _, part in ipairs(cjson.decode(withdrawn[2])) do
     local is_of_it = part[3] == run or part[3] == Withdrawn.ALL
     if is_of_it and part[1] <= position and position <= part[2] then return part[1] end

@@ -3,6 +3,9 @@ local COPY_LASTS = 600
 local source = redis.call('HMGET', keys.conversation, 'id', 'version', 'deleting', 'withdrawn')
 if not source[1] or source[3] then return reply.unknown() end
 if tonumber(source[2] or 0) > Format.VERSION then return { Format.NEWER } end
+-- A conversation that is there is none to copy to.
+local kept = redis.call('HEXISTS', keys.new_conversation, 'id') == 1
+if kept then return reply.copied { ends = true, withdrawals = '', withdrawn = nil } end
 -- The copy may be repeated because the answer was lost: continue behind the last copied entry.
 local last = redis.call('XREVRANGE', keys.new_log, '+', '-', 'COUNT', 1)[1]
 local entries, complete, bytes = page(keys.log, last and '(' .. last[1] or '-', args.through .. '-0')

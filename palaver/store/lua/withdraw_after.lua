@@ -1,0 +1,21 @@
+-- needs: emit, place, withdraw, version
+-- RUN is of no run.
+local earlier = redis.call('HMGET', keys.idempotency, 'fingerprint', 'request')
+local replayed = earlier[2] ~= args.request
+if earlier[1] and replayed and earlier[1] ~= args.fingerprint then return reply.mismatch() end
+if earlier[1] then return reply.withdrawn_behind { replayed = replayed } end
+
+local there = redis.call('HMGET', CONV, 'id', 'deleting', 'active')
+if not there[1] or there[2] then return reply.unknown() end
+if there[3] then return reply.refused { code = RefusalCode.CONVERSATION_BUSY, other = there[3] } end
+local why = misplaced(args.position, ENTRIES)
+if why then return reply.no_place { why = why } end
+if args.position < ENTRIES then
+  local first, last = withdraw_from(args.position + 1, Withdrawn.ALL)
+  log_entry('', 0, EventKind.MESSAGES_WITHDRAWN, string.format('{"first":%.0f,"last":%.0f}', first, last))
+  -- Its run is not the last one any more: nothing goes on with it.
+  redis.call('HDEL', CONV, 'last_outcome')
+end
+redis.call('HSET', keys.idempotency, 'fingerprint', args.fingerprint or '', 'request', args.request)
+redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
+return reply.withdrawn_behind { replayed = false }
