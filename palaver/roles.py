@@ -25,7 +25,10 @@ ROLES: Final[Mapping[str, str]] = {
     "flower": "Show workers and tasks in a browser.",
 }
 """What each of them does."""
-PROGRAMS: Final[Mapping[str, str]] = {"providers": "List the model providers; `palaver providers check` asks them."}
+PROGRAMS: Final[Mapping[str, str]] = {
+    "providers": "List the model providers; `palaver providers check` asks them.",
+    "secrets": "`palaver secrets rotate` seals secrets of conversations with the newest key.",
+}
 """Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")

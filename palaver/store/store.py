@@ -56,7 +56,7 @@ class Store:
         self._durability = settings.durability
         self.scripts = scripts
         self.capacity = Capacity(connection, settings)
-        self.vault = Vault(connection, scripts, settings.sealer)
+        self.vault = Vault(connection, scripts, settings)
         self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
         self.control = RunControl(scripts, self.runs)

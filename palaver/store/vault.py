@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import assert_never
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
 
 import orjson
 from pydantic import SecretStr
 
 from palaver.errors import UnknownConversation
 from palaver.fields import revealed
-from palaver.ids import is_id
+from palaver.ids import all_shards, is_id
 from palaver.limits import most
 from palaver.models import AgentSpec
-from palaver.sealing import Sealer
+from palaver.sealing import KeyMissing
+from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.connection import Connection
 from palaver.store.contracts import KeepSecrets
@@ -22,14 +24,28 @@ from palaver.store.contracts.secrets import Kept, NewSecret, Overfull
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 
+_PAGE: Final = 500
+"""Conversations that are asked for at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What came of sealing everything anew."""
+
+    done: int
+    """Secrets that were sealed anew."""
+    left: int
+    """Secrets whose key this process does not have."""
+
 
 class Vault:
     """What conversations keep secret, by names."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, sealer: Sealer) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+        self._shards = all_shards(settings.shards)
         self._redis = redis
         self._scripts = scripts
-        self._sealer = sealer
+        self._sealer = settings.sealer
 
     @property
     def usable(self) -> bool:
@@ -98,6 +114,50 @@ class Vault:
         """
         kept = await self._sealed(conversation_id)
         return {name: self._sealer.open(sealed, conversation_id, name) for name, sealed in kept.items()}
+
+    async def seal_anew(self) -> Sealed:
+        """Seal with the first key whatever is sealed with another one that this process has, in all conversations.
+
+        Raises:
+            SealBroken: somebody has changed a secret.
+        """
+        done = left = 0
+        for shard in self._shards:
+            async for conversation_id in self._conversations(shard):
+                try:
+                    kept = await self._sealed(conversation_id)
+                except UnknownConversation:
+                    continue
+                old = {name: sealed for name, sealed in kept.items() if not self._sealer.is_newest(sealed)}
+                changes = []
+                for name, sealed in old.items():
+                    try:
+                        value = self._sealer.open(sealed, conversation_id, name)
+                    except KeyMissing:
+                        left += 1
+                        continue
+                    changes.append(NewSecret(name, self._sealer.seal(value, conversation_id, name), sealed))
+                if changes:
+                    keep = KeepSecrets(conversation=keys.conversation(conversation_id), secrets=tuple(changes))
+                    await self._scripts.run(keep)
+                    done += len(changes)
+        return Sealed(done, left)
+
+    async def _conversations(self, shard: str) -> AsyncIterator[str]:
+        """Those of a shard, by time of creation; one may come twice."""
+        since, size = 0, _PAGE
+        while True:
+            pipeline = self._redis.pipeline(transaction=False)
+            name = keys.conversations(shard)
+            pipeline.zrange(name, since, "+inf", byscore=True, offset=0, num=size, withscores=True)
+            (page,) = await pipeline.execute()
+            for member, _ in page:
+                yield member.decode()
+            if len(page) < size:
+                return
+            last = int(page[-1][1])
+            # As many as a page has may have begun within one millisecond.
+            since, size = last, size * 2 if last == since else _PAGE
 
     async def _sealed(self, conversation_id: str) -> Mapping[str, str]:
         _check(conversation_id)

@@ -15,6 +15,7 @@ from palaver.sealing import KeyMissing, SealBroken
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.due import DueItem
+from palaver.store.vault import Sealed
 from tests.contract.store_driver import StoreDriver
 
 OLD, NEW = bytes(range(100, 132)).hex(), bytes(range(200, 232)).hex()
@@ -145,3 +146,21 @@ async def test_a_process_without_the_key_knows_the_names_alone(
     both = Store(redis, with_keys(settings, OLD, NEW))
     assert await both.vault.opened(lease.conversation_id) == {"TOKEN": CANARY}
     await both.feeds.close()
+
+
+async def test_everything_is_sealed_anew_with_the_first_key(redis: Any, settings: Settings) -> None:
+    stores = {there: Store(redis, with_keys(settings, *there)) for there in ((OLD,), (NEW, OLD), (NEW,))}
+    before, rotating, after = stores.values()
+    made = []
+    for number in range(7):
+        submitted = await StoreDriver(before, redis).submit(secrets=secrets(TOKEN=f"t{number}", OTHER="x"))
+        made.append(submitted.deliveries[0].conversation_id)
+    without = await StoreDriver(before, redis).submit()
+    assert await after.vault.seal_anew() == Sealed(0, 14)
+    assert await rotating.vault.seal_anew() == Sealed(14, 0)
+    assert await rotating.vault.seal_anew() == Sealed(0, 0)
+    for number, conversation_id in enumerate(made):
+        assert await after.vault.opened(conversation_id) == {"TOKEN": f"t{number}", "OTHER": "x"}
+    assert await after.vault.opened(without.deliveries[0].conversation_id) == {}
+    for store in stores.values():
+        await store.feeds.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -144,6 +147,12 @@ def test_what_was_sealed_before_a_rotation_opens_after_it(cluster: Cluster) -> N
         (told,) = _results(cluster, again)
     assert told.startswith(f"the token has {len(CANARY)} characters")
     cluster.heal()
+    redis_url = f"redis://127.0.0.1:{cluster.stack.ports.redis}/0"
+    environment = {**os.environ, "PALAVER_REDIS_URL": redis_url, "PALAVER_SECRET_KEY": SECRET_KEY}
+    command = [sys.executable, "-m", "palaver.cli", "secrets", "rotate"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("No other key is needed any more.\n")
 
 
 def test_they_go_with_their_conversation(cluster: Cluster) -> None:
