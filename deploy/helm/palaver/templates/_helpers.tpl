@@ -27,6 +27,9 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- if .root.Values.brokerFromSecret }}
 {{ include "palaver.fromSecret" (dict "root" .root "name" "PALAVER_BROKER_URL" "key" "broker-url") }}
 {{- end }}
+{{- if and .root.Values.secretKey (ne .user "flower") }}
+{{ include "palaver.fromSecret" (dict "root" .root "name" "PALAVER_SECRET_KEY" "key" .root.Values.secretKey) }}
+{{- end }}
 {{- range $name, $value := .root.Values.settings }}
 - name: {{ $name }}
   value: {{ $value | quote }}
