@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import about, conversations, history, sockets, steering
+from . import lists  # isort: skip: its paths go before those of one conversation
+from . import about, conversations, history, secrets, sockets, steering
 from .dialect import OPENHANDS
 
-__all__ = ["OPENHANDS", "about", "conversations", "history", "sockets", "steering"]
+__all__ = ["OPENHANDS", "about", "conversations", "history", "lists", "secrets", "sockets", "steering"]

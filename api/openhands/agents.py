@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr
 
+from palaver.endpoints import INLINE, Endpoint
 from palaver.errors import ErrorClass, Fault, Refused
 from palaver.models import AgentSpec
+from palaver.presets import ProtocolName
 from palaver.stuck_limits import StuckLimits
 
 from .confirmation import Policy, approvals
-from .fields import Known
+from .fields import Known, refusing
 
 DEFAULT_TOOLS: Final = {"FinishTool": "finish", "ThinkTool": "think"}
 """Those that an agent has unless it says otherwise, by their names there and here."""
@@ -24,6 +26,8 @@ _NO_PROMPT: Final = (
 """Where the client leaves the prompt to the server."""
 _MODEL: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}")
 _RETRIED: Final = (ErrorClass.RATE_LIMITED, ErrorClass.PROVIDER_ERROR, ErrorClass.CONNECTION, ErrorClass.TIMEOUT)
+_KINDS: Final = frozenset({"openai", "anthropic", "litellm_proxy", "hosted_vllm"})
+"""What LiteLLM calls the protocols that there are here."""
 _USUAL_EFFORT: Final = "high"
 """What the client sends if nobody chose: models that do not reason would refuse it."""
 
@@ -33,6 +37,7 @@ class GivenLlm(Known):
 
     model: str = Field(max_length=300)
     base_url: str | None = None
+    api_key: SecretStr | None = None
     num_retries: int = Field(default=5, ge=0)
     retry_multiplier: float = Field(default=8.0, ge=0)
     retry_min_wait: float = Field(default=8, ge=0)
@@ -44,6 +49,23 @@ class GivenLlm(Known):
     reasoning_effort: str | None = None
     litellm_extra_body: dict[str, Any] = Field(default={})
     usage_id: str = "default"
+
+    def model_here(self) -> str:
+        """The model: of a provider of this server, or at the address that comes with it. There it has the name that
+        its server knows, which LiteLLM puts the name of a protocol before."""
+        kind, _, name = self.model.partition("/")
+        return f"{INLINE}/{name if kind in _KINDS else self.model}" if self.base_url else self.model
+
+    def endpoint(self) -> Endpoint | None:
+        """Where that is. A key without an address is not needed: providers of this server have theirs.
+
+        Raises:
+            ValidationError: the address is none.
+        """
+        if not self.base_url:
+            return None
+        protocol: ProtocolName = "anthropic" if self.model.startswith("anthropic/") else "chat_completions"
+        return Endpoint(base_url=self.base_url, api_key=self.api_key, protocol=protocol)
 
 
 class GivenTool(Known):
@@ -128,9 +150,12 @@ def spec_of(
         "reasoning_effort": None if llm.reasoning_effort in (_USUAL_EFFORT, "") else llm.reasoning_effort,
         "extra_body": llm.litellm_extra_body or None,
     }
-    try:
+    with refusing("/agent/endpoint", {"base_url": ""}):
+        endpoint = llm.endpoint()
+    with refusing("/agent"):
         return AgentSpec(
-            model=llm.model,
+            model=llm.model_here(),
+            endpoint=endpoint,
             instructions=prompt_of(agent),
             tools=names,
             approvals=approvals(policy or Policy(), names, analyzed=analyzed),
@@ -141,8 +166,6 @@ def spec_of(
             retry=retry_policy(llm),
             **options,
         )
-    except ValidationError as error:
-        raise Refused.of_faults([*_of_spec(error)]) from None
 
 
 def retry_policy(llm: GivenLlm) -> dict[str, Any]:
@@ -157,12 +180,9 @@ def retry_policy(llm: GivenLlm) -> dict[str, Any]:
 def _faults(agent: GivenAgent) -> Iterator[Fault]:
     if agent.kind != "Agent":
         yield Fault("/agent/kind", "unsupported_option", "only agents of the kind Agent are run here")
-    if not _MODEL.fullmatch(agent.llm.model):
+    if not agent.llm.base_url and not _MODEL.fullmatch(agent.llm.model):
         why = "must be provider/name: a provider of this server, such as fake/tool-20"
         yield Fault("/agent/llm/model", "unknown_provider", why)
-    if agent.llm.base_url:
-        why = "addresses of models come from the providers of this server: name one of them in llm.model"
-        yield Fault("/agent/llm/base_url", "unsupported_option", why)
     if agent.mcp_config:
         why = "there are no MCP servers here yet: name tools of this server in agent.tools"
         yield Fault("/agent/mcp_config", "unsupported_option", why)
@@ -187,13 +207,9 @@ _PLACES: Final = {
 
 def there(pointer: str) -> str:
     """The place in OpenHands' body of a place in an agent's spec."""
+    if pointer.startswith("/agent/endpoint"):
+        return "/agent/llm/api_key" if pointer.endswith("api_key") else "/agent/llm/base_url"
     _, agent, field, *rest = (*pointer.split("/"), "", "")
     if agent != "agent" or field not in _PLACES:
         return pointer
     return "/".join(("/agent", _PLACES[field], *filter(None, rest)))
-
-
-def _of_spec(error: ValidationError) -> Iterator[Fault]:
-    for each in error.errors(include_url=False, include_input=False, include_context=False):
-        pointer = "/".join(("/agent", *map(str, each["loc"])))
-        yield Fault(there(pointer), each["type"], each["msg"].replace("Input should be", "must be"))

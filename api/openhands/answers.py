@@ -44,6 +44,14 @@ class OpenHandsHealth(BaseModel):
     status: str = "ok"
 
 
+class ConversationsFound(BaseModel):
+    """Conversations, in order."""
+
+    items: list[ConversationInfo]
+    next_page_id: str | None
+    """Where the next page begins; null if there is none."""
+
+
 class OpenHandsEvent(RootModel[dict[str, Any]]):
     """An event as OpenHands' clients read it, told apart by `kind`."""
 

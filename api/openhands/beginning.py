@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from palaver.conversation import NewConversation
 from palaver.errors import Fault, Refused
@@ -16,8 +16,9 @@ from palaver.stuck_limits import StuckLimits
 from .agents import GivenAgent, spec_of
 from .confirmation import Policy
 from .content import GivenContent
-from .fields import Known
+from .fields import Known, refusing
 from .generations import Generation
+from .secrets import GivenSecret, values_of
 from .state import Kept, without_keys
 
 
@@ -61,7 +62,7 @@ class StartConversation(Known):
     tags: dict[str, str] | None = None
     plugins: list[Any] | None = None
     hook_config: dict[str, Any] | None = None
-    secrets: dict[str, Any] | None = None
+    secrets: dict[str, GivenSecret] = Field(default={})
     confirmation_policy: Policy = Policy()
     security_analyzer: dict[str, Any] | None = None
     title: str | None = None
@@ -77,12 +78,8 @@ class StartConversation(Known):
         Raises:
             Refused: everything that does not fit.
         """
-        try:
+        with refusing("/agent"):
             return GivenAgent.model_validate(self.agent)
-        except ValidationError as error:
-            found = error.errors(include_url=False, include_input=False, include_context=False)
-            faults = [Fault("/".join(("/agent", *map(str, each["loc"]))), each["type"], each["msg"]) for each in found]
-            raise Refused.of_faults(faults) from None
 
     def spec(self) -> AgentSpec:
         """The agent here.
@@ -102,8 +99,11 @@ class StartConversation(Known):
 
     def conversation(self) -> NewConversation:
         """The conversation to begin, under an id of its own if none is chosen."""
-        number = self.conversation_id or uuid4()
-        return NewConversation(id=str(number), agent=self.spec(), title=self.title, metadata=self.tags or {})
+        number, agent, secrets = self.conversation_id or uuid4(), self.spec(), values_of(self.secrets)
+        with refusing(named={"metadata": "tags"}):
+            return NewConversation(
+                id=str(number), agent=agent, title=self.title, metadata=self.tags or {}, secrets=secrets
+            )
 
     def kept(self) -> Kept:
         """What clients want back."""
@@ -123,7 +123,6 @@ class StartConversation(Known):
             "client_tools": "calls of client tools cannot be answered by this dialect: use tools of this server",
             "plugins": "there are no plugins here: name tools of this server in agent.tools",
             "hook_config": "there are no hooks here",
-            "secrets": "there are no secrets of a conversation here yet: give them to the workers",
         }
         for name, why in refused.items():
             if getattr(self, name):

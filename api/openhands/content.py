@@ -10,7 +10,7 @@ from pydantic import Field
 from palaver.content import ImagePart, Part, TextPart
 from palaver.models import Message
 
-from .fields import Known
+from .fields import Known, refusing
 
 
 class TextContent(Known):
@@ -31,16 +31,21 @@ GivenContent = str | list[Annotated[TextContent | ImageContent, Field(discrimina
 
 
 def user_message(content: GivenContent) -> Message:
-    """What a user says."""
+    """What a user says.
+
+    Raises:
+        Refused: what of it cannot be taken.
+    """
     if isinstance(content, str):
         return Message(role="user", content=content)
     parts: list[Part] = []
-    for each in content:
-        if isinstance(each, TextContent):
-            parts.append(TextPart(type="text", text=each.text))
-        else:
-            parts += [ImagePart(type="image", url=url) for url in each.image_urls]
-    return Message.model_validate({"role": "user", "content": tuple(parts)})
+    with refusing("/content"):
+        for each in content:
+            if isinstance(each, TextContent):
+                parts.append(TextPart(type="text", text=each.text))
+            else:
+                parts += [ImagePart(type="image", url=url) for url in each.image_urls]
+        return Message(role="user", content=tuple(parts))
 
 
 def shown(content: str | Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from .answers import ConversationInfo, ConversationList, FinalResponse, OpenHand
 from .beginning import StartConversation
 from .content import user_message
 from .dialect import OPENHANDS, ConversationUuid
-from .fields import Known
+from .fields import Known, refusing
 from .looking import NAME, look, number_of
 from .running import begin_run
 
@@ -55,13 +55,14 @@ class ManyQuery(Query):
 )
 async def start_conversation(backend: Backend, caller: Caller, wanted: StartConversation) -> Response:
     """Begin a conversation with an agent, under the id that the client has chosen or one of ours."""
+    first = wanted.initial_message
+    said = None if first is None else user_message(first.content)
     begun, there = await operations.create_conversation(
         backend, wanted.conversation(), kept={NAME: wanted.kept().model_dump_json(exclude_defaults=True)}
     )
     number = uuid_of(begun.id)
-    first = wanted.initial_message
-    if first is not None and not there:
-        await operations.append(backend, begun.id, [user_message(first.content)], caller)
+    if first is not None and said is not None and not there:
+        await operations.append(backend, begun.id, [said], caller)
         if first.run:
             await begin_run(backend, caller, await look(backend, number))
     return plain((await look(backend, number)).info(), 200 if there else 201)
@@ -114,7 +115,9 @@ async def change_conversation(backend: Backend, conversation: ConversationUuid, 
     if "tags" in wanted.model_fields_set:
         given["metadata"] = wanted.tags
     id = operations.conversation_of(backend, number_of(conversation))
-    await operations.change_conversation(backend, id, ConversationPatch(**given))
+    with refusing(named={"metadata": "tags"}):
+        patch = ConversationPatch(**given)
+    await operations.change_conversation(backend, id, patch)
     return done()
 
 

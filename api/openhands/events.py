@@ -24,6 +24,7 @@ from .content import shown
 from .errors import of_failure, of_limit
 from .generations import Generation
 from .ids import FIRST, action_id, event_id
+from .sizes import fitting
 from .statuses import ExecutionStatus, execution_status
 
 Event = dict[str, Any]
@@ -54,7 +55,7 @@ class Writer:
     def of(self, entry: LogEntry) -> list[Event]:
         """The events that an entry is, in order."""
         write = _WRITERS.get(entry.type)
-        return [] if write is None else list(write(self, entry, entry.data))
+        return [] if write is None else [fitting(event) for event in write(self, entry, entry.data)]
 
     # One for each kind of entry.
 

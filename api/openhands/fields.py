@@ -2,9 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import takewhile
+from types import MappingProxyType
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from palaver.errors import Fault, Refused
+
+_LONGEST_NAME: Final = 64
+_NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@contextmanager
+def refusing(place: str = "", named: Mapping[str, str] = _NOWHERE) -> Iterator[None]:
+    """Around what makes a value of ours: what does not fit is said at its place in the body, where a field may have
+    another name.
+
+    Raises:
+        Refused: everything that does not fit.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        faults = [Fault(place + _pointer(each["loc"], named), each["type"], _sentence(each["msg"])) for each in found]
+        raise Refused.of_faults(faults) from None
+
+
+def _pointer(location: tuple[int | str, ...], named: Mapping[str, str]) -> str:
+    first, *rest = (str(each) for each in location)
+    # Names that clients have chosen end it, if they are long.
+    names = [named.get(first, first), *takewhile(lambda each: len(each) <= _LONGEST_NAME, rest)]
+    return "".join(f"/{each}" for each in names if each)
+
+
+def _sentence(message: str) -> str:
+    return message.replace("Input should be", "must be").replace("Value error, ", "")
 
 
 class Known(BaseModel):

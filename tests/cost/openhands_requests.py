@@ -31,6 +31,14 @@ async def _several(api: World, n: int) -> Ask:
     return Ask(f"{_PREFIX}?ids={','.join(ids)}")
 
 
+def _lists(rest: str) -> Callable[[World, int], Awaitable[Ask]]:
+    async def prepare(api: World, n: int) -> Ask:
+        await _several(api, n)
+        return Ask(f"{_PREFIX}{rest}")
+
+    return prepare
+
+
 async def _begin(api: World, n: int) -> Ask:
     agent = {"kind": "Agent", "llm": {"model": "fake/echo"}, "include_default_tools": [], **fields(n)}
     return Ask(_PREFIX, {"agent": agent})
@@ -47,6 +55,10 @@ _ONE: Final = f"{_PREFIX}/{{conversation}}"
 EVERY: Final = (
     Case(f"POST {_PREFIX}", "fields of an agent", 4_000, _begin),
     Case(f"GET {_PREFIX}", "conversations", 99, _several),
+    Case(f"GET {_PREFIX}/search", "conversations", 99, _lists("/search"), counted_at=40),
+    Case(f"GET {_PREFIX}/count", "conversations", 99, _lists("/count"), counted_at=40),
+    Case(f"POST {_ONE}/secrets", "secrets", most("secrets"), _at("/secrets", lambda n: {
+        "secrets": {f"S{k}": "value" for k in range(n)}})),
     Case(f"GET {_ONE}", "entries", _MESSAGES, _at("")),
     Case(f"PATCH {_ONE}", "unknown fields", _VALUES, _at("", fields)),
     Case(f"DELETE {_ONE}", "entries", _MESSAGES, _at("")),

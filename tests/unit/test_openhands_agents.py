@@ -7,9 +7,10 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from api.openhands.agents import GivenAgent, spec_of
+from api.openhands.agents import GivenAgent, spec_of, there
 from api.openhands.confirmation import Policy
 from api.openhands.problems import respond
+from api.openhands.sizes import MOST, fitting
 from api.openhands.state import Kept, full_state, without_keys
 from api.openhands.statuses import ExecutionStatus, execution_status
 from api.problems import Problem, problem_of
@@ -42,7 +43,7 @@ def _given(llm: dict[str, Any] | None = None, **fields: Any) -> GivenAgent:
 def _refused(given: GivenAgent) -> list[tuple[str, str]]:
     with pytest.raises(Refused) as refused:
         spec_of(given)
-    return [(fault.pointer, fault.code) for fault in refused.value.faults]
+    return [(there(fault.pointer), fault.code) for fault in refused.value.faults]
 
 
 def test_an_agent_as_the_client_sends_it_by_default() -> None:
@@ -95,7 +96,7 @@ def test_a_condenser_condenses() -> None:
     ("given", "place"),
     [
         (_given({"model": "gpt-5"}), "/agent/llm/model"),
-        (_given({"base_url": "http://127.0.0.1:1"}), "/agent/llm/base_url"),
+        (_given({"base_url": "ftp://127.0.0.1:1"}), "/agent/llm/base_url"),
         (_given(mcp_config={"mcpServers": {}}), "/agent/mcp_config"),
         (_given(kind="ACPAgent"), "/agent/kind"),
         (_given(filter_tools_regex="^a"), "/agent/filter_tools_regex"),
@@ -126,6 +127,35 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 )
 def test_a_policy_says_which_calls_wait(policy: Policy, analyzed: bool, asked: object) -> None:
     assert spec_of(_given(), policy=policy, analyzed=analyzed).approvals.require == asked
+
+
+@pytest.mark.parametrize(
+    ("model", "here", "protocol"),
+    [
+        ("openai/gpt-5", "inline/gpt-5", "chat_completions"),
+        ("litellm_proxy/a/b", "inline/a/b", "chat_completions"),
+        ("anthropic/claude", "inline/claude", "anthropic"),
+        ("qwen/qwen3", "inline/qwen/qwen3", "chat_completions"),
+        ("plain", "inline/plain", "chat_completions"),
+    ],
+)
+def test_a_model_may_bring_its_address(model: str, here: str, protocol: str) -> None:
+    spec = spec_of(_given({"model": model, "base_url": "https://llm.example/v1/"}))
+    assert spec.model == here
+    assert spec.endpoint is not None
+    assert (spec.endpoint.base_url, spec.endpoint.protocol) == ("https://llm.example/v1", protocol)
+    assert spec.endpoint.api_key is not None
+    assert spec.endpoint.api_key.get_secret_value() == LLM["api_key"]
+
+
+def test_an_event_is_never_larger_than_a_frame() -> None:
+    text = "\x01" * 2_000_000
+    whole = {"kind": "MessageEvent", "id": "1", "llm_message": {"content": [{"type": "text", "text": text}] * 3}}
+    shown = fitting(whole)
+    assert len(orjson.dumps(shown)) <= MOST
+    assert shown["llm_message"]["content"][0]["text"].endswith("characters more]")
+    small = {"kind": "MessageEvent", "text": "a" * 300_000}
+    assert fitting(small) == small
 
 
 def test_no_key_is_kept_or_shown() -> None:

@@ -201,6 +201,33 @@ async def test_several_are_read_at_once(talk: Talk) -> None:
     assert [each and each["id"] for each in answer.json()] == [talk.id, None]
 
 
+async def test_conversations_are_searched_and_counted() -> None:
+    async with world() as api:
+        talks = [await begin(api, title=name) for name in "abc"]
+        await talks[1].say(run=True)
+        found, page = [], ""
+        while True:
+            answer = (await api.client.get(f"{PREFIX}/search?limit=2&sort_order=CREATED_AT{page}")).json()
+            found += [each["title"] for each in answer["items"]]
+            if answer["next_page_id"] is None:
+                break
+            page = f"&page_id={answer['next_page_id']}"
+        assert found == ["a", "b", "c"]
+        running = (await api.client.get(f"{PREFIX}/search?status=running")).json()
+        assert [each["id"] for each in running["items"]] == [talks[1].id]
+        assert (await api.client.get(f"{PREFIX}/count?status=idle")).json() == 2
+        assert (await api.client.get(f"{PREFIX}/search?status=asleep")).status_code == 422
+
+
+async def test_secrets_are_taken_and_not_told() -> None:
+    async with world() as api:
+        talk = await begin(api, secrets={"A": "value-of-a"})
+        await talk.ask("POST", "/secrets", {"secrets": {"B": {"kind": "StaticSecret", "value": "value-of-b"}}})
+        names = await api.client.get(f"{_native(talk)}/secrets")
+        assert names.json() == {"data": ["A", "B"]}
+        assert "value-of" not in str([await talk.ask("GET"), await talk.events()])
+
+
 async def test_a_conversation_of_ours_is_seen() -> None:
     async with world() as api:
         run = await api.submit()
@@ -217,7 +244,14 @@ async def test_a_conversation_of_ours_is_seen() -> None:
     [
         ({"agent": {**AGENT, "llm": {"model": "nowhere/x"}}}, ["body", "agent", "llm", "model"]),
         ({"agent": {"llm": {}}}, ["body", "agent", "llm", "model"]),
+        (
+            {"agent": {**AGENT, "llm": {"model": "openai/x", "base_url": "http://10.0.0.1"}}},
+            ["body", "agent", "llm", "base_url"],
+        ),
         ({"client_tools": [{"name": "a"}]}, ["body", "client_tools"]),
+        ({"tags": {"a" * 1000: "b"}}, ["body", "tags"]),
+        ({"secrets": {"K": {"kind": "LookupSecret", "url": "http://a"}}}, ["body", "secrets", "K"]),
+        ({"initial_message": {"content": [{"type": "image", "image_urls": ["no"]}]}}, ["body", "content", "url"]),
         ({"plugins": [{"source": "a"}]}, ["body", "plugins"]),
         ({"agent": {**AGENT, "mcp_config": {"a": {}}}}, ["body", "agent", "mcp_config"]),
         ({"max_iterations": 0}, ["body", "max_iterations"]),
