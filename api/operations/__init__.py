@@ -30,7 +30,7 @@ from .conversations import (
 )
 from .history import append, fork, withdraw
 from .listing import list_runs
-from .log import LogPages, follow_log, last_entry, read_log
+from .log import follow_log, last_entry, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
@@ -68,7 +68,6 @@ __all__ = [
     "KeptText",
     "LackedState",
     "LogEntry",
-    "LogPages",
     "MessagePage",
     "ModelPage",
     "Place",

@@ -77,6 +77,10 @@ class ConversationFeeds:
                 async for events in batches:
                     yield events
 
+    def listening(self, conversation_id: str) -> contextlib.AbstractContextManager[Watcher]:
+        """Hear that something was said or done in a conversation, or changed of it."""
+        return self._feeds.listening(keys.log(conversation_id))
+
     async def close(self) -> None:
         """Stop reading."""
         await self._reads.close()

@@ -36,8 +36,6 @@ class Glance:
 
     entries: int
     revision: int
-    active: str | None
-    """The run that is going on."""
 
 
 class Reading:
@@ -164,13 +162,12 @@ class Reading:
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
-        names = ("id", "deleting", "entries", "revision", "active")
+        names = ("id", "deleting", "entries", "revision")
         there = is_id("conv", conversation_id)
         found = await self._redis.hmget(keys.conversation(conversation_id), names) if there else [None] * len(names)
         if found[0] is None or found[1] is not None:
             raise unknown_conversation(conversation_id)
-        active = found[4]
-        return Glance(int(found[2] or 0), int(found[3] or 0), None if active is None else active.decode())
+        return Glance(int(found[2] or 0), int(found[3] or 0))
 
     async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[LogEntry]:
         """Log entries behind position ``after``, in order: ``limit`` at most, fewer only at the log's end.
