@@ -57,7 +57,7 @@ SPENT = {
         *((425, "provider_error"), (429, "rate_limited"), (431, "invalid_request"), (451, "permission")),
         *((499, "connection"), (500, "provider_error"), (502, "provider_error"), (503, "provider_error")),
         *((504, "provider_error"), (520, "provider_error"), (529, "rate_limited"), (599, "provider_error")),
-        *((200, "provider_error"), (100, "provider_error"), (0, "provider_error"), (999, "provider_error")),
+        *((100, "provider_error"), (0, "provider_error"), (999, "provider_error")),
     ],
 )
 def test_a_status_alone(status: int, error_class: str) -> None:
@@ -151,10 +151,10 @@ def test_a_status_alone(status: int, error_class: str) -> None:
         ),
         (500, anthropic("api_error"), "provider_error", "fake.api_error"),
         (200, anthropic("overloaded_error"), "rate_limited", "fake.overloaded_error"),
-        (200, {"error": {"code": 429, "message": "…"}}, "rate_limited", "http_200"),
-        (200, {"error": {"code": "503", "message": "…"}}, "provider_error", "http_200"),
+        (200, {"error": {"code": 429, "message": "…"}}, "rate_limited", "http_429"),
+        (200, {"error": {"code": "503", "message": "…"}}, "provider_error", "http_503"),
         (200, openai("server_error", kind="server_error"), "provider_error", "fake.server_error"),
-        (200, b"<!DOCTYPE html><html>", "provider_error", "http_200"),
+        (200, b"<!DOCTYPE html><html>", "provider_error", "error_in_answer"),
         (400, b"<html>Bad Request</html>", "provider_error", "http_400"),
         (502, b"<html>Bad Gateway</html>", "provider_error", "http_502"),
         (404, b"<html>nginx</html>", "not_found", "http_404"),

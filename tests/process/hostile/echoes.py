@@ -43,7 +43,7 @@ ECHOES = (
     kind("key-in-an-error", echoing(_in_an_error), "authentication/http_401"),
     kind("key-in-an-error-in-part", echoing(_in_part), "authentication/http_401"),
     kind("key-in-an-error-event", echoing(lambda key: head() + event({}, error={"code": key, "message": key})),
-         "provider_error/http_200"),
+         "provider_error/error_in_answer"),
     kind("key-in-text", echoing(_in_any_form), COMPLETED),
     kind("key-in-pieces", echoing(_in_pieces), COMPLETED, output="Your key is [redacted], or so."),
     kind("key-in-a-call", echoing(_in_a_call), COMPLETED),
