@@ -241,6 +241,8 @@ def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
     something only if it names a preset, and never the key: that goes nowhere but to its own place."""
     asked, placed = table.get("preset"), "base_url" in table
     preset = PRESETS.get(str(asked or name))
+    if preset is None and not asked and not placed and (meant := _with_dots(name, table)):
+        raise _refusal(name, f'no base_url; a name with a dot is in quotation marks: [providers."{meant}"]')
     if preset is None and (asked or not placed):
         said = f"preset {asked!r:.80} is none that there is" if asked else "no base_url, and not known by this name"
         raise _refusal(name, said + (did_you_mean(str(asked or name), PRESETS) or f"; there are: {', '.join(PRESETS)}"))
@@ -258,6 +260,14 @@ def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
             "short_call_ids": preset.short_call_ids or None,
         }
     return {name: value for name, value in known.items() if value is not None} | table
+
+
+def _with_dots(name: str, table: dict[str, Any]) -> str:
+    """The name that was meant if ``table`` has nothing but another one: TOML takes a dot for a table within a table."""
+    match list(table.items()):
+        case [(inner, dict(found))] if inner not in Provider.model_fields:
+            return _with_dots(f"{name}.{inner}", found) or f"{name}.{inner}"
+    return ""
 
 
 def _refusal(name: str, said: str) -> PydanticCustomError:

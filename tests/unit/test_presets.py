@@ -78,7 +78,12 @@ def test_a_preset_that_is_named_is_spoken_to_in_its_way_at_another_place(load) -
     ("text", "said"),
     [
         ("[providers.opnai]", "opnai: no base_url, and not known by this name; did you mean 'openai'?"),
-        ("[providers.llama.cpp]", "llama: no base_url, and not known by this name; did you mean "),
+        (
+            "[providers.llama.cpp]",
+            'llama: no base_url; a name with a dot is in quotation marks: [providers."llama.cpp"]',
+        ),
+        ("[providers.my.eu.one]\nprices.x = {input = 1, output = 1}", '[providers."my.eu.one"]'),
+        ("[providers.opnai.timeouts]", "opnai: no base_url, and not known by this name; did you mean 'openai'?"),
         ("[providers.zzz]", "zzz: no base_url, and not known by this name; there are: openai, "),
         ('[providers.x]\npreset = "grok"', "x: preset 'grok' is none that there is; did you mean 'groq'?"),
         ("[providers.azure]", "azure: needs a base_url, like https://RESOURCE.openai.azure.com/openai/v1"),
