@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from fakeredis import FakeServer
+from fakeredis import FakeServer, _helpers
+from fakeredis.commands_mixins import server_mixin
 
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
+from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
 from tests.contract.store_driver import StoreDriver
 from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
@@ -21,6 +23,16 @@ def server() -> Iterator[RedisServer]:
     """A real server, for all tests of the session."""
     with RedisServer() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def clock() -> Iterator[Clock]:
+    """The time in fakeredis, for all tests of a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Clock()
+        patch.setattr(server_mixin, "time", clock)
+        patch.setattr(_helpers, "time", clock)
+        yield clock
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.process)])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer, _helpers
-from fakeredis.commands_mixins import server_mixin
+from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +17,7 @@ from palaver.providers import Limits
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.providers import Admitted
-from tests.contract.test_provider_crowds import START, Clock
+from tests.contract.clock import START, Clock
 
 INTERVAL = 5.0
 LEASE = 15.0
@@ -27,16 +25,6 @@ FAILURES = 5
 MEMORY = 300.0
 FORGOTTEN = 600.0
 REFUSED = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("p", "m"))
-
-
-@pytest.fixture(scope="module")
-def clock() -> Iterator[Clock]:
-    """The time in fakeredis."""
-    with pytest.MonkeyPatch.context() as patch:
-        clock = Clock()
-        patch.setattr(server_mixin, "time", clock)
-        patch.setattr(_helpers, "time", clock)
-        yield clock
 
 
 @dataclass

@@ -15,8 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer, _helpers
-from fakeredis.commands_mixins import server_mixin
+from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,29 +23,9 @@ from palaver.providers import Limits
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.providers import Wait
+from tests.contract.clock import START, Clock
 
 LEASE = 15.0
-START = 1_000_000.0
-
-
-class Clock:
-    """Stands in for the module ``time`` that fakeredis reads its clock from."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def time(self) -> float:
-        return self.now
-
-
-@pytest.fixture(scope="module")
-def clock() -> Iterator[Clock]:
-    """The time in fakeredis."""
-    with pytest.MonkeyPatch.context() as patch:
-        clock = Clock()
-        patch.setattr(server_mixin, "time", clock)
-        patch.setattr(_helpers, "time", clock)
-        yield clock
 
 
 @dataclass(frozen=True)
