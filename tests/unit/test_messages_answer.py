@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ from palaver.limits import most
 from palaver.models import Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.secrets import Secrets, know
+from tests.unit.answers import split, streamed
 from workers.protocols import MESSAGES, PAUSE, AnswerReader, ModelReply
 
 
@@ -85,27 +84,15 @@ def reader() -> AnswerReader:
     return MESSAGES.reader(max_calls=10)
 
 
-def streamed(*pieces: bytes) -> tuple[ModelReply, str, str]:
-    answer = reader()
-    shown = [answer.feed(piece) for piece in pieces]
-    said, thoughts = ("".join(each) for each in zip(*shown, strict=True))
-    return answer.reply(), said, thoughts
-
-
 def whole(document: dict[str, Any]) -> ModelReply:
     answer = reader()
     answer.read(json.dumps({"stop_reason": "end_turn", "usage": {"input_tokens": 1}, **document}).encode())
     return answer.reply()
 
 
-def split(stream: bytes, cuts: list[int]) -> Iterator[bytes]:
-    places = [0, *sorted(cut % len(stream) for cut in cuts), len(stream)]
-    return (stream[a:b] for a, b in pairwise(places))
-
-
 @given(st.lists(st.integers(min_value=0, max_value=3000)))
 def test_any_split_gives_the_same_reply(cuts: list[int]) -> None:
-    reply, said, thoughts = streamed(*split(b": hello\n\n" + TURN, cuts))
+    reply, said, thoughts = streamed(reader(), *split(b": hello\n\n" + TURN, cuts))
     assert reply.content == said == "I will add."
     assert thoughts == "Zwölf 🦊?"
     assert reply.tool_calls == (
@@ -155,7 +142,7 @@ def test_what_is_sent_back_is_what_came_in_its_order() -> None:
         + call(4, "toolu_b", "{}")
         + ending("tool_use", output_tokens=2)
     )
-    reply = streamed(interleaved)[0]
+    reply = streamed(reader(), interleaved)[0]
     asking = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
     results = [Message(role="tool", call_id=each.id, name="add", content="2") for each in reply.tool_calls]
     asked, answered = _sent(asking, reply.opaque, *results)
@@ -194,26 +181,26 @@ def test_a_whole_answer_is_kept_as_it_is_written() -> None:
     ],
 )
 def test_stop_reasons(reason: str, finish: str) -> None:
-    assert streamed(start() + text(0, "ok") + ending(reason))[0].finish_reason == finish
+    assert streamed(reader(), start() + text(0, "ok") + ending(reason))[0].finish_reason == finish
     document = {"content": [{"type": "text", "text": "ok"}], "stop_reason": reason}
     assert whole(document).finish_reason == finish
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "refusal"])
 def test_of_an_answer_that_hit_a_limit_no_call_is_made(reason: str) -> None:
-    reply = streamed(start() + THINKING + call(1, "toolu_a", '{"x": ', ends=False) + ending(reason))[0]
+    reply = streamed(reader(), start() + THINKING + call(1, "toolu_a", '{"x": ', ends=False) + ending(reason))[0]
     assert reply.tool_calls == ()
     assert json.loads(reply.opaque) == {"blocks": [THOUGHT]}
 
 
 def test_a_call_without_an_end_is_no_answer() -> None:
     with pytest.raises(MalformedResponse):
-        streamed(start() + call(0, "toolu_a", "{}", ends=False) + ending("tool_use"))
+        streamed(reader(), start() + call(0, "toolu_a", "{}", ends=False) + ending("tool_use"))
 
 
 def test_an_answer_that_the_window_cut_off_is_too_long_a_conversation() -> None:
     with pytest.raises(ProviderHTTPError) as raised:
-        streamed(start() + text(0, "so far") + ending("model_context_window_exceeded"))
+        streamed(reader(), start() + text(0, "so far") + ending("model_context_window_exceeded"))
     assert classify(raised.value, source="model").error_class == "context_window"
 
 
@@ -223,7 +210,7 @@ def test_an_answer_that_the_window_cut_off_is_too_long_a_conversation() -> None:
 )
 def test_an_error_in_the_stream_is_judged_by_its_type(kind: str, error_class: str) -> None:
     with pytest.raises(ProviderHTTPError) as raised:
-        streamed(start() + text(0, "so") + event("error", error={"type": kind, "message": "Overloaded"}))
+        streamed(reader(), start() + text(0, "so") + event("error", error={"type": kind, "message": "Overloaded"}))
     assert classify(raised.value, source="model", provider="x").error_class == error_class
 
 
@@ -256,7 +243,7 @@ def test_an_error_in_the_stream_is_judged_by_its_type(kind: str, error_class: st
 )
 def test_what_is_no_answer_is_said_to_be_none(stream: bytes, error: type[ProviderError]) -> None:
     with pytest.raises(error):
-        streamed(stream)
+        streamed(reader(), stream)
 
 
 def test_nobody_counted() -> None:
@@ -264,9 +251,9 @@ def test_nobody_counted() -> None:
     answer.feed(event("message_start", message={}) + text(0, "ok") + event("message_delta", delta={"stop_reason": "x"}))
     answer.reply()
     assert answer.uncounted
-    assert streamed(start(input_tokens=-3) + text(0, "ok") + ending("x", output_tokens=1e300))[0].usage == Usage(
-        output_tokens=1_000_000_000, model_calls=1
-    )
+    assert streamed(reader(), start(input_tokens=-3) + text(0, "ok") + ending("x", output_tokens=1e300))[
+        0
+    ].usage == Usage(output_tokens=1_000_000_000, model_calls=1)
 
 
 def searched(*pieces: str) -> bytes:
@@ -278,7 +265,7 @@ def searched(*pieces: str) -> bytes:
     ("pieces", "asked"), [(("",), {}), (('{"q": ', '"fox"}'), {"q": "fox"}), ((), {}), ((" ", '{"n":1}'), {"n": 1})]
 )
 def test_the_input_of_a_providers_own_tool_is_sent_back(pieces: tuple[str, ...], asked: dict[str, Any]) -> None:
-    reply = streamed(start() + searched(*pieces) + text(1, "Found.") + ending("pause_turn"))[0]
+    reply = streamed(reader(), start() + searched(*pieces) + text(1, "Found.") + ending("pause_turn"))[0]
     (sent,) = _sent(Message(role="assistant", content=reply.content), reply.opaque)
     assert [each.get("input") for each in sent] == [asked, None]
 
@@ -290,8 +277,8 @@ NO_OBJECTS = ('{"q": "un', '{}},{"type":"text","text":"injected"', "[]", "7", "{
 def test_an_input_that_is_no_object_is_no_answer_and_left_out_of_one_that_was_cut_off(piece: str) -> None:
     so_far = start() + THINKING.replace(b'"index": 0', b'"index": 7') + searched(piece) + text(1, "Found.")
     with pytest.raises(MalformedResponse):
-        streamed(so_far + ending("end_turn"))
-    reply = streamed(so_far + ending("max_tokens"))[0]
+        streamed(reader(), so_far + ending("end_turn"))
+    reply = streamed(reader(), so_far + ending("max_tokens"))[0]
     answer = reader()
     answer.feed(so_far)
     for kept in (reply.opaque, answer.opaque_so_far()):
@@ -305,7 +292,7 @@ UNSIGNED = {"type": "thinking", "thinking": "half", "signature": ""}
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_thought_without_its_signature_is_not_sent_back(reason: str, ends: bool) -> None:
     half = block(0, {**UNSIGNED, "thinking": ""}, {"type": "thinking_delta", "thinking": "half"}, ends=ends)
-    reply = streamed(start() + half + text(1, "So") + ending(reason))[0]
+    reply = streamed(reader(), start() + half + text(1, "So") + ending(reason))[0]
     assert _sent(Message(role="assistant", content="So"), reply.opaque) == [[{"type": "text", "text": "So"}]]
 
 
@@ -354,7 +341,7 @@ def test_a_piece_of_text_on_something_else_is_no_answer(first: dict[str, Any], d
 def test_arguments_that_come_at_once_keep_their_digits() -> None:
     asks = b'{"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"n": 100000000000000000001, "b": 1.50}}'
     begins = b'data: {"type": "content_block_start", "index": 0, "content_block": ' + asks + b"}\n\n"
-    reply = streamed(start() + begins + event("content_block_stop", index=0) + ending("tool_use"))[0]
+    reply = streamed(reader(), start() + begins + event("content_block_stop", index=0) + ending("tool_use"))[0]
     assert reply.tool_calls[0].arguments == '{"n": 100000000000000000001, "b": 1.50}'
 
 
@@ -364,6 +351,6 @@ def test_text_stays_in_its_place_when_a_secret_goes(monkeypatch: pytest.MonkeyPa
     know(["Zq8vTn3LwXk2RbY7mPdJ4sHf"])
     thought = THINKING.replace(b'"index": 0', b'"index": 1')
     stream = start() + text(0, "key Zq8vTn3LwXk2RbY7mPdJ4sHf.") + thought + text(2, "And so on.") + ending("end_turn")
-    reply = streamed(stream)[0]
+    reply = streamed(reader(), stream)[0]
     (sent,) = _sent(Message(role="assistant", content=reply.content), reply.opaque)
     assert [each.get("text") for each in sent] == ["key [redacted].", None, "And so on."]

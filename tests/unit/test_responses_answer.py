@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -25,7 +23,8 @@ from palaver.limits import most
 from palaver.models import Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.secrets import know
-from workers.protocols import RESPONSES, AnswerReader, ModelReply
+from tests.unit.answers import split, streamed
+from workers.protocols import RESPONSES, AnswerReader
 
 THOUGHT = (
     '{"id": "rs_1", "type": "reasoning", "z": 1.50, '
@@ -115,21 +114,9 @@ def reader() -> AnswerReader:
     return RESPONSES.reader(max_calls=10)
 
 
-def streamed(*pieces: bytes) -> tuple[ModelReply, str, str]:
-    answer = reader()
-    shown = [answer.feed(piece) for piece in pieces]
-    said, thoughts = ("".join(each) for each in zip(*shown, strict=True))
-    return answer.reply(), said, thoughts
-
-
-def split(stream: bytes, cuts: list[int]) -> Iterator[bytes]:
-    places = [0, *sorted(cut % len(stream) for cut in cuts), len(stream)]
-    return (stream[a:b] for a, b in pairwise(places))
-
-
 @given(st.lists(st.integers(min_value=0, max_value=5000)))
 def test_any_split_gives_the_same_reply(cuts: list[int]) -> None:
-    reply, said, thoughts = streamed(*split(b": hello\n\n" + TURN, cuts))
+    reply, said, thoughts = streamed(reader(), *split(b": hello\n\n" + TURN, cuts))
     assert reply.content == said == "I will add."
     assert thoughts == "Zwölf 🦊?\n\nSo"
     assert reply.finish_reason == "tool_calls"
@@ -153,16 +140,16 @@ def test_a_whole_answer_is_what_a_stream_is() -> None:
     raws[0], raws[3] = THOUGHT, HIDDEN
     answer = reader()
     assert answer.read(body.replace("[0, 0, 0, 0, 0]", f"[{', '.join(raws)}]").encode()) == "I will add."
-    assert answer.reply() == streamed(TURN)[0]
+    assert answer.reply() == streamed(reader(), TURN)[0]
 
 
 def test_one_that_says_everything_at_its_end_is_read() -> None:
     item = {"type": "message", "content": [{"type": "output_text", "text": "ok"}]}
-    assert streamed(start() + ending(output=[item]))[1] == "ok"
+    assert streamed(reader(), start() + ending(output=[item]))[1] == "ok"
     # Items without deltas, as some gateways send them.
     called = {"type": "function_call", "call_id": "call_a", "name": "add", "arguments": '{"x":2}'}
     reply, said, thoughts = streamed(
-        start() + done(0, THOUGHT) + done(1, json.dumps(item)) + done(2, json.dumps(called)) + ending()
+        reader(), start() + done(0, THOUGHT) + done(1, json.dumps(item)) + done(2, json.dumps(called)) + ending()
     )
     assert (said, thoughts) == ("ok", "Zwölf 🦊?\n\nSo")
     assert reply.tool_calls[0].arguments == '{"x":2}'
@@ -187,7 +174,7 @@ def test_a_cut_at_every_byte_keeps_what_is_whole_and_runs_nothing() -> None:
 
 
 def test_what_is_sent_back_is_what_came_in_its_order() -> None:
-    reply = streamed(TURN)[0]
+    reply = streamed(reader(), TURN)[0]
     asking = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
     results = [Message(role="tool", call_id=each.id, name="add", content="2") for each in reply.tool_calls]
     asks, *answers = RESPONSES.turn(asking, results, reply.opaque, place=7)
@@ -207,7 +194,7 @@ def test_what_is_sent_back_is_what_came_in_its_order() -> None:
 
 def test_a_thought_that_led_to_nothing_is_not_sent() -> None:
     stream = start() + message(0, "Hm") + added(1, type="reasoning", summary=[]) + done(1, HIDDEN)
-    reply = streamed(stream + ending("incomplete", incomplete_details={"reason": "max_output_tokens"}))[0]
+    reply = streamed(reader(), stream + ending("incomplete", incomplete_details={"reason": "max_output_tokens"}))[0]
     assert reply.finish_reason == "length"
     assert json.loads(RESPONSES.message(Message(role="assistant", content="Hm"), reply.opaque)) == {
         "role": "assistant", "content": "Hm",
@@ -225,7 +212,7 @@ def test_a_thought_that_led_to_nothing_is_not_sent() -> None:
 )
 def test_of_an_answer_that_is_incomplete_no_call_is_made(details: Any, finish: str) -> None:
     stream = start() + THINKING + call(1, "call_a", '{"x": ', ends=False)
-    reply = streamed(stream + ending("incomplete", incomplete_details=details))[0]
+    reply = streamed(reader(), stream + ending("incomplete", incomplete_details=details))[0]
     assert (reply.finish_reason, reply.tool_calls) == (finish, ())
 
 
@@ -234,7 +221,7 @@ def test_a_refusal_is_told_and_ends_the_answer() -> None:
     first = added(0, type="message", content=[])
     delta = event("response.refusal.delta", output_index=0, content_index=0, delta="I will not.")
     for stream in (first + delta + done(0, item), first + done(0, item), done(0, item)):
-        reply, said, _ = streamed(start() + stream + ending())
+        reply, said, _ = streamed(reader(), start() + stream + ending())
         assert (reply.content, said, reply.finish_reason) == ("I will not.", "I will not.", "content_filter")
 
 
@@ -261,7 +248,7 @@ FLAT = event("error", code="rate_limit_exceeded", message="Slow down", param=Non
 )
 def test_an_error_in_the_stream_is_judged_by_its_code(last: bytes, error_class: str, code: str | None) -> None:
     with pytest.raises(ProviderHTTPError) as raised:
-        streamed(start() + message(0, "so", ends=False) + last)
+        streamed(reader(), start() + message(0, "so", ends=False) + last)
     failure = classify(raised.value, source="model", provider="x")
     assert failure.error_class == error_class
     assert code in (None, failure.code)
@@ -298,7 +285,7 @@ def test_an_error_in_the_stream_is_judged_by_its_code(last: bytes, error_class: 
 )
 def test_what_is_no_answer_is_said_to_be_none(stream: bytes, error: type[ProviderError]) -> None:
     with pytest.raises(error):
-        streamed(stream)
+        streamed(reader(), stream)
 
 
 def test_items_are_known_by_their_names_where_they_have_no_numbers() -> None:
@@ -306,6 +293,7 @@ def test_items_are_known_by_their_names_where_they_have_no_numbers() -> None:
     said = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
     made = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": "add", "arguments": ""}
     reply, told, _ = streamed(
+        reader(),
         event("response.output_item.added", item=said),
         *(event("response.output_text.delta", item_id="msg_1", delta=piece) for piece in ("h", "i")),
         event("response.output_item.done", item={**said, "content": [{"type": "output_text", "text": "hi"}]}),
@@ -324,7 +312,7 @@ def test_nobody_counted() -> None:
     answer.reply()
     assert answer.uncounted
     strange = {"input_tokens": -3, "input_tokens_details": {"cached_tokens": 5}, "output_tokens": 1e300}
-    assert streamed(message(0, "ok") + ending(usage=strange))[0].usage == Usage(
+    assert streamed(reader(), message(0, "ok") + ending(usage=strange))[0].usage == Usage(
         output_tokens=1_000_000_000, model_calls=1
     )
 
@@ -332,4 +320,4 @@ def test_nobody_counted() -> None:
 def test_what_has_a_secret_is_not_kept() -> None:
     know(("sk-of-this-process-123456",))
     item = '{"type":"reasoning","summary":[],"encrypted_content":"sk-of-this-process-123456"}'
-    assert streamed(done(0, item) + message(1, "ok") + ending())[0].opaque == ""
+    assert streamed(reader(), done(0, item) + message(1, "ok") + ending())[0].opaque == ""
