@@ -81,7 +81,6 @@ async def test_an_answer_between_them_begins_the_row_anew(store: Store) -> None:
     for i in range(4):
         assert await fail(store, f"f{i}") is None
     assert await fail(store, "f4", answered=0.0) is None
-    await asyncio.sleep(0.01)
     await store.providers.report_answer("a", "other")
     for i in range(4):
         assert await fail(store, f"g{i}") is None
@@ -122,7 +121,6 @@ async def test_the_answer_to_a_probe_closes_it_and_wakes_nobody_but_the_first_of
 
 
 async def test_an_answer_from_before_the_failures_does_not_close_it(store: Store) -> None:
-    await asyncio.sleep(0.05)
     await break_down(store)
     await store.providers.report_answer("a", "old", answered=5.0)
     assert len(await outages(store)) == 1
