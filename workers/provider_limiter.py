@@ -81,10 +81,24 @@ class ProviderLimiter:
 
     def is_out(self, model: str) -> bool:
         """Whether the model or its provider is out, as far as this worker has heard."""
-        now = asyncio.get_running_loop().time()
-        return any(
-            gate in self._failing_since and self.cooling_until(gate) > now for gate in (model, model.partition("/")[0])
-        )
+        return self._knows_out(model) or self._knows_out(model.partition("/")[0])
+
+    def _knows_out(self, gate: str) -> bool:
+        return gate in self._failing_since and self.cooling_until(gate) > asyncio.get_running_loop().time()
+
+    async def look(self, lease: Lease) -> Wait | None:
+        """When to ask again, if the model is out: who waits for it takes no place at its provider, nor stays in line
+        for one. Whoever's turn it is asks the provider first, and so do all if that is out, too: somebody has to probe
+        it."""
+        provider, model = lease.agent.provider, lease.agent.model
+        if not self.limits(provider) or self._knows_out(provider) or not self._knows_out(model):
+            return None
+        answer = await self._store.providers.admit(model, _call(lease), self.limits(model), 0, looks=True)
+        await self._wake(model, answer.woken)
+        if not isinstance(answer, Wait):
+            return None
+        await self._give_back(provider, _call(lease), tokens=0, used=0)
+        return answer
 
     async def admit(self, lease: Lease, gate: str, tokens: int) -> Admitted | Wait:
         """Take a place for an attempt that may use so many ``tokens``, or say when to ask again."""

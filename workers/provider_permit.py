@@ -41,6 +41,7 @@ class Gates(Protocol):
     def limits(self, provider: str, /) -> Limits: ...
     def asks(self, gate: str, /) -> bool: ...
     def cooling_until(self, gate: str, /) -> float: ...
+    def look(self, lease: Lease, /) -> Awaitable[Wait | None]: ...
     def admit(self, lease: Lease, gate: str, tokens: int, /) -> Awaitable[Admitted | Wait]: ...
     def answered(self, lease: Lease, gates: Iterable[str], probes: set[str], /) -> None: ...
     def forgo(self, lease: Lease, probes: set[str], /) -> Awaitable[None]: ...
@@ -74,12 +75,13 @@ class ProviderPermit:
         """Ask for a place, where one is needed.
 
         At the provider first: who is the one to probe a model must not lose that to a provider that is full, again and
-        again. If the model says no, the provider's place goes on at once.
+        again. If the model says no, the provider's place goes on at once; who waits for a model that is known to be out
+        does not ask for one.
         """
         agent = self._lease.agent
         try:
             tokens = self._prompt_bytes() // _BYTES_A_TOKEN + (agent.max_output_tokens or 0)
-            wait = await self._enter(agent.provider, tokens)
+            wait = await self._limiter.look(self._lease) or await self._enter(agent.provider, tokens)
             if wait is None:
                 if self._limiter.limits(agent.provider):
                     self._admitted_with = tokens

@@ -67,8 +67,11 @@ class Providers:
         self._scripts = scripts
         self._lease_ms = int(settings.lease_seconds * 1000)
 
-    async def admit(self, provider: str, call: str, limits: Limits, tokens: int) -> Admitted | Wait:
-        """Let ``call``, which may take so many ``tokens``, begin now, or say how long it waits.
+    async def admit(
+        self, provider: str, call: str, limits: Limits, tokens: int, *, looks: bool = False
+    ) -> Admitted | Wait:
+        """Let ``call``, which may take so many ``tokens``, begin now, or say how long it waits. If it only ``looks``
+        whether its turn has come, it takes nothing, and asks again to begin.
 
         A caller that waits must ask with the same ``call`` again. One that is admitted and has a limit must
         ``release`` its place, and ``renew_places`` until then.
@@ -80,6 +83,7 @@ class Providers:
                 lasts_ms=self._lease_ms,
                 limits=_in_script(limits),
                 tokens=tokens,
+                looks=looks,
             )
         )
         match reply:

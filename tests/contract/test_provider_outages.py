@@ -107,6 +107,25 @@ async def test_one_call_probes_and_its_failure_leaves_it_open(store: Store) -> N
     assert outage.waiting == 3
 
 
+async def test_who_looks_whether_its_turn_has_come_does_not_take_it(store: Store) -> None:
+    await break_down(store)
+
+    async def look(call: str) -> Admitted | Wait:
+        return await store.providers.admit("a", call, NONE, 0, looks=True)
+
+    waits = await look("new")
+    assert isinstance(waits, Wait)
+    assert waits.code == "outage"
+
+    async def turn_has_come() -> bool:
+        return await look("f4") == Admitted()
+
+    await aeventually(turn_has_come, every=0.02)
+    assert await look("f4") == Admitted()
+    await probe(store, "f4")
+    assert isinstance(await look("f5"), Wait)
+
+
 async def test_the_answer_to_a_probe_closes_it_and_wakes_nobody_but_the_first_of_those_who_wait(store: Store) -> None:
     await break_down(store)
     waiting = [f"w{i}" for i in range(40)]

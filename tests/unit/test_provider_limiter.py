@@ -287,6 +287,48 @@ async def test_a_model_that_is_out_takes_no_room_at_its_provider() -> None:
     assert await worker.refused(await worker.lease("narrow/well")) is None
 
 
+async def test_who_waits_for_a_model_that_is_out_is_in_nobodys_way_at_its_full_provider() -> None:
+    worker, first = await crowded(FakeServer())
+    waiting = [await worker.lease("narrow") for _ in range(3)]
+    async with worker.hearing():
+        async with worker.permit(await worker.lease("narrow/well")):
+            for lease in waiting:
+                # It is full, which is not what they wait for.
+                with pytest.raises(ProviderOut):
+                    await worker.refused(lease)
+        assert await worker.refused(await worker.lease("narrow/well")) is None
+        (outage,) = (await state_of(worker)).outages
+        assert outage.waiting == 4
+        # Whoever's turn it is waits for room, as anybody else does, and keeps its turn.
+        await worker.driver.behind(outage.next_probe)
+        async with worker.permit(await worker.lease("narrow/well")):
+            for _ in range(2):
+                refused = await worker.refused(first)
+                assert refused is not None
+                assert refused.code == "max_in_flight"
+        async with worker.permit(first) as permit:
+            assert permit.probes == {"narrow/echo"}
+
+
+async def test_who_was_in_line_when_its_model_went_out_leaves_it() -> None:
+    server = FakeServer()
+    worker = Worker(server, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=1.0))
+    waiting = [await worker.lease("narrow") for _ in range(3)]
+    async with worker.hearing():
+        async with worker.permit(await worker.lease("narrow/well")):
+            for lease in waiting:
+                refused = await worker.refused(lease)
+                assert refused is not None
+                assert refused.code == "max_in_flight"
+            other, _ = await crowded(server)
+            assert other is not worker
+        # One of them has the place now, for some seconds.
+        for lease in waiting:
+            with pytest.raises(ProviderOut):
+                await worker.refused(lease)
+        assert await worker.refused(await worker.lease("narrow/well")) is None
+
+
 async def test_who_probes_a_provider_need_not_be_the_one_to_probe_its_model() -> None:
     worker, _ = await crowded(FakeServer())
     for _ in range(5):

@@ -60,6 +60,8 @@ class Admit(Script[Admitted | Wait]):
     limits: Rates
     tokens: int
     """That the call may take."""
+    looks: bool
+    """Only asks whether its turn has come; a call that may begin asks again."""
 
 
 @dataclass(frozen=True, slots=True)

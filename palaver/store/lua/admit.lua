@@ -42,6 +42,15 @@ if why then
   return wait(why, turn, why == 'outage' and told_at(place, turn) or turn)
 end
 
+if args.looks then
+  -- It keeps its place until it begins.
+  if ramps then
+    join_queue(CALL, place, turn, NOW)
+    expire(gate.opens)
+  end
+  return reply.admitted { probes = false, woken = woken }
+end
+
 if MOST then
   if not redis.call('ZSCORE', CALLS, CALL) then
     redis.call('ZADD', LINE, place.order, CALL)

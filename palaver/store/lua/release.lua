@@ -1,6 +1,7 @@
 -- needs: breaker
 local latest = NOW
 redis.call('ZREM', CALLS, args.call)
+forget_call(args.call)
 for _, name in ipairs({ 'requests', 'tokens' }) do
   local per_minute, more, used = args.limits[name], args.more[name], 'used_' .. name
   if more ~= 0 then
@@ -11,9 +12,7 @@ for _, name in ipairs({ 'requests', 'tokens' }) do
 end
 if NOW < (gate.opens or 0) then
   -- A call that was woken and waits no more gives its turn to the next one, a probe that was broken off its right to probe.
-  local probed = end_probe(args.call)
-  forget_call(args.call)
-  if probed then wake_sleepers(0) else wake_next() end
+  if end_probe(args.call) then wake_sleepers(0) else wake_next() end
 end
 if args.limits.max_in_flight then grant_places(args.limits.max_in_flight) end
 expire(latest)
