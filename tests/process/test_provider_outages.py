@@ -95,7 +95,8 @@ def test_a_crowd_waits_until_its_provider_is_back(
     all_completed(cluster, others)
     lasts(5)
     assert outages(cluster), "the other provider's runs did not wait for the end of the outage"
-    late = cluster.submit("busy/echo")
+    # Of the same model: another one's first call would be made, if only that one is out.
+    late = cluster.submit("busy/tool-2", tools=["calculator"])
     if status is None:
         eventually(partial(waiting, cluster, late), within=10)
         assert outage["model"] is None
