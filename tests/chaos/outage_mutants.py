@@ -135,6 +135,13 @@ OUTAGE_MUTANTS: Final = {
             "agent.provider",
         ),
         _mutant(
+            "a crowd that waits for a model in the line of its provider",
+            _LIMITER,
+            "workers/provider_limiter.py",
+            "not self.limits(provider) or",
+            "True or",
+        ),
+        _mutant(
             "a request that fails again and again and opens it",
             _LIMITER,
             "workers/provider_limiter.py",

@@ -12,7 +12,8 @@ for _, name in ipairs({ 'requests', 'tokens' }) do
 end
 if NOW < (gate.opens or 0) then
   -- A call that was woken and waits no more gives its turn to the next one, a probe that was broken off its right to probe.
-  if end_probe(args.call) then wake_sleepers(0) else wake_next() end
+  local probed = end_probe(args.call)
+  if probed then wake_sleepers(0) else wake_next() end
 end
 if args.limits.max_in_flight then grant_places(args.limits.max_in_flight) end
 expire(latest)
