@@ -26,11 +26,15 @@ class Approvals(Strict):
         "risky"
     )
     """``risky``: tools that are declared so. Names and globs: these, and the risky ones. ``never``: not even those."""
+    exempt: Annotated[tuple[ToolPattern, ...], AtMost("approval_patterns")] = ()
+    """Names and globs of tools whose calls never wait, such as ``think`` and ``finish``, whatever ``require`` says."""
     timeout: float = Field(default=86_400, ge=1, le=_MONTH)
     """Seconds. A call that nobody has decided on by then is denied."""
 
     def ask(self, tool: str, *, risky: bool) -> bool:
         """Whether a call of ``tool`` waits."""
+        if any(fnmatchcase(tool, pattern) for pattern in self.exempt):
+            return False
         if isinstance(self.require, str):
             return self.require == "always" or (risky and self.require == "risky")
         return risky or any(fnmatchcase(tool, pattern) for pattern in self.require)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from palaver.models import Message
+from palaver.models import Message, Usage
 
 
 class ConversationMessage(Message):
@@ -35,3 +35,11 @@ class AppendedMessages(BaseModel):
     """Of the last one in the log; None if they went into a run."""
     run_id: str | None
     """The run that was active: its next model call is told them. If it is being cancelled, they come behind it."""
+
+
+class Asked(BaseModel):
+    """What a model answered to a question beside a conversation."""
+
+    answer: str
+    usage: Usage
+    """Of the answer: no run of the conversation counts it."""

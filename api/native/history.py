@@ -8,19 +8,27 @@ from pydantic import Field
 from starlette.responses import Response
 
 from palaver.conversation import Conversation, Fork
-from palaver.conversation_message import AppendedMessages
+from palaver.conversation_message import AppendedMessages, Asked
 from palaver.fields import AtMost, Strict
 from palaver.models import Message
 
 from .. import operations
 from ..answers import answer
-from ..headers import IdempotencyKey
+from ..headers import MAX_WAIT, IdempotencyKey
 from ..operations import Backend, Caller
 from ..operations.agents import AGENT_PROBLEMS
 from ..queries import FARTHEST
 from .answers import REPLAYED
 from .dialect import NATIVE, ConversationId
 from .links import conversation_path
+
+
+class Question(Strict):
+    """What to ask beside the conversation."""
+
+    question: Annotated[str, AtMost("input_text"), Field(min_length=1)]
+    timeout: Annotated[float, Field(ge=1, le=MAX_WAIT)] = 30.0
+    """Seconds that the answer may take."""
 
 
 class Withdrawal(Strict):
@@ -107,3 +115,21 @@ async def fork(
     made, there = await operations.fork(backend, conversation_id, wanted, caller, key=key)
     location = {"Location": conversation_path(made.id)}
     return answer(made, 200 if there else 201, {**location, **REPLAYED} if there else location)
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/conversations/{conversation_id}/ask",
+    tag="conversations",
+    summary="Ask beside the conversation",
+    examples={"for the list": {"question": "What is this about, in five words?"}},
+    answers={200: ("What the model answered.", Asked)},
+    problems=(
+        *AGENT_PROBLEMS, "conversation_not_found", "conversation_changed", "conversation_full", "no_answer",
+        "empty_input", "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable",
+    ),
+)  # fmt: skip
+async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId, wanted: Question) -> Response:
+    """Its agent answers with all that was said, in one model call and without its tools. The conversation goes on
+    meanwhile, and has no trace of it."""
+    return answer(await operations.ask(backend, conversation_id, wanted.question, caller, seconds=wanted.timeout))

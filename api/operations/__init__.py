@@ -12,6 +12,7 @@ from palaver.store.conversations import ConversationList, Kept, KeptText
 from palaver.store.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.listing import RunPage
 
+from .asking import ask
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
 from .control import Acted, act, cancel, delete_run
@@ -88,6 +89,7 @@ __all__ = [
     "act_on_runs",
     "admit_watcher",
     "append",
+    "ask",
     "await_run",
     "cancel",
     "change_conversation",

@@ -139,15 +139,15 @@ def _client_tool_faults(agent: AgentSpec) -> Iterator[Fault]:
 
 def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault]:
     """A pattern with a slip of the pen in it would let calls through that somebody wants to see."""
-    if isinstance(agent.approvals.require, str):
-        return
     servers = frozenset(agent.tools)
     known = [name for name in agent.tools if name in tools]
-    for index, pattern in enumerate(agent.approvals.require):
-        if pattern not in servers and not any(fnmatchcase(name, pattern) for name in agent.tools):
-            hint = did_you_mean(pattern, known) or f"; they are: {', '.join(known) or 'none'}"
-            where = f"/agent/approvals/require/{index}"
-            yield Fault(where, "unknown_tool", f"fits none of the agent's tools{hint}")
+    require, exempt = agent.approvals.require, agent.approvals.exempt
+    for field, patterns in (("require", () if isinstance(require, str) else require), ("exempt", exempt)):
+        for index, pattern in enumerate(patterns):
+            if pattern not in servers and not any(fnmatchcase(name, pattern) for name in agent.tools):
+                hint = did_you_mean(pattern, known) or f"; they are: {', '.join(known) or 'none'}"
+                where = f"/agent/approvals/{field}/{index}"
+                yield Fault(where, "unknown_tool", f"fits none of the agent's tools{hint}")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
 from palaver.client.sse import Frame
 from palaver.conversation import Conversation
-from palaver.conversation_message import AppendedMessages, ConversationMessage
+from palaver.conversation_message import AppendedMessages, Asked, ConversationMessage
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.limits import MIB
@@ -130,6 +130,11 @@ def appended_of(response: Response) -> AppendedMessages:
 def secret_names_of(response: Response) -> tuple[str, ...]:
     """The names of secrets in an answer. Raises `APIError` when there are none."""
     return _model(SecretNames, _object(response), response).data
+
+
+def asked_of(response: Response) -> Asked:
+    """The answer to a question beside a conversation."""
+    return _model(Asked, _json(response.body), response)
 
 
 def bulk_of(response: Response) -> tuple[BulkResult, str | None]:

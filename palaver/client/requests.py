@@ -215,6 +215,12 @@ def withdraw(conversation_id: str, after: int, key: str | None) -> Request:
     return Request("POST", path, headers=_key(key), body={"after": after})
 
 
+def ask(conversation_id: str, question: str, seconds: float) -> Request:
+    """``POST /v1/conversations/{id}/ask``; twice asks the model twice."""
+    body = {"question": question, "timeout": seconds}
+    return Request("POST", _path("conversations", conversation_id, "ask"), body=body, repeatable=False)
+
+
 def fork(conversation_id: str, body: Mapping[str, Any], key: str | None) -> Request:
     """``POST /v1/conversations/{id}/fork``."""
     return Request("POST", _path("conversations", conversation_id, "fork"), headers=_key(key), body=given(body))

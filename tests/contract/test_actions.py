@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.actions import PendingAction, digest
+from palaver.actions import Approvals, PendingAction, digest
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownRun
 from palaver.ids import new_run_id
 from palaver.leases import Stray
@@ -35,6 +35,11 @@ DENIED = "The user denied this tool call."
 CANCELLED = "The user cancelled the request, so the tool call was denied."
 NO_OUTPUT = "The user cancelled the request before the client gave its output. It may or may not have taken effect."
 UNDECIDED = "Nobody decided in time, so the tool call was denied."
+
+
+def test_some_tools_are_never_asked_about() -> None:
+    approvals = Approvals(require="always", exempt=("think", "fin*"))
+    assert [approvals.ask(tool, risky=True) for tool in ("think", "finish", "send")] == [False, False, True]
 
 
 async def test_a_call_that_waits_is_shown_in_full(driver: StoreDriver) -> None:

@@ -303,6 +303,8 @@ CASES: Final = (
                body=lambda n: {"input": [{"role": "user", "content": "hello"}] * n})),
     Case("GET /v1/conversations/{conversation_id}/events", "entries", most("input_messages"),
          _of_conversation("/events?limit=500", "application/json")),
+    Case("POST /v1/conversations/{conversation_id}/ask", "unknown fields", _VALUES,
+         _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/ask"), body=fields)),
     Case("POST /v1/conversations/{conversation_id}/withdraw", "entries", most("input_messages"), _withdraw),
     Case("POST /v1/conversations/{conversation_id}/fork", "entries", most("input_messages"),
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/fork", {}))),

@@ -111,6 +111,20 @@ async def test_words_that_are_none_of_the_user_are_refused(
         assert refused.json()["code"] == code
 
 
+async def test_a_question_that_nobody_answers_leaves_no_trace() -> None:
+    async with world() as api:
+        run = await api.submit()
+        path = run["links"]["conversation"]
+        before = (await api.client.get(path)).json()
+        asked = await api.client.post(f"{path}/ask", json={"question": "What is this about?", "timeout": 1})
+        assert_problem(asked, 409, "no_answer")
+        assert (await api.client.get(path)).json() == before
+        assert len(await api.redis.keys("*:conv:*")) == len(await api.redis.keys("*:run:*")) == 1
+        made = (await api.client.post("/v1/conversations")).json()
+        nobody = await api.client.post(f"/v1/conversations/{made['id']}/ask", json={"question": "Who?"})
+        assert_problem(nobody, 409, "no_answer")
+
+
 async def test_going_back_and_forking() -> None:
     async with world() as api:
         run = await api.submit(input="first")

@@ -83,6 +83,13 @@ def test_words_without_a_run_are_taken_once(api: ScriptedAPI, call: Call) -> Non
 
 
 @async_client
+def test_a_question_beside_a_conversation(api: ScriptedAPI, call: Call) -> None:
+    api.on("POST", f"/v1/conversations/{CONVERSATION_ID}/ask", answer({"answer": "Trains.", "usage": {}}))
+    assert call(api.url, "ask", CONVERSATION_ID, "What about?", 5).answer == "Trains."
+    assert api.seen[0].body == {"question": "What about?", "timeout": 5}
+
+
+@async_client
 def test_going_back_and_forking(api: ScriptedAPI, call: Call) -> None:
     path, found = f"/v1/conversations/{CONVERSATION_ID}", conversation_object()
     api.on("POST", f"{path}/withdraw", answer(found))

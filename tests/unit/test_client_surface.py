@@ -57,7 +57,7 @@ class TestAddress:
 
 
 METHODS = (
-    "answer", "append", "approve", "bulk", "cancel", "conversation", "create_conversation", "delete",
+    "answer", "append", "approve", "ask", "bulk", "cancel", "conversation", "create_conversation", "delete",
     "delete_conversation", "deny", "events", "export", "fork", "get", "list", "messages", "models", "pause", "queues",
     "resume", "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "wait", "withdraw",
 )  # fmt: skip

@@ -9,13 +9,13 @@ from typing import Any, Unpack
 
 from palaver.actions import ALL, Item
 from palaver.client import requests
-from palaver.client.answers import BulkResult, appended_of, bulk_of, conversation_of, run_of, secret_names_of
+from palaver.client.answers import BulkResult, appended_of, asked_of, bulk_of, conversation_of, run_of, secret_names_of
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
 from palaver.client.sync.transport import Transport
 from palaver.conversation import Conversation
-from palaver.conversation_message import AppendedMessages
+from palaver.conversation_message import AppendedMessages, Asked
 from palaver.lifecycle import RunAction
 from palaver.models import AgentSpec, Budget, CancelMode, Message, Run
 
@@ -153,6 +153,17 @@ class RunControl:
         """
         request = requests.append(conversation_id, input, idempotency_key)
         return appended_of(self._transport.call(request))
+
+    def ask(self, conversation_id: str, question: str, seconds: float = 30.0) -> Asked:
+        """What the conversation's agent answers to a question, with all that was said in it. The conversation has no
+        trace of it. ``seconds`` is how long the answer may take, at most 60.
+
+        Raises:
+            Conflict: the model gave no answer (``no_answer``); the message says why.
+            NotFound: there is no such conversation.
+            APIError, ConnectionFailed: it could not be asked.
+        """
+        return asked_of(self._transport.call(requests.ask(conversation_id, question, seconds)))
 
     def withdraw(self, conversation_id: str, after: int, *, idempotency_key: str | None = None) -> Conversation:
         """Go back to position ``after`` of the conversation's log: models are not told of what follows any more. It
