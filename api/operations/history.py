@@ -17,7 +17,7 @@ from .admission import admit_agent, admit_messages, refuse
 from .backend import Backend, Caller, promised, within_deadline
 from .conversations import check_kept, chosen_id
 from .history_rules import input_faults
-from .secrets import secret_faults
+from .secrets import carrying_secrets, secret_faults
 
 
 async def append(
@@ -95,7 +95,8 @@ async def fork(
         conversation_id, wanted, target, kept=kept, idempotency_key=key, by=caller.name
     )
     try:
-        return await within_deadline(forking)
+        with carrying_secrets():
+            return await within_deadline(forking)
     except StateConflict as conflict:
         raise _misplaced(conflict, "/through") from None
 

@@ -115,6 +115,18 @@ async def test_a_fork_needs_the_key_that_the_secrets_are_sealed_with() -> None:
         api.store.runs._vault._sealer = Settings(redis_url="redis://fake/0").sealer
         answer = await api.client.post(f"/v1/runs/{run['id']}/retry", json={"from_step": 1, "input": "x"})
         assert_problem(answer, 422, "no_secret_key")
+        answer = await api.client.post(f"{run['links']['conversation']}/fork", json={})
+        assert_problem(answer, 422, "no_secret_key")
+
+
+async def test_a_fork_has_them() -> None:
+    async with world() as api:
+        run = await api.submit(secrets={"TOKEN": CANARY})
+        await api.finish(run)
+        answer = await api.client.post(f"{run['links']['conversation']}/fork", json={})
+        assert answer.status_code == 201, answer.text
+        assert answer.json()["id"] != run["conversation_id"]
+        assert await api.store.vault.opened(answer.json()["id"]) == {"TOKEN": CANARY}
 
 
 async def test_the_same_key_for_the_same_request_makes_no_second_run() -> None:
