@@ -20,8 +20,9 @@ from tests.process.cluster import Cluster
 _LOG_TAIL = 6000
 """Characters of each log that a failed test shows."""
 
-# The same examples each time: a change is judged by what it changed. `make chaos` looks for new ones.
-settings.register_profile("repeatable", derandomize=True)
+# The same examples each time: a change is judged by what it changed. `make chaos` looks for new ones. No
+# deadlines: how long an example takes says how busy the machine is.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 

@@ -7,7 +7,6 @@ from itertools import chain
 
 from palaver.conversation import Conversation, Fork
 from palaver.errors import Fault, Refused, StateConflict
-from palaver.failpoints import failpoint
 from palaver.ids import is_id, shard_of
 from palaver.models import Message
 from palaver.store.contracts.logs import Appended
@@ -39,7 +38,6 @@ async def append(
     messages = (Message(role="user", content=given),) if isinstance(given, str) else given
     append = backend.store.history.append(conversation_id, messages, idempotency_key=key, by=caller.name)
     appended, unsafe = await promised(append)
-    failpoint("messages.appended")
     if unsafe:
         raise unsafe
     return appended

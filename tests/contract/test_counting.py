@@ -274,6 +274,8 @@ async def test_runs_that_vanished_are_forgotten_with_what_they_waited_for(driver
     for run_id in (waits, queued.run_id):
         await driver.redis.delete(keys.run(run_id), keys.steps(run_id), keys.feed(run_id))
     await driver.redis.delete(keys.conversation(lease.conversation_id), keys.log(lease.conversation_id))
+    for order in ("", ":updated"):
+        await driver.redis.zrem(keys.conversations("00", order), lease.conversation_id)
     for run_id, what in ((waits, "1/c1"), (waits, "end"), (queued.run_id, "end")):
         await driver.sweep(run_id, what)
     for name in ("palaver_runs", "palaver_waiting", "palaver_pending_actions"):

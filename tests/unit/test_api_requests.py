@@ -154,7 +154,7 @@ async def test_a_wait_has_its_limits(query: str) -> None:
         ("PUT", "/v1/runs/actions", "POST"),
         ("PUT", "/v1/conversations/x", "DELETE, GET, PATCH"),
         ("POST", "/healthz", "GET"),
-        ("GET", "/v1/conversations", "POST"),
+        ("DELETE", "/v1/conversations", "GET, POST"),
     ],
 )
 async def test_other_methods_are_told_what_is_allowed(method: str, path: str, allow: str) -> None:

@@ -110,6 +110,7 @@ class TestBothClients:
             "id": CONVERSATION_ID,
             "agent": {"model": "a/b", "new": 1},
             "created_at": "2026-01-01T00:00:00Z",
+            "updated_at": "2026-01-01T00:00:00Z",
         }
         api.on("GET", path, answer(found))
         api.on("POST", "/v1/conversations", answer(found, 201))

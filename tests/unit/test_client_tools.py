@@ -82,7 +82,8 @@ class TestDeclaring:
     @pytest.mark.parametrize("method", ["submit", "run", "create_conversation"])
     def test_functions_specs_and_dicts(self, api: ScriptedAPI, call: Call, method: str) -> None:
         api.on("POST", RUNS, answer(COMPLETED))
-        conversation = {"id": CONVERSATION_ID, "created_at": "2026-01-01T00:00:00Z"}
+        now = "2026-01-01T00:00:00Z"
+        conversation = {"id": CONVERSATION_ID, "created_at": now, "updated_at": now}
         api.on("POST", "/v1/conversations", answer(conversation, 201))
         tools = [open_file, tool(name="shout", timeout=5)(open_file), ClientTool(name="look"), {"name": "listen"}]
         said = () if method == "create_conversation" else ("hi",)
