@@ -45,6 +45,12 @@ thinking = "summarized"
 [providers.locked]
 base_url = "{url}/v1"
 api_key_env = "WRONG_KEY"
+
+[providers.locked-messages]
+protocol = "anthropic"
+base_url = "{url}/v1"
+api_key_env = "WRONG_KEY"
+max_output_tokens = 4096
 """
 KEYS: Final = {"PROXY_KEY": "sk-of-the-proxy", "WRONG_KEY": "sk-of-nobody"}
 ROUTES: Final = ("proxy/gpt", "proxy/claude", "proxy-messages/gpt", "proxy-messages/claude", "proxy-responses/gpt")
@@ -189,8 +195,9 @@ def test_a_limit_ends_as_that(cluster: Cluster, route: str) -> None:
     assert (run.status, run.stop_reason) == ("incomplete", "max_tokens"), run.error
 
 
-def test_a_key_of_its_own_that_is_wrong(cluster: Cluster) -> None:
-    run = cluster.ended(cluster.submit("locked/gpt/echo"))
+@pytest.mark.parametrize("provider", ["locked", "locked-messages"])
+def test_a_key_of_its_own_that_is_wrong(cluster: Cluster, provider: str) -> None:
+    run = cluster.ended(cluster.submit(f"{provider}/gpt/echo"))
     assert failed_with(run) == "authentication", run.error
     assert cluster.model_calls(run.id) == []
 
@@ -208,6 +215,15 @@ def test_a_cancel_closes_the_stream_behind_it(cluster: Cluster, route: str) -> N
     echo = f"{route.replace('known', 'gpt')}/echo"
     again = cluster.ended(cluster.submit(echo, "go on", conversation_id=run.conversation_id))
     assert (again.status, again.output) == ("completed", "echo: go on"), again.error
+
+
+@pytest.mark.parametrize("provider", ["proxy", "proxy-messages"])
+def test_answers_of_its_own(cluster: Cluster, provider: str) -> None:
+    run = cluster.ended(cluster.submit(f"{provider}/mocked"))
+    assert (run.status, run.output) == ("completed", "It is a mock."), run.error
+    retry = {"rules": {"rate_limited": {**SOON, "attempts": 2}}}
+    refused = cluster.ended(cluster.submit(f"{provider}/mocked-limit", agent={"retry": retry}))
+    assert failed_with(refused) == "rate_limited", refused.error
 
 
 @pytest.mark.parametrize("route", ROUTES)
