@@ -84,8 +84,8 @@ class Lease:
     """Seconds since a worker first lacked what the step needs; 0 if none did."""
     waited: float = 0.0
     """Seconds from the delivery of the step to the claim."""
-    secrets_at: int = 0
-    """Counts the changes of the conversation's secrets; 0 if it has none."""
+    secrets_at: str = ""
+    """Another value after each change of the conversation's secrets; empty if it has none."""
     trace: Trace | None = None
     """The trace of the run, if it has one."""
 

@@ -32,7 +32,7 @@ class SecretCache:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._opened: OrderedDict[str, tuple[int, OpenedSecrets]] = OrderedDict()
+        self._opened: OrderedDict[str, tuple[str, OpenedSecrets]] = OrderedDict()
 
     async def of(self, lease: Lease) -> OpenedSecrets:
         """The secrets of the lease's conversation, as they were at the claim or later.

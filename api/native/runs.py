@@ -100,7 +100,6 @@ class RunQuery(Query):
         "conversation_full", "queue_full", "steering_full", "nothing_to_answer",
         "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "unsupported_content",
         "invalid_history", "invalid_time", "too_many_runs", "store_nearly_full", "not_durable", "too_many_watchers",
-        "no_secret_key", "secrets_full",
     ),
     also=STREAMS,
 )  # fmt: skip

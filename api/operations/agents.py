@@ -21,7 +21,7 @@ from .tool_schemas import schema_faults
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
-    "unsupported_option", "no_workers", "endpoint_not_allowed", "no_secret_key",
+    "unsupported_option", "no_workers", "endpoint_not_allowed", "no_secret_key", "secrets_full",
 )  # fmt: skip
 """The codes of what may be wrong with an agent."""
 

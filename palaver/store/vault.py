@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Final, assert_never
 
 import orjson
@@ -74,7 +75,7 @@ class Vault:
         text = orjson.dumps(kept).decode()
         if len(text) > most("secrets_bytes"):
             raise refusal(RefusalCode.SECRETS_FULL, None)
-        return {"secrets": text, "secrets_at": "1"} if kept else {}
+        return {"secrets": text, "secrets_at": token_hex(20)} if kept else {}
 
     async def keep(self, conversation_id: str, values: Mapping[str, str | None]) -> None:
         """Set secrets of a conversation, and remove those that are None. Steps that begin from here on see them.

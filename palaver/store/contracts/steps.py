@@ -83,8 +83,8 @@ class Leased:
     """What of the tail was withdrawn, JSON."""
     waited_ms: int
     """Since the step was delivered; 0 for a lease that is asked for again."""
-    secrets_at: int
-    """Counts the changes of the conversation's secrets; 0 if it has none."""
+    secrets_at: str
+    """Another value after each change of the conversation's secrets; empty if it has none."""
     trace: str | None
     """The run's, as `palaver.traces.Trace` is stored."""
 

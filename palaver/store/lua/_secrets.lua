@@ -1,4 +1,6 @@
--- The secrets of a conversation, sealed: `secrets`, by name, JSON; `secrets_at` counts the changes.
+-- The secrets of a conversation, sealed: `secrets`, by name, JSON; `secrets_at` is another value after each change, also
+-- in another conversation of the same id.
+-- needs: now
 
 -- Whether there is room for the changes; they are made if so, unless somebody only `asks`.
 local function keep_secrets(conversation, changes, asks)
@@ -12,7 +14,7 @@ local function keep_secrets(conversation, changes, asks)
   local text = names > 0 and cjson.encode(secrets) or '{}'
   if names > Limit.SECRETS or #text > Limit.SECRETS_BYTES then return false end
   if asks then return true end
-  redis.call('HSET', conversation, 'secrets', text)
-  redis.call('HINCRBY', conversation, 'secrets_at', 1)
+  -- Nobody has sealed anything in the same way before, so its end is like no other.
+  redis.call('HSET', conversation, 'secrets', text, 'secrets_at', NOW .. ' ' .. string.sub(text, -24))
   return true
 end

@@ -45,5 +45,5 @@ return reply.leased {
   metadata = facts[5], submitted_by = facts[6], call = step.call, edited = step.edited,
   calls_left = most and math.max(0, most - (facts[4] or 0)),
   since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
-  waited_ms = waited, secrets_at = redis.call('HGET', CONV, 'secrets_at') or 0, trace = TRACE,
+  waited_ms = waited, secrets_at = redis.call('HGET', CONV, 'secrets_at') or '', trace = TRACE,
 }
