@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from palaver.events import EVENTS
+from palaver.events import EVENTS, EventKind
 
 RUN_ID = "run_00" + "a" * 26
 CONVERSATION_ID = "conv_00" + "b" * 26
@@ -111,9 +111,36 @@ def frame(seq: int, kind: str, **data: Any) -> bytes:
 
 def newer_frame(seq: int, kind: str, **data: Any) -> bytes:
     """An event as a newer API may write it: of any kind, and with anything in it."""
-    number = "" if kind.startswith("stream.") else f"id: {seq}\n"
+    number = "" if kind.startswith("stream.") or kind == "conversation.deleted" else f"id: {seq}\n"
     text = json.dumps({"type": kind, "run_id": RUN_ID, "seq": seq, "at": AT, **data})
     return f"{number}event: {kind}\ndata: {text}\n\n".encode()
+
+
+def placed_frame(position: int, seq: int, kind: str, **data: Any) -> bytes:
+    """One event of a conversation as the API writes it."""
+    text = frame(seq, kind, **data, position=position)
+    fleeting = kind not in {each.value for each in EventKind if each.durable}
+    return text.replace(b"id: %d\n" % seq, b"id: %d.%d\n" % (position, seq) if fleeting else b"id: %d\n" % position)
+
+
+def conversation_object(**changes: Any) -> dict[str, Any]:
+    """A conversation on the wire."""
+    return {
+        "id": CONVERSATION_ID,
+        "title": None,
+        "status": "idle",
+        "agent": None,
+        "metadata": {},
+        "tags": [],
+        "created_at": AT,
+        "updated_at": AT,
+        "revision": 0,
+        "entries": 0,
+        "active_run": None,
+        "queued_runs": [],
+        "last_outcome": None,
+        **changes,
+    }
 
 
 def run_object(status: str = "running", **changes: Any) -> dict[str, Any]:
@@ -139,11 +166,6 @@ def run_object(status: str = "running", **changes: Any) -> dict[str, Any]:
         "links": {"self": "/a", "events": "/b", "conversation": "/c"},
         **changes,
     }
-
-
-def conversation_object(**changes: Any) -> dict[str, Any]:
-    """A conversation on the wire."""
-    return {"id": CONVERSATION_ID, "created_at": AT, "updated_at": AT, **changes}
 
 
 def action_object(number: int = 1, kind: str = "approval", tool: str = "send", **changes: Any) -> dict[str, Any]:
@@ -259,6 +281,9 @@ class ScriptedAPI:
                 self._answer()
 
             def do_POST(self) -> None:
+                self._answer()
+
+            def do_PATCH(self) -> None:
                 self._answer()
 
             def do_DELETE(self) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from palaver.cli import deciding, exporting, looking, running, steering, stopping
+from palaver.cli import conversations, deciding, exporting, looking, running, steering, stopping
 from palaver.cli.groups import ungrouped
 from palaver.cli.up import up
 from palaver.roles import PROGRAMS, ROLES
@@ -45,6 +45,22 @@ for _command in (
     up,
 ):
     app.command(_command.__name__)(ungrouped(_command))
+
+_conversations: Final = typer.Typer(
+    name="conversations",
+    help="List, show, rename, tag and delete conversations.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+for _name, _verb in (
+    ("list", conversations.list_conversations),
+    ("show", conversations.show_conversation),
+    ("rename", conversations.rename),
+    ("tag", conversations.tag),
+    ("delete", conversations.delete_conversation),
+):
+    _conversations.command(_name)(ungrouped(_verb))
+app.add_typer(_conversations)
 
 
 def _version(asked: bool) -> None:

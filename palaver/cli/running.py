@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from palaver.cli.connection import INTERRUPTED, Api, say
+from palaver.cli.conversations import watch_conversation
 from palaver.cli.following import Follower, exit_code, until_the_end
 from palaver.cli.options import (
     Agent,
@@ -17,7 +18,6 @@ from palaver.cli.options import (
     IdempotencyKey,
     Metadata,
     OnConflict,
-    RunId,
     StartAfter,
     StartBy,
     approvals,
@@ -115,15 +115,20 @@ def run(
 
 
 def watch(
-    run_id: RunId,
-    after: Annotated[int, typer.Option("--after", min=0, help="Begin behind this event's number.")] = 0,
+    run_id: Annotated[str, typer.Argument(metavar="RUN_ID|CONVERSATION_ID", help="What to watch.")],
+    after: Annotated[str, typer.Option("--after", metavar="N", help="Begin behind this event's number.")] = "0",
     *,
     api: Api,
 ) -> None:
-    """Watch a run from its beginning to its end. Ctrl-C only stops watching."""
+    """Watch a run from its beginning to its end, or a conversation over all of its runs. Ctrl-C only stops watching."""
+    if not after.replace(".", "", 1).isdecimal() or ("." in after and run_id.startswith("run_")):
+        raise typer.BadParameter(f"--after {after!r} is not the number of an event")
     with api.connected() as client:
+        if run_id.startswith("conv_"):
+            watch_conversation(client, run_id, after, as_json=api.as_json)
+            return
         client.get(run_id)  # from here on there is a run and an API, and it is waited for
-        follower = Follower(client, run_id, console(), after=after, show_input=True, ask=False)
+        follower = Follower(client, run_id, console(), after=int(after), show_input=True, ask=False)
         try:
             if api.as_json:
                 follower.stream_json()

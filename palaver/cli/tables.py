@@ -38,7 +38,7 @@ def console() -> Console:
 
 def runs_table(runs: Iterable[Run]) -> Table:
     """One line a run."""
-    table = _table("RUN", "STATUS", "MODEL", "CREATED", "WHAT")
+    table = new_table("RUN", "STATUS", "MODEL", "CREATED", "WHAT")
     table.columns[0].min_width = 32
     for run in runs:
         tools = ", ".join(action.tool for action in run.pending_actions)
@@ -94,7 +94,7 @@ _CALLABLE: Final = {True: "yes", False: "NO", None: "?"}
 
 def models_table(models: Iterable[ListedModel]) -> Table:
     """One line a model."""
-    table = _table("MODEL", "WORKERS CAN ASK", "LEFT ALONE UNTIL", "$ A MILLION TOKENS IN", "OUT")
+    table = new_table("MODEL", "WORKERS CAN ASK", "LEFT ALONE UNTIL", "$ A MILLION TOKENS IN", "OUT")
     for each in models:
         until = clock(each.cooling_until) if each.cooling_until else ""
         price = ("", "") if each.price is None else (amount(each.price.input), amount(each.price.output))
@@ -114,7 +114,7 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
                 to.print(Text(plain(told), "yellow"), soft_wrap=True)
         elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             columns = list(dict.fromkeys(column for entry in value for column in entry))
-            table = _table(*(column.upper().replace("_", " ") for column in columns))
+            table = new_table(*(column.upper().replace("_", " ") for column in columns))
             for entry in value:
                 table.add_row(*(Text(_cell(entry.get(column))) for column in columns))
             to.print(table)
@@ -162,7 +162,8 @@ def _cell(value: object) -> str:
     return str(len(value)) if isinstance(value, list) else one_line(value)
 
 
-def _table(*names: str) -> Table:
+def new_table(*names: str) -> Table:
+    """A table with these columns."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
         table.add_column(name, no_wrap=True, overflow="ellipsis")

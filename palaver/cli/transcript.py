@@ -94,6 +94,10 @@ class Transcript:
         ids = f"{run.id} · {run.conversation_id}"
         self._line(f"{run.status}{reason} · {usage(run.usage)} · {ids}", style)
 
+    def note(self, text: str, style: str = "dim") -> None:
+        """Write a line between what the events mean."""
+        self._line(text, style)
+
     @singledispatchmethod
     def _tell(self, event: BaseEvent) -> None:
         """Of other kinds nothing is told."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
 from palaver.client.sse import Frame
-from palaver.conversation import Conversation
+from palaver.conversation import Conversation, ConversationCount
 from palaver.conversation_message import AppendedMessages, Asked, ConversationMessage
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
@@ -115,6 +115,16 @@ def models_of(page: Page, response: Response) -> tuple[ListedModel, ...]:
 def conversation_of(response: Response) -> Conversation:
     """The conversation in an answer. Raises `APIError` when there is none."""
     return _model(Conversation, _object(response), response)
+
+
+def conversations_of(page: Page, response: Response) -> tuple[Conversation, ...]:
+    """The conversations of a page. Raises `APIError` when they are not conversations."""
+    return tuple(_model(Conversation, entry, response) for entry in page.data)
+
+
+def count_of(response: Response) -> ConversationCount:
+    """The number in an answer. Raises `APIError` when there is none."""
+    return _model(ConversationCount, _object(response), response)
 
 
 def messages_of(page: Page, response: Response) -> tuple[ConversationMessage, ...]:

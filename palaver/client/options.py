@@ -58,6 +58,28 @@ class SubmitOptions(AgentOptions, total=False):
     """Submitting with the same key again makes no second run; a fresh one unless given."""
 
 
+class ConversationOptions(AgentOptions, total=False):
+    """Everything that may be said of a conversation when it begins."""
+
+    id: str | None
+    """A UUID, or an id that this server made: if there is a conversation of that id, it is that one."""
+    title: str | None
+    metadata: Mapping[str, str] | None
+    tags: Sequence[str]
+    secrets: Mapping[str, str | None]
+    """For tools, by name."""
+
+
+class ConversationChanges(AgentOptions, total=False):
+    """What is to be known about a conversation from now on."""
+
+    title: str | None
+    metadata: Mapping[str, str]
+    tags: Sequence[str]
+    revision: int | None
+    """Only if it still has this one."""
+
+
 class BulkOptions(RunFilter, total=False):
     """Which runs, and what is done to them."""
 

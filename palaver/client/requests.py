@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from palaver.client.options import BulkOptions, SubmitOptions, Until
+from palaver.client.options import BulkOptions, ConversationChanges, ConversationOptions, SubmitOptions, Until
+from palaver.conversation import ConversationFilter
 from palaver.filters import RunFilter, statuses
 from palaver.models import Budget, Message
 
@@ -172,9 +173,78 @@ def get_events(run_id: str, after: int) -> Request:
     return Request("GET", _path("runs", run_id, "events"), query=query, headers=headers, run_id=run_id)
 
 
-def create_conversation(agent: Any) -> Request:
-    """``POST /v1/conversations``; twice makes two, so it is not repeated blindly."""
-    return Request("POST", "/v1/conversations", body=given({"agent": agent}), repeatable=False)
+def create_conversation(agent: Any, options: ConversationOptions) -> Request:
+    """``POST /v1/conversations``; without an id twice makes two, so it is not repeated blindly."""
+    body = {
+        "id": options.get("id"),
+        "agent": agent,
+        "title": options.get("title"),
+        "metadata": dict(options.get("metadata") or ()) or None,
+        "tags": list(options.get("tags") or ()) or None,
+        "secrets": dict(options.get("secrets") or ()) or None,
+    }
+    return Request("POST", "/v1/conversations", body=given(body), repeatable=options.get("id") is not None)
+
+
+def change_conversation(conversation_id: str, agent: Any, changes: ConversationChanges) -> Request:
+    """``PATCH /v1/conversations/{id}``; with a revision the second one would be refused."""
+    body: dict[str, Any] = {}
+    if "title" in changes:
+        body["title"] = changes["title"]
+    if "metadata" in changes:
+        body["metadata"] = dict(changes["metadata"])
+    if "tags" in changes:
+        body["tags"] = list(changes["tags"])
+    if agent is not None or "agent" in changes:
+        body["agent"] = agent
+    revision = changes.get("revision")
+    return Request(
+        "PATCH",
+        _path("conversations", conversation_id),
+        body=body | given({"revision": revision}),
+        repeatable=revision is None,
+    )
+
+
+def conversation_filter(wanted: ConversationFilter) -> dict[str, Any]:
+    """A filter as JSON, without what is None.
+
+    Raises:
+        ValueError: a time without a time zone, or no status where one was to be named.
+    """
+    found: dict[str, Any] = {}
+    for name, value in wanted.items():
+        if name == "status" and value is not None:
+            names = value.split(",") if isinstance(value, str) else [str(each) for each in cast(Sequence[str], value)]
+            if not any(names):
+                raise ValueError("status names none: leave it out for all of them")
+            found[name] = names
+        elif name == "metadata":
+            found[name] = dict(cast(Mapping[str, str], value or {})) or None
+        else:
+            found[name] = moment(name, value) if isinstance(value, datetime) else value
+    return given(found)
+
+
+def list_conversations(wanted: Mapping[str, Any], order: str, limit: int, cursor: str | None) -> Request:
+    """``GET /v1/conversations``: one page of those that `conversation_filter` means."""
+    query = {name: _parameter(value) for name, value in wanted.items()}
+    page = {"order": order, "limit": str(limit), **({"cursor": cursor} if cursor else {})}
+    return Request("GET", "/v1/conversations", query={**query, **page})
+
+
+def count_conversations(wanted: Mapping[str, Any]) -> Request:
+    """``GET /v1/conversations/count`` of those that `conversation_filter` means."""
+    return Request("GET", "/v1/conversations/count", query={name: _parameter(each) for name, each in wanted.items()})
+
+
+def follow_conversation(conversation_id: str, after: str, include: str | None = None) -> Request:
+    """``GET /v1/conversations/{id}/events`` from behind the event of that id."""
+    headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+    if after != "0":
+        headers["Last-Event-ID"] = after
+    query = given({"include": include})
+    return Request("GET", _path("conversations", conversation_id, "events"), query=query, headers=headers)
 
 
 def get_conversation(conversation_id: str) -> Request:
@@ -197,9 +267,12 @@ def get_secret_names(conversation_id: str) -> Request:
     return Request("GET", _path("conversations", conversation_id, "secrets"))
 
 
-def get_messages(conversation_id: str, after: int, limit: int | None = None, include: str | None = None) -> Request:
+def get_messages(
+    conversation_id: str, after: int, limit: int | None = None, include: str | None = None, order: str | None = None
+) -> Request:
     """``GET /v1/conversations/{id}/messages``: one page, from behind the log's position ``after``."""
-    query = given({"after": str(after) if after else None, "limit": limit and str(limit), "include": include})
+    place = {"after": str(after) if after else None, "limit": limit and str(limit)}
+    query = given({**place, "include": include, "order": order})
     return Request("GET", _path("conversations", conversation_id, "messages"), query=query)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import ClassVar, Final
 
 from palaver.client import backoff
 from palaver.client.answers import MAX_ANSWER, Response, event_of, unexpected
@@ -24,6 +24,9 @@ OUTAGE: Final = 300.0
 
 class EventCursor:
     """A place in a run's events: what was told, and when to try again for the rest."""
+
+    _LAST: ClassVar[EventKind] = EventKind.RUN_FINISHED
+    """What is told last."""
 
     def __init__(self, run_id: str, after: int) -> None:
         self.position = after
@@ -63,13 +66,9 @@ class EventCursor:
         self._failures, self._down_since = 0, None
         for frame in self._parser.feed(chunk):
             event = event_of(frame, self._head)
-            if isinstance(event, StreamRewound):
-                self.position = min(self.position, event.first - 1)
-            elif frame.id:
-                if event.seq <= self.position:
-                    continue
-                self.position, self.progress = event.seq, True
-            self.finished = event.type == EventKind.RUN_FINISHED
+            if not self._takes(frame.id, event):
+                continue
+            self.finished = event.type == self._LAST
             yield event
             if self.finished:
                 return
@@ -77,6 +76,16 @@ class EventCursor:
             raise unexpected(self._head)
         if self._parser.retry is not None:
             self._reconnect = self._parser.retry
+
+    def _takes(self, frame_id: str | None, event: Event) -> bool:
+        """Whether the event was not told yet. It is now."""
+        if isinstance(event, StreamRewound):
+            self.position = min(self.position, event.first - 1)
+        elif frame_id:
+            if event.seq <= self.position:
+                return False
+            self.position, self.progress = event.seq, True
+        return True
 
     def rewound_by(self, error: ClientError) -> Event | None:
         """What to tell when ``error`` says that the server does not know the position any more, which was its own."""
@@ -107,3 +116,21 @@ class EventCursor:
         if progress:
             return self._reconnect
         return max(self._reconnect, wait) if self._ever_connected else wait
+
+
+class ConversationCursor(EventCursor):
+    """A place in the events of a conversation. The server tells nothing twice behind an id."""
+
+    _LAST = EventKind.CONVERSATION_DELETED
+
+    def __init__(self, conversation_id: str, after: str) -> None:
+        super().__init__(conversation_id, 0)
+        self.place = after
+        """The id of the last event told."""
+
+    def _takes(self, frame_id: str | None, event: Event) -> bool:
+        if isinstance(event, StreamRewound) and event.seq == 0:
+            self.place = str(event.first - 1)
+        elif frame_id:
+            self.place, self.progress = frame_id, True
+        return True

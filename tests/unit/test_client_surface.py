@@ -57,7 +57,8 @@ class TestAddress:
 
 
 METHODS = (
-    "answer", "append", "approve", "ask", "bulk", "cancel", "conversation", "create_conversation", "delete",
+    "answer", "append", "approve", "ask", "bulk", "cancel", "change_conversation", "conversation",
+    "conversation_events", "conversations", "count_conversations", "create_conversation", "delete",
     "delete_conversation", "deny", "events", "export", "fork", "get", "list", "messages", "models", "pause", "queues",
     "resume", "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "wait", "withdraw",
 )  # fmt: skip
@@ -90,7 +91,7 @@ def test_both_clients_take_the_same_arguments_and_say_what_they_do(method: str) 
     [
         ("submit", "modle", "; did you mean model?"),
         ("run", "tool", "; did you mean tools?"),
-        ("create_conversation", "tags", ""),
+        ("create_conversation", "titel", "; did you mean title?"),
         ("list", "older_than", ""),
         ("bulk", "stauts", "; did you mean status?"),
         ("export", "limits", ""),

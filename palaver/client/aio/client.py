@@ -10,19 +10,18 @@ from typing import Any, Literal, Self, Unpack
 
 from palaver.client import requests
 from palaver.client.aio.control import AsyncRunControl
+from palaver.client.aio.conversations import AsyncConversations
 from palaver.client.aio.exporting import export
 from palaver.client.aio.following import follow
 from palaver.client.aio.transport import Transport
 from palaver.client.aio.waiting import LONG_POLL, RunWaiter
-from palaver.client.answers import conversation_of, messages_of, models_of, object_of, page_of, run_of, runs_of
+from palaver.client.answers import models_of, object_of, page_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
-from palaver.client.options import AgentOptions, SubmitOptions, Until, agent_object, check
+from palaver.client.options import SubmitOptions, Until, agent_object, check
 from palaver.client.requests import PAGE
-from palaver.conversation import Conversation
-from palaver.conversation_message import ConversationMessage
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
@@ -31,7 +30,7 @@ from palaver.listed_model import ListedModel
 from palaver.models import Message, Run
 
 
-class AsyncPalaver(AsyncRunControl):
+class AsyncPalaver(AsyncRunControl, AsyncConversations):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
@@ -201,35 +200,6 @@ class AsyncPalaver(AsyncRunControl):
         async with aclosing(follow(self._transport, run_id, after, include)) as events:
             async for event in events:
                 yield event
-
-    async def create_conversation(self, **options: Unpack[AgentOptions]) -> Conversation:
-        """Begin a conversation without a run; the agent as in `submit`.
-
-        Raises:
-            APIError, ConnectionFailed, ValueError: as `submit`, but a lost answer is not asked for again.
-        """
-        check(options, AgentOptions)
-        agent = agent_object(options, ClientToolset.of(options.get("client_tools", ())))
-        return conversation_of(await self._transport.call(requests.create_conversation(agent)))
-
-    async def conversation(self, conversation_id: str) -> Conversation:
-        """The conversation: its agent, what is active, what is queued. Raises as `get`."""
-        return conversation_of(await self._transport.call(requests.get_conversation(conversation_id)))
-
-    async def messages(
-        self, conversation_id: str, *, include: Literal["reasoning", "opaque"] | None = None
-    ) -> AsyncGenerator[ConversationMessage, None]:
-        """The conversation's messages, oldest first, page by page as you iterate; with what the model thought, or with
-        all that its provider wants back unchanged, if ``include`` asks for it. Raises as `get`."""
-        position = 0
-        while True:
-            response = await self._transport.call(requests.get_messages(conversation_id, position, include=include))
-            page = page_of(response)
-            for message in messages_of(page, response):
-                yield message
-            if page.after is None or page.after <= position:
-                return
-            position = page.after
 
     async def export(
         self, *ids: str, exported: Exported | None = None, **wanted: Unpack[RunFilter]

@@ -1,4 +1,4 @@
-"""A run's events as one stream, over as many connections as it takes."""
+"""Events of a run or a conversation as one stream, over as many connections as it takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from palaver.client.aio.concurrency import sleep
 from palaver.client.aio.transport import Transport
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
-from palaver.client.resuming import SILENCE, EventCursor
+from palaver.client.resuming import SILENCE, ConversationCursor, EventCursor
 from palaver.events import Event
 
 
@@ -40,4 +40,25 @@ async def follow(
                 yield rewound
         if cursor.finished:
             return
+        await sleep(cursor.pause(error))
+
+
+async def follow_conversation(
+    transport: Transport, conversation_id: str, after: str, include: str | None = None
+) -> AsyncGenerator[Event, None]:
+    """The events of a conversation behind the one of the id ``after``, until it is deleted."""
+    cursor = ConversationCursor(conversation_id, after)
+    while True:
+        error: ClientError | None = None
+        try:
+            request = requests.follow_conversation(conversation_id, cursor.place, include)
+            async with transport.open(request, SILENCE) as (head, chunks):
+                cursor.connected(head)
+                async for chunk in chunks:
+                    for event in cursor.read(chunk):
+                        yield event
+                    if cursor.finished:
+                        return
+        except ClientError as failed:
+            error = failed
         await sleep(cursor.pause(error))

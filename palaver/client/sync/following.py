@@ -1,5 +1,5 @@
 # Made from palaver/client/aio/following.py by `make twin`: change that file, not this one.
-"""A run's events as one stream, over as many connections as it takes."""
+"""Events of a run or a conversation as one stream, over as many connections as it takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Generator
 from palaver.client import requests
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
-from palaver.client.resuming import SILENCE, EventCursor
+from palaver.client.resuming import SILENCE, ConversationCursor, EventCursor
 from palaver.client.sync.concurrency import sleep
 from palaver.client.sync.transport import Transport
 from palaver.events import Event
@@ -38,4 +38,24 @@ def follow(transport: Transport, run_id: str, after: int, include: str | None = 
                 yield rewound
         if cursor.finished:
             return
+        sleep(cursor.pause(error))
+
+
+def follow_conversation(
+    transport: Transport, conversation_id: str, after: str, include: str | None = None
+) -> Generator[Event, None, None]:
+    """The events of a conversation behind the one of the id ``after``, until it is deleted."""
+    cursor = ConversationCursor(conversation_id, after)
+    while True:
+        error: ClientError | None = None
+        try:
+            request = requests.follow_conversation(conversation_id, cursor.place, include)
+            with transport.open(request, SILENCE) as (head, chunks):
+                cursor.connected(head)
+                for chunk in chunks:
+                    yield from cursor.read(chunk)
+                    if cursor.finished:
+                        return
+        except ClientError as failed:
+            error = failed
         sleep(cursor.pause(error))

@@ -1,0 +1,159 @@
+"""``palaver conversations``: which there are, what they are about, and a watch over all of their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Annotated, Any, Final, get_args
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from palaver.cli.connection import Api, say
+from palaver.cli.options import entry, since
+from palaver.cli.tables import console, new_table
+from palaver.cli.text import document, moment, one_line, plain
+from palaver.cli.transcript import Transcript
+from palaver.client import Palaver
+from palaver.conversation import Conversation, ConversationOrder
+from palaver.events import ConversationDeleted, RunCreated, RunFinished
+
+ConversationId = Annotated[str, typer.Argument(metavar="CONVERSATION_ID", help="The conversation's id.")]
+_Pairs = Annotated[
+    list[Any] | None,
+    typer.Option("--metadata", parser=entry, metavar="KEY=VALUE", help="Repeatable."),
+]
+_Tags = Annotated[list[str] | None, typer.Option("--tag", help="Repeatable.")]
+_ORDERS: Final = get_args(ConversationOrder)
+
+
+def _order(text: str) -> str:
+    if text not in _ORDERS:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(_ORDERS)}")
+    return text
+
+
+def list_conversations(
+    title: Annotated[str | None, typer.Option("--title", help="Only with this in their title.")] = None,
+    status: Annotated[list[str] | None, typer.Option("--status", "-s", help="Only these; `idle` without runs.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only with this tag.")] = None,
+    metadata: _Pairs = None,
+    news: Annotated[
+        Any, typer.Option("--since", parser=since, metavar="TIME", help="Only with news since: 12h, or a date.")
+    ] = None,
+    order: Annotated[
+        Any, typer.Option("--order", parser=_order, metavar="ORDER", help=", ".join(_ORDERS))
+    ] = "-updated",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 20,
+    *,
+    api: Api,
+) -> None:
+    """List conversations, those with news first."""
+    with api.connected() as client:
+        found = [
+            *client.conversations(
+                limit=limit,
+                order=order,
+                title=title,
+                status=status,
+                tag=tag,
+                metadata=dict(metadata or ()) or None,
+                updated_after=news,
+            )
+        ]
+    api.show(found, lambda: _show_list(found) if found else say("No conversations."))
+
+
+def show_conversation(conversation_id: ConversationId, api: Api) -> None:
+    """Show one conversation: what it is about, what is active in it, what waits."""
+    with api.connected() as client:
+        found = client.conversation(conversation_id)
+    api.show(found, lambda: _show(console(), found))
+
+
+def rename(
+    conversation_id: ConversationId,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="Empty for none.")],
+    api: Api,
+) -> None:
+    """Give a conversation another title."""
+    with api.connected() as client:
+        found = client.change_conversation(conversation_id, title=title or None)
+    api.show(found, f"{found.id} is {found.title!r}" if found.title else f"{found.id} has no title")
+
+
+def tag(conversation_id: ConversationId, tag: _Tags = None, metadata: _Pairs = None, *, api: Api) -> None:
+    """Give a conversation these tags and this metadata, in the place of those that it has."""
+    with api.connected() as client:
+        found = client.change_conversation(conversation_id, tags=tag or (), metadata=dict(metadata or ()))
+    api.show(found, lambda: _show(console(), found))
+
+
+def delete_conversation(
+    conversation_id: ConversationId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    *,
+    api: Api,
+) -> None:
+    """Forget a conversation with all its runs."""
+    with api.connected() as client:
+        if not yes and not api.as_json:
+            typer.confirm(f"Delete {conversation_id} with all its runs?", abort=True, err=True)
+        client.delete_conversation(conversation_id)
+    api.show({"deleted": conversation_id}, f"deleted {conversation_id}")
+
+
+def watch_conversation(client: Palaver, conversation_id: str, after: str, *, as_json: bool) -> None:
+    """Write what happens in a conversation, run after run, until it is deleted or somebody leaves."""
+    transcript = Transcript(console(), show_input=True)
+    with closing(client.conversation_events(conversation_id, after)) as events:
+        for event in events:
+            if as_json:
+                typer.echo(document(event.model_dump(mode="json")))
+                continue
+            transcript.show(event)
+            match event:
+                case RunCreated():
+                    transcript.note(f"run {event.run_id}")
+                case RunFinished():
+                    style = "green" if event.status == "completed" else "yellow"
+                    transcript.note(f"{event.status} ({event.stop_reason}) · {event.run_id}", style)
+                case ConversationDeleted():
+                    say(f"{conversation_id} is gone.")
+
+
+def _show_list(found: Iterable[Conversation]) -> None:
+    rows = new_table("CONVERSATION", "STATUS", "UPDATED", "TITLE", "TAGS")
+    rows.columns[0].min_width = 33
+    for each in found:
+        cells = (
+            each.id,
+            str(each.status),
+            moment(each.updated_at),
+            one_line(each.title or "", 80),
+            ", ".join(each.tags),
+        )
+        rows.add_row(*(Text(plain(cell)) for cell in cells))
+    console().print(rows)
+
+
+def _show(to: Console, found: Conversation) -> None:
+    facts = {
+        "conversation": found.id,
+        "title": found.title,
+        "status": str(found.status),
+        "agent": found.agent and found.agent.name,
+        "model": found.agent and found.agent.model,
+        "created": moment(found.created_at),
+        "updated": moment(found.updated_at),
+        "entries": str(found.entries),
+        "active run": found.active_run,
+        "queued runs": ", ".join(found.queued_runs),
+        "last run": found.last_outcome and f"{found.last_outcome.run_id}: {found.last_outcome.status}",
+        "tags": ", ".join(found.tags),
+        "metadata": ", ".join(f"{name}={text}" for name, text in found.metadata.items()),
+    }
+    for name, text in facts.items():
+        if text:
+            to.print(Text(f"{name:13} {one_line(text, 500)}"), soft_wrap=True)

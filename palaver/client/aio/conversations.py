@@ -1,0 +1,129 @@
+"""Conversations: begin, find, describe, read and watch them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Literal, Unpack
+
+from palaver.client import requests
+from palaver.client.aio.following import follow_conversation
+from palaver.client.aio.transport import Transport
+from palaver.client.answers import conversation_of, conversations_of, count_of, messages_of, page_of
+from palaver.client.functions import ClientToolset
+from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
+from palaver.client.requests import PAGE
+from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
+from palaver.conversation_message import ConversationMessage
+from palaver.events import Event
+
+
+class AsyncConversations:
+    """The methods of the client about conversations."""
+
+    _transport: Transport
+
+    async def create_conversation(self, **options: Unpack[ConversationOptions]) -> Conversation:
+        """Begin a conversation without a run; the agent as in `submit`. With an ``id``, a UUID or one that this server
+        made, it is the conversation of that id if there is one, as it is.
+
+        Raises:
+            APIError, ConnectionFailed, ValueError: as `submit`; without an ``id`` a lost answer is not asked for again.
+        """
+        check(options, ConversationOptions)
+        agent = agent_object(options, ClientToolset.of(options.get("client_tools", ())))
+        return conversation_of(await self._transport.call(requests.create_conversation(agent, options)))
+
+    async def conversation(self, conversation_id: str) -> Conversation:
+        """The conversation: its agent, what is known about it, what is active, what is queued. Raises as `get`."""
+        return conversation_of(await self._transport.call(requests.get_conversation(conversation_id)))
+
+    async def conversations(
+        self,
+        *,
+        limit: int | None = None,
+        order: ConversationOrder = "-updated",
+        **wanted: Unpack[ConversationFilter],
+    ) -> AsyncGenerator[Conversation, None]:
+        """Conversations that fit all that is given, those with news first unless ``order`` says otherwise, page by page
+        as you iterate; at most ``limit`` of them.
+
+        Raises:
+            APIError, ConnectionFailed: a page cannot be had.
+            ValueError: a time without a zone, or an empty ``status``.
+        """
+        check(wanted, ConversationFilter)
+        admitted = requests.conversation_filter(wanted)
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            size = PAGE if left is None else min(left, PAGE)
+            response = await self._transport.call(requests.list_conversations(admitted, order, size, cursor))
+            page = page_of(response)
+            found = conversations_of(page, response)[:left]
+            for each in found:
+                yield each
+            left = None if left is None else left - len(found)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def count_conversations(self, **wanted: Unpack[ConversationFilter]) -> ConversationCount:
+        """How many conversations fit all that is given. Raises as `conversations`."""
+        check(wanted, ConversationFilter)
+        admitted = requests.conversation_filter(wanted)
+        return count_of(await self._transport.call(requests.count_conversations(admitted)))
+
+    async def change_conversation(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> Conversation:
+        """Change what is known about a conversation: what is given takes the place of what there was, None takes it
+        away. A new agent answers from the next run on.
+
+        Raises:
+            Conflict: ``conversation_revised``, it has another ``revision`` than the one given.
+            NotFound: there is no such conversation (any more).
+            APIError, ConnectionFailed, ValueError: as `submit`; with a ``revision`` a lost answer is not asked again.
+        """
+        check(changes, ConversationChanges)
+        agent = agent_object(changes, ClientToolset.of(changes.get("client_tools", ())))
+        return conversation_of(
+            await self._transport.call(requests.change_conversation(conversation_id, agent, changes))
+        )
+
+    async def messages(
+        self,
+        conversation_id: str,
+        *,
+        include: Literal["reasoning", "opaque"] | None = None,
+        newest_first: bool = False,
+    ) -> AsyncGenerator[ConversationMessage, None]:
+        """The conversation's messages, oldest first unless asked otherwise, page by page as you iterate; with what the
+        model thought, or with all that its provider wants back unchanged, if ``include`` asks for it. Raises as
+        `get`."""
+        position: int | None = 0
+        while position is not None:
+            asked = requests.get_messages(
+                conversation_id, position, include=include, order="-position" if newest_first else None
+            )
+            response = await self._transport.call(asked)
+            page = page_of(response)
+            for message in messages_of(page, response):
+                yield message
+            position = None if page.after == position else page.after
+
+    async def conversation_events(
+        self, conversation_id: str, after: int | str = 0, *, include: Literal["reasoning"] | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """The events of a conversation, of all of its runs, behind ``after``: a ``position``, or ``position.seq`` where
+        what is behind it is not kept. What is kept comes exactly once and in order, and deltas of the active run come
+        between. It goes on until the conversation is deleted.
+
+        A broken connection is made again, behind the last event that arrived.
+
+        Raises:
+            NotFound: there is no such conversation.
+            APIError: any other 4xx.
+            ConnectionFailed, Unavailable: never connected, or no sign of life for five minutes.
+        """
+        async with aclosing(follow_conversation(self._transport, conversation_id, str(after), include)) as events:
+            async for event in events:
+                yield event
