@@ -9,7 +9,6 @@ from uuid import UUID
 
 from palaver.conversation import Conversation
 from palaver.errors import Fault, Refused, UnknownRun
-from palaver.events import EventKind
 from palaver.lifecycle import RunStatus
 from palaver.models import Run
 
@@ -108,7 +107,7 @@ async def look(backend: Backend, number: UUID) -> Seen:
         except UnknownRun:
             run = None
     over = conversation.active_run is None and not conversation.queued_runs
-    last = await operations.last_entry(backend, id, conversation.entries) if over else None
-    said = last is not None and last.type == EventKind.MESSAGE_CREATED and last.data["message"]["role"] == "user"
+    last = await operations.last_message(backend, id) if over and conversation.entries else None
+    said = last is not None and last.data["message"]["role"] == "user"
     kept = Kept.model_validate_json(text.text) if text.text else Kept.of_spec(conversation.agent)
-    return Seen(number, conversation, kept, run, unanswered=said and not (last and last.withdrawn))
+    return Seen(number, conversation, kept, run, unanswered=said)

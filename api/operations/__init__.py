@@ -31,7 +31,7 @@ from .conversations import (
 )
 from .history import append, fork, withdraw
 from .listing import list_runs
-from .log import follow_log, last_entry, read_log
+from .log import follow_log, last_message, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
@@ -102,7 +102,7 @@ __all__ = [
     "follow",
     "follow_log",
     "fork",
-    "last_entry",
+    "last_message",
     "list_conversations",
     "list_models",
     "list_runs",

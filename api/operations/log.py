@@ -6,11 +6,12 @@ import asyncio
 from contextlib import aclosing
 
 from palaver.errors import ErrorClass, StoreUnavailable, classify
+from palaver.events import MESSAGES
 from palaver.store.events import LogEntry
 from palaver.store.feeds import AWAY, IDLE
 
 from .backend import Backend, within_deadline
-from .conversations import LogPages
+from .conversations import LOOKED_THROUGH, LogPages
 
 
 async def read_log(backend: Backend, conversation_id: str, *, after: int = 0) -> LogPages:
@@ -29,18 +30,24 @@ async def read_log(backend: Backend, conversation_id: str, *, after: int = 0) ->
             yield page
 
 
-async def last_entry(backend: Backend, conversation_id: str, entries: int) -> LogEntry | None:
-    """The newest entry of a log that has so many; None if it has none.
+async def last_message(backend: Backend, conversation_id: str) -> LogEntry | None:
+    """The newest message or result that models are still told of; None if there is none among the last entries.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
         StoreUnavailable: it took too long.
     """
-    if not entries:
-        return None
-    async with aclosing(read_log(backend, conversation_id, after=entries - 1)) as pages:
-        async for page in pages:
-            return page[-1]
+    looked = 0
+    async with aclosing(backend.store.runs.pages(conversation_id, newest_first=True)) as pages:
+        while looked < LOOKED_THROUGH:
+            try:
+                page = await within_deadline(anext(pages))
+            except StopAsyncIteration:
+                return None
+            for entry in page:
+                if entry.type in MESSAGES and not entry.withdrawn:
+                    return entry
+            looked += len(page)
     return None
 
 

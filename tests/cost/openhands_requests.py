@@ -70,6 +70,8 @@ EVERY: Final = (
     Case(f"GET {_ONE}/events/{{event}}", "entries", _MESSAGES, _at("/events/none")),
     Case(f"POST {_ONE}/events/respond_to_confirmation", "unknown fields", _VALUES,
          _at("/events/respond_to_confirmation", lambda n: {"accept": False, **fields(n)})),
+    Case(f"POST {_ONE}/fork", "entries", _MESSAGES, _at("/fork", lambda n: {"title": "a" * min(n, 200)})),
+    Case(f"POST {_ONE}/navigate", "unknown fields", _VALUES, _at("/navigate", fields)),
     Case(f"POST {_ONE}/run", "entries", _MESSAGES, _at("/run")),
     Case(f"POST {_ONE}/pause", "entries", _MESSAGES, _at("/pause")),
     Case(f"POST {_ONE}/interrupt", "entries", _MESSAGES, _at("/interrupt")),

@@ -181,3 +181,32 @@ def test_hello_world(openhands: OpenHandsClient, cluster: Cluster) -> None:
     assert kinds(conversation.do("events")) == ["SystemPromptEvent", *heard]
     check_told(conversation)
     conversation.do("close")
+
+
+def test_a_client_outlives_the_api(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    if openhands.generation != "1.58.2":
+        pytest.skip("the older client never connects its socket again")
+    conversation = open_conversation(openhands, cluster, "tool-3+use-calculator+ttft-1500", "calculator")
+    conversation.call("send_message", "hello")
+    running = conversation.begin("run", poll_interval=0.5, timeout=120)
+    eventually(lambda: status_there(cluster, conversation) == "running")
+    api = cluster.terminate("api")
+    eventually(lambda: not api.running, within=30)
+    cluster.start("api")
+    running.result(120)
+    eventually(lambda: status_there(cluster, conversation) == "finished")
+    told = ["MessageEvent", *["ActionEvent", "ObservationEvent"] * 3, "MessageEvent"]
+    eventually(lambda: kinds(conversation.do("heard")) == told)
+    check_told(conversation)
+    conversation.do("close")
+
+
+def test_a_fork_is_another_conversation(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    if openhands.generation != "1.58.2":
+        pytest.skip("the older client has no forks")
+    conversation = open_conversation(openhands, cluster, "echo")
+    conversation.call("send_message", "hello")
+    conversation.run()
+    other = conversation.call("fork", title="another")
+    assert other != conversation.id
+    conversation.do("close")

@@ -201,6 +201,26 @@ async def test_several_are_read_at_once(talk: Talk) -> None:
     assert [each and each["id"] for each in answer.json()] == [talk.id, None]
 
 
+async def test_another_way_is_gone_from_an_earlier_event(talk: Talk) -> None:
+    for each in "ab":
+        await talk.say(each, run=True)
+        await talk.api.finish(await talk.run(), f"{each}!")
+    everything = await talk.events()
+    answer = next(event for event in everything if event["source"] == "agent" and event["kind"] == "MessageEvent")
+    fork = await talk.ask("POST", "/fork", {"title": "F", "from_event_id": answer["id"], "reset_metrics": True}, 201)
+    copied = await Talk(talk.api, fork["id"]).events("&kind=MessageEvent")
+    assert [event["llm_message"]["content"][0]["text"] for event in copied] == ["a", "a!"]
+    assert fork["title"] == "F"
+    await talk.ask("POST", "/navigate", {"event_id": answer["id"]})
+    assert (await talk.events())[: len(everything)] == everything, "events stay"
+    question = next(event for event in everything if event["source"] == "user")
+    await talk.ask("POST", "/navigate", {"event_id": question["id"]})
+    assert await talk.status() == "idle", "it is unanswered again"
+    await talk.ask("POST", "/run")
+    assert await talk.status() == "running"
+    await talk.ask("POST", "/navigate", {"event_id": str(uuid4())}, 422)
+
+
 async def test_conversations_are_searched_and_counted() -> None:
     async with world() as api:
         talks = [await begin(api, title=name) for name in "abc"]
