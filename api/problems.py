@@ -66,6 +66,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "secrets_full": (409, "The conversation has too many secrets"),
         "steering_full": (409, "Too much waits for the run's next model call"),
         "no_answer": (409, "The model gave no answer"),
+        "nothing_to_condense": (409, "There is nothing to condense"),
         "nothing_to_answer": (409, "There is nothing for a model to answer"),
         "nothing_to_retry": (409, "The run left nothing to go on with"),
         "pending_action": (409, "The conversation waits for an answer to its run"),

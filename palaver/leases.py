@@ -82,6 +82,8 @@ class Lease:
     """Seconds since the step met the outage of its provider; None if it is in none."""
     lacking_for: float = 0.0
     """Seconds since a worker first lacked what the step needs; 0 if none did."""
+    condenses: bool = False
+    """The step condenses the conversation, and that is all that the run does."""
     waited: float = 0.0
     """Seconds from the delivery of the step to the claim."""
     secrets_at: str = ""

@@ -73,11 +73,20 @@ async def ask_within_window(work: Work, ask: Callable[[], Awaitable[ModelReply]]
     return await ask()
 
 
-async def _condense(work: Work, *, least: int = 1) -> bool:
+async def condense_now(work: Work) -> None:
+    """Condense the conversation, if something of it would go away.
+
+    Raises:
+        ProviderError: the model gave no summary.
+    """
+    await _condense(work, required=True)
+
+
+async def _condense(work: Work, *, least: int = 1, required: bool = False) -> bool:
     """Condense the conversation if ``least`` bytes go away; whether it is shorter now.
 
     Raises:
-        ProviderError: a failure that may pass: the step is to be tried again.
+        ProviderError: a failure that may pass: the step is to be tried again. If it is ``required``, any.
     """
     part = work.older_part()
     if part is None or part.weight < least:
@@ -86,7 +95,7 @@ async def _condense(work: Work, *, least: int = 1) -> bool:
         summary = await _summary(work, _told(part.messages, work.protocol))
     except ProviderError as error:
         failure = _failure_of(work, error)
-        if failure.retryable:
+        if failure.retryable or required:
             raise
         log.warning("%s/%s is not condensed: %s", work.lease.run_id, work.lease.step, failure.code)
         return False

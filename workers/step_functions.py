@@ -14,7 +14,7 @@ from palaver.models import Message, ToolCall
 from palaver.secrets import hide
 from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
 
-from .condensing import ask_within_window
+from .condensing import ask_within_window, condense_now
 from .failures import log_raised
 from .output_check import misfit_of
 from .protocols import PAUSE
@@ -28,6 +28,8 @@ _STOPS = {"content_filter": StopReason.CONTENT_FILTER, "length": StopReason.MAX_
 
 async def call_model(work: Work) -> Verdict:
     """Call the model, and run quick inline tools at once."""
+    if work.lease.condenses:
+        return await _condense(work)
     if (stuck := work.look_back()) is not None:
         return GiveUp(stuck.failure, StopReason.STUCK)
     async with work.permit as permit:
@@ -53,6 +55,12 @@ async def call_model(work: Work) -> Verdict:
     outcomes, calls = await _begin(work, reply.tool_calls)
     message = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
     return Continue(message, tuple(outcomes), tuple(calls), prompt_tokens=tokens, opaque=opaque)
+
+
+async def _condense(work: Work) -> Verdict:
+    async with work.permit as permit:
+        await condense_now(work)
+    return permit.postponed or Finish(None, StopReason.END_TURN)
 
 
 async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:

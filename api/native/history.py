@@ -18,9 +18,9 @@ from ..headers import MAX_WAIT, IdempotencyKey
 from ..operations import Backend, Caller
 from ..operations.agents import AGENT_PROBLEMS
 from ..queries import FARTHEST
-from .answers import REPLAYED
+from .answers import REPLAYED, answer_run, headers_of
 from .dialect import NATIVE, ConversationId
-from .links import conversation_path
+from .links import Run, conversation_path
 
 
 class Question(Strict):
@@ -133,3 +133,20 @@ async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId,
     """Its agent answers with all that was said, in one model call and without its tools. The conversation goes on
     meanwhile, and has no trace of it."""
     return answer(await operations.ask(backend, conversation_id, wanted.question, caller, seconds=wanted.timeout))
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/conversations/{conversation_id}/condense",
+    tag="conversations",
+    summary="Condense a conversation",
+    answers={202: ("A run does it. `Location` is that run; `Idempotency-Replayed: true`: it was begun before.", Run)},
+    problems=(
+        "idempotency_key_reused", "conversation_not_found", "conversation_busy", "conversation_full",
+        "nothing_to_condense", "no_agent", "too_many_runs", "store_nearly_full", "not_durable",
+    ),
+)  # fmt: skip
+async def condense(backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey) -> Response:
+    """Its agent's model summarises the older part; models see that in place of it from then on. The log stays whole."""
+    taken = await operations.condense(backend, conversation_id, caller, key=key)
+    return answer_run(taken.run, 202, headers_of(taken))

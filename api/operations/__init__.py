@@ -46,7 +46,7 @@ from .queues import (
     read_room,
 )
 from .secrets import secret_names, set_secrets
-from .submitting import Taken, retry, submit
+from .submitting import Taken, condense, retry, submit
 from .tools import ToolState, read_tools
 from .waiting import Until, admit_watcher, await_run, may_watch, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
@@ -94,6 +94,7 @@ __all__ = [
     "cancel",
     "change_conversation",
     "check_store",
+    "condense",
     "conversation_of",
     "count_conversations",
     "create_conversation",

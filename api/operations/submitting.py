@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from palaver.errors import Fault, Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.failpoints import failpoint
@@ -13,7 +14,11 @@ from palaver.store.runs import Submitted
 
 from .admission import admit_content, admit_cost, admit_retry, admit_submission, has_parts, limits_cost
 from .backend import Backend, Caller, promised, within_deadline
+from .conversations import read_messages
 from .secrets import carrying_secrets
+
+_FEW: Final = 3
+"""Messages: the user's newest one is kept in any case, and what is newest beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,27 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
         raise unsafe
     failpoint("run.answering")
     return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
+
+
+async def condense(backend: Backend, conversation_id: str, caller: Caller, *, key: str | None = None) -> Taken:
+    """Begin a run that puts a summary in the place of the conversation's older part, as its models see it, and does
+    nothing else.
+
+    Raises:
+        UnknownConversation, StateConflict: there is no such conversation, or ``nothing_to_condense``,
+            ``conversation_busy``, ``no_agent``.
+        IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not taken on, or not safely.
+    """
+    page = await read_messages(backend, conversation_id, after=0, limit=_FEW)
+    if len(page.data) < _FEW:
+        raise StateConflict("nothing_to_condense", None, "too little was said to be condensed")
+    wanted = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
+    submitting = backend.store.runs.submit(wanted, idempotency_key=key, by=caller.name, condenses=True)
+    submitted, unsafe = await promised(submitting)
+    backend.publisher.publish_soon(submitted.deliveries)
+    if unsafe:
+        raise unsafe
+    return Taken(await _run_of(submitted, backend), submitted.replayed)
 
 
 async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *, key: str | None = None) -> Taken:

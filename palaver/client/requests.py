@@ -288,6 +288,11 @@ def withdraw(conversation_id: str, after: int, key: str | None) -> Request:
     return Request("POST", path, headers=_key(key), body={"after": after})
 
 
+def condense(conversation_id: str, key: str | None) -> Request:
+    """``POST /v1/conversations/{id}/condense``."""
+    return Request("POST", _path("conversations", conversation_id, "condense"), headers=_key(key))
+
+
 def ask(conversation_id: str, question: str, seconds: float) -> Request:
     """``POST /v1/conversations/{id}/ask``; twice asks the model twice."""
     body = {"question": question, "timeout": seconds}

@@ -90,10 +90,16 @@ class Runs(Listing):
         self._settings = settings
 
     async def submit(
-        self, submission: Submission, *, idempotency_key: str | None = None, by: str | None = None
+        self,
+        submission: Submission,
+        *,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+        condenses: bool = False,
     ) -> Submitted:
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
-        who asks: the name of an API key, among whose bearers the idempotency key is one.
+        who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``condenses`` does
+        nothing else.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -106,7 +112,8 @@ class Runs(Listing):
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         # Without defaults: a field that a later version adds must not change what an old body hashes to.
-        key = idempotency(idempotency_key, submission.model_dump_json(exclude_defaults=True), by)
+        body = submission.model_dump_json(exclude_defaults=True)
+        key = idempotency(idempotency_key, f"condense {body}" if condenses else body, by)
         conversation_id = submission.conversation_id
         if conversation_id is None:
             # An idempotency key is found again by its own shard.
@@ -114,7 +121,8 @@ class Runs(Listing):
             return await self.take_on(await self.to_submit(submission, target, "new", key, by=by))
         if not is_id("conv", conversation_id):
             raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
-        return await self.take_on(await self.to_submit(submission, conversation_id, "known", key, by=by))
+        kind: SubmitKind = "condense" if condenses else "known"
+        return await self.take_on(await self.to_submit(submission, conversation_id, kind, key, by=by))
 
     async def take_on(self, submit: Submit) -> Submitted:
         """What came of a submit that `to_submit` made.

@@ -112,6 +112,7 @@ class Steps:
             metadata=orjson.loads(leased.metadata),
             submitted_by=leased.submitted_by,
             edited=leased.edited,
+            condenses=leased.condenses,
             waited=leased.waited_ms / 1000,
             secrets_at=leased.secrets_at,
             trace=Trace.from_stored(leased.trace) if leased.trace else None,

@@ -233,6 +233,12 @@ async def _secrets(api: World, n: int) -> Ask:
     return Ask(f"/v1/conversations/{run['conversation_id']}/secrets", {"secrets": secrets})
 
 
+async def _condense(api: World, n: int) -> Ask:
+    run = await submitted(api, n)
+    await api.store.runs.cancel(run["id"])
+    return Ask(f"/v1/conversations/{run['conversation_id']}/condense")
+
+
 async def _withdraw(api: World, n: int) -> Ask:
     run = await submitted(api, n)
     await api.store.runs.cancel(run["id"])
@@ -305,6 +311,7 @@ CASES: Final = (
          _of_conversation("/events?limit=500", "application/json")),
     Case("POST /v1/conversations/{conversation_id}/ask", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/ask"), body=fields)),
+    Case("POST /v1/conversations/{conversation_id}/condense", "entries", most("input_messages"), _condense),
     Case("POST /v1/conversations/{conversation_id}/withdraw", "entries", most("input_messages"), _withdraw),
     Case("POST /v1/conversations/{conversation_id}/fork", "entries", most("input_messages"),
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/fork", {}))),

@@ -111,6 +111,22 @@ async def test_words_that_are_none_of_the_user_are_refused(
         assert refused.json()["code"] == code
 
 
+async def test_condensing_is_a_run_of_its_own() -> None:
+    async with world() as api:
+        run = await api.submit()
+        path = f"{run['links']['conversation']}/condense"
+        assert_problem(await api.client.post(path), 409, "nothing_to_condense")
+        await api.finish(run)
+        second = await api.submit(agent=None, conversation_id=run["conversation_id"])
+        assert_problem(await api.client.post(path), 409, "conversation_busy")
+        await api.finish(second)
+        answer = await api.client.post(path)
+        assert answer.status_code == 202, answer.text
+        made = answer.json()
+        assert answer.headers["location"] == made["links"]["self"]
+        assert (await api.claim(made)).condenses
+
+
 async def test_a_question_that_nobody_answers_leaves_no_trace() -> None:
     async with world() as api:
         run = await api.submit()

@@ -53,6 +53,7 @@ def test_every_route_is_there() -> None:
         "patch /v1/conversations/{conversation_id}/secrets",
         "post /v1/conversations",
         "post /v1/conversations/{conversation_id}/ask",
+        "post /v1/conversations/{conversation_id}/condense",
         "post /v1/conversations/{conversation_id}/fork",
         "post /v1/conversations/{conversation_id}/messages",
         "post /v1/conversations/{conversation_id}/withdraw",

@@ -153,6 +153,16 @@ class AsyncRunControl:
         request = requests.append(conversation_id, input, idempotency_key)
         return appended_of(await self._transport.call(request))
 
+    async def condense(self, conversation_id: str, *, idempotency_key: str | None = None) -> Run:
+        """Begin a run that puts a summary in the place of the conversation's older part, and does nothing else.
+
+        Raises:
+            Conflict: a run is active (``conversation_busy``), or too little was said (``nothing_to_condense``).
+            NotFound: there is no such conversation.
+            APIError, ConnectionFailed: it could not be begun.
+        """
+        return run_of(await self._transport.call(requests.condense(conversation_id, idempotency_key)))
+
     async def ask(self, conversation_id: str, question: str, seconds: float = 30.0) -> Asked:
         """What the conversation's agent answers to a question, with all that was said in it. The conversation has no
         trace of it. ``seconds`` is how long the answer may take, at most 60.

@@ -13,8 +13,9 @@ from palaver.store.contracts.secrets import NewSecret
 from palaver.store.contracts.wire import Json
 from palaver.store.keys import Key, RunKeys
 
-SubmitKind = Literal["new", "known", "retry", "fork"]
-"""To a new conversation; to a known one; to that, but only right behind the run that it goes on with; to a copy."""
+SubmitKind = Literal["new", "known", "retry", "fork", "condense"]
+"""To a new conversation; to a known one; to that, but only right behind the run that it goes on with; to a copy. To
+a known one that it condenses: it does nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ class Leased:
     """The run's."""
     submitted_by: str | None
     """The name of the key that submitted the run."""
+    condenses: bool
+    """The step condenses the conversation, and that is all that the run does."""
     edited: bool
     """A person changed the arguments of the call."""
     model: int

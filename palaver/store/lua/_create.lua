@@ -11,6 +11,7 @@ local function create(kept, agent, max_steps, names)
     'start_by', args.start_by or '',
     'deadline', args.deadline or math.max(NOW, args.start_after or 0) + Setting.RUN_DEADLINE_MS,
     'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages))
+  if args.kind == SubmitKind.CONDENSE then redis.call('HSET', RUN, 'condenses', 1) end
   if args.budget then redis.call('HSET', RUN, 'budget', args.budget) end
   if args.submitted_by then redis.call('HSET', RUN, 'submitted_by', args.submitted_by) end
   if args.retried_from then

@@ -64,10 +64,10 @@ local function enter()
   ENTERED = ENTRIES
   redis.call('HSET', CONV, 'active', ID)
   redis.call('HSET', RUN, 'entered', ENTERED)
-  local run = redis.call('HMGET', RUN, 'input', 'retried_from')
+  local run = redis.call('HMGET', RUN, 'input', 'retried_from', 'condenses')
   local messages = cjson.decode(run[1])
   for _, message in ipairs(messages) do emit(EventKind.MESSAGE_CREATED, '{"message":' .. message .. '}') end
-  if #messages == 0 and not run[2] and is_answer(last_word()) then
+  if #messages == 0 and not run[2] and not run[3] and is_answer(last_word()) then
     emit(EventKind.MESSAGE_CREATED, cjson.encode({ nudge = true, message = { role = 'user', content = Sentence.GO_ON } }))
   end
   redis.call('HDEL', RUN, 'input')

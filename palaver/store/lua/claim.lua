@@ -10,7 +10,7 @@ if not step then return reply.stray { why = 'settled' } end
 if step.queue ~= args.queue then return reply.stray { why = 'not of this queue' } end
 if step.state ~= StepState.READY and not again then return reply.stray { why = step.state } end
 if first_time_limit().at <= NOW then return reply.stray { why = 'deadline' } end
-local facts = redis.call('HMGET', RUN, 'agent', 'fence', 'model', 'tool_calls', 'metadata', 'submitted_by')
+local facts = redis.call('HMGET', RUN, 'agent', 'fence', 'model', 'tool_calls', 'metadata', 'submitted_by', 'condenses')
 
 redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
 local waited = again and 0 or NOW - step.since
@@ -42,7 +42,7 @@ return reply.leased {
   elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW,
   out_ms = step.out_since and NOW - step.out_since or nil,
   lacking_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = facts[1], model = facts[3] or 0,
-  metadata = facts[5], submitted_by = facts[6], call = step.call, edited = step.edited,
+  metadata = facts[5], submitted_by = facts[6], condenses = facts[7], call = step.call, edited = step.edited,
   calls_left = most and math.max(0, most - (facts[4] or 0)),
   since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
   waited_ms = waited, secrets_at = redis.call('HGET', CONV, 'secrets_at') or '', trace = TRACE,

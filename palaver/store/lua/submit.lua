@@ -26,7 +26,7 @@ local active, later = kept[2], start_after and start_after > NOW
 if kind == SubmitKind.FORK and (ENTRIES ~= args.copied_through or withdrawals(keys.forked) ~= args.withdrawals) then
   return refused(RefusalCode.CONVERSATION_CHANGED)
 end
-if (kind == SubmitKind.KNOWN or kind == SubmitKind.RETRY) and (not kept[1] or kept[8]) then return reply.unknown() end
+if kind ~= SubmitKind.NEW and kind ~= SubmitKind.FORK and (not kept[1] or kept[8]) then return reply.unknown() end
 if kind == SubmitKind.RETRY and (active or not kept[6] or cjson.decode(kept[6]).run_id ~= args.retried_from) then
   return refused(RefusalCode.CONVERSATION_MOVED_ON)
 end
@@ -35,8 +35,10 @@ if kind == SubmitKind.RETRY then
   if not args.messages then return refused(RefusalCode.NOTHING_TO_RETRY) end
 end
 -- It is to answer what is there. Behind a run that is being cancelled nobody knows yet what that will be.
-local silent = kind == SubmitKind.KNOWN and #args.messages == 0
-if silent and not active and not has_something_to_answer() then return refused(RefusalCode.NOTHING_TO_ANSWER) end
+local silent = kind == SubmitKind.CONDENSE or kind == SubmitKind.KNOWN and #args.messages == 0
+if kind == SubmitKind.KNOWN and silent and not (active or has_something_to_answer()) then
+  return refused(RefusalCode.NOTHING_TO_ANSWER)
+end
 if not keep_secrets(CONV, args.secrets, true) then return refused(RefusalCode.SECRETS_FULL) end
 if active then
   local status = with_run(active, function() return STATUS end)
