@@ -57,9 +57,8 @@ class TestAddress:
 
 
 METHODS = (
-    "answer", "append", "approve", "ask", "bulk", "cancel", "change_conversation", "conversation",
+    "answer", "append", "approve", "ask", "bulk", "cancel", "change_conversation", "condense", "conversation",
     "conversation_events", "conversations", "count_conversations", "create_conversation", "delete",
-    "answer", "append", "approve", "ask", "bulk", "cancel", "condense", "conversation", "create_conversation", "delete",
     "delete_conversation", "deny", "events", "export", "fork", "get", "list", "messages", "models", "pause", "queues",
     "resume", "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "wait", "withdraw",
 )  # fmt: skip
