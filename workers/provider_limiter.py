@@ -263,16 +263,17 @@ class ProviderLimiter:
             log.warning("an answer of %s is not reported: %s", gate, type(error).__name__)
 
     async def _wake(self, provider: str, calls: Sequence[str]) -> None:
-        """Have the steps of ``calls`` delivered now; the place of one that waits no more goes to the next."""
-        left = list(calls)
-        while left:
-            call = left.pop()
-            conversation_id, run_id, step = call.split("/")
-            promoted = await self._store.steps.promote(run_id, conversation_id, step)
-            if promoted is not None:
-                await follow_up(self._store, self._publish, [promoted])
-            else:
-                left += await self._store.providers.release(provider, call, self.limits(provider), tokens=0, used=0)
+        """Have the steps of ``calls`` delivered now, all at once; places of those that wait no more go to the next."""
+        while calls:
+            promoted = await self._store.steps.promote([_step_of(call) for call in calls])
+            await follow_up(self._store, self._publish, [each for each in promoted if each is not None])
+            limits = self.limits(provider)
+            idle = [call for call, each in zip(calls, promoted, strict=True) if each is None]
+            calls = [
+                woken
+                for call in idle
+                for woken in await self._store.providers.release(provider, call, limits, tokens=0, used=0)
+            ]
 
 
 def _is_model(gate: str) -> bool:
@@ -281,3 +282,8 @@ def _is_model(gate: str) -> bool:
 
 def _call(lease: Lease) -> str:
     return f"{lease.conversation_id}/{lease.run_id}/{lease.step}"
+
+
+def _step_of(call: str) -> tuple[str, str, str]:
+    conversation_id, run_id, step = call.split("/")
+    return conversation_id, run_id, step

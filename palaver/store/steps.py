@@ -179,13 +179,17 @@ class Steps:
             case other:
                 assert_never(other)
 
-    async def promote(self, run_id: str, conversation_id: str, step: str) -> Settled | None:
-        """Deliver a postponed step now; None if it is no longer waiting."""
-        try:
-            reply = await self._scripts.run(Promote(run=keys.of_run(run_id, conversation_id), step=step))
-        except NewerVersion:
-            return None
-        return settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None
+    async def promote(self, postponed: Sequence[tuple[str, str, str]]) -> list[Settled | None]:
+        """Deliver postponed steps now, each by the ids of its conversation and run and its name; None for one that is
+        no longer waiting."""
+        calls = [Promote(run=keys.of_run(run_id, conv_id), step=step) for conv_id, run_id, step in postponed]
+        replies = await self._scripts.run_each(calls)
+        found: list[Settled | None] = []
+        for reply, (conversation_id, run_id, _) in zip(replies, postponed, strict=True):
+            if isinstance(reply, Exception) and not isinstance(reply, NewerVersion):
+                raise reply
+            found.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
+        return found
 
     async def renew(self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE) -> list[Renewal]:
         """Prolong ``leases``; the answers are in the same order. ``progress`` is told with them, by place in it."""

@@ -53,7 +53,7 @@ async def _claimed(driver: StoreDriver, run_id: str, lease: Lease) -> None:
 
 
 async def _promoted(driver: StoreDriver, run_id: str, lease: Lease) -> None:
-    assert await driver.store.steps.promote(run_id, lease.conversation_id, "1") is not None
+    assert await driver.store.steps.promote([(lease.conversation_id, run_id, "1")]) != [None]
 
 
 async def _cancelled(driver: StoreDriver, run_id: str, lease: Lease) -> None:

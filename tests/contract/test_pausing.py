@@ -159,7 +159,7 @@ async def test_whatever_a_model_step_brings_goes_on_after_the_pause(
     run = await driver.get(run_id)
     assert (run.status, run.waiting) == (RunStatus.PAUSED, None)
     assert await driver.redis.zrange(keys.due("00"), 0, -1) == [f"{run_id}/end".encode()]
-    assert await driver.store.steps.promote(run_id, lease.conversation_id, "1") is None
+    assert await driver.store.steps.promote([(lease.conversation_id, run_id, "1")]) == [None]
 
     deliveries = await _resume(driver, run_id)
     run = await driver.get(run_id)

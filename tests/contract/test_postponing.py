@@ -63,7 +63,7 @@ async def test_waiting_for_room_is_not_the_steps_time(driver: StoreDriver) -> No
     before = (await _step(driver, run_id))["first"]
     await driver.postpone(lease, 3600)
     assert (await _step(driver, run_id))["first"] == before + 3_600_000
-    promoted = await driver.store.steps.promote(run_id, lease.conversation_id, "1")
+    (promoted,) = await driver.store.steps.promote([(lease.conversation_id, run_id, "1")])
     assert promoted is not None
     lease = await driver.claim(promoted.deliveries[0])
     assert lease.attempt == 2
@@ -200,17 +200,21 @@ async def test_a_worker_that_claims_again_has_its_lease_although_a_cancel_came(d
 
 async def test_only_what_was_postponed_is_recalled(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
-    promote = driver.store.steps.promote
-    assert await promote(run_id, lease.conversation_id, "1") is None
+    other, other_lease = await driver.begin()
+    promote, step = driver.store.steps.promote, (lease.conversation_id, run_id, "1")
+    assert await promote([step]) == [None]
     await driver.postpone(lease)
-    settled = await promote(run_id, lease.conversation_id, "1")
+    await driver.postpone(other_lease)
+    unknown = (lease.conversation_id, "run_00" + "0" * 26, "1")
+    settled, none, another = await promote([step, unknown, (other_lease.conversation_id, other, "1")])
+    assert none is None
     assert settled is not None
-    assert [each.queue for each in settled.deliveries] == ["model.recovered"]
-    assert await promote(run_id, lease.conversation_id, "1") is None
+    assert another is not None
+    assert [each.queue for each in (*settled.deliveries, *another.deliveries)] == ["model.recovered"] * 2
+    assert await promote([step]) == [None]
     await driver.retry(await driver.claim(settled.deliveries[0]))
     # It backs off because an attempt of it failed: room at the provider changes nothing about that.
-    assert await promote(run_id, lease.conversation_id, "1") is None
-    assert await promote("run_00" + "0" * 26, lease.conversation_id, "1") is None
+    assert await promote([step, unknown]) == [None, None]
 
 
 async def test_a_cancel_does_not_wait_for_room(driver: StoreDriver) -> None:
@@ -218,7 +222,7 @@ async def test_a_cancel_does_not_wait_for_room(driver: StoreDriver) -> None:
     await driver.postpone(lease)
     settled = await driver.store.runs.cancel(run_id)
     assert settled.status == "cancelled"
-    assert await driver.store.steps.promote(run_id, lease.conversation_id, "1") is None
+    assert await driver.store.steps.promote([(lease.conversation_id, run_id, "1")]) == [None]
 
 
 async def test_a_cancel_wins_over_postponing(driver: StoreDriver) -> None:

@@ -195,9 +195,8 @@ class Walker(Clients):
         before = (await self.driver.get(run_id)).status
         if choose([True, False, False]):
             # As a gate does that has room again.
-            promoted = await self.driver.store.steps.promote(
-                run_id, (await self.driver.get(run_id)).conversation_id, what
-            )
+            conversation_id = (await self.driver.get(run_id)).conversation_id
+            (promoted,) = await self.driver.store.steps.promote([(conversation_id, run_id, what)])
             self.note(*([promoted] if promoted else []))
         self.note(*await self.driver.sweep(run_id, what, unclaimed_after=0))
         assert (await self.driver.get(run_id)).status is before

@@ -393,7 +393,7 @@ async def _postpone(driver: StoreDriver, n: int) -> Act:
 
 async def _promote(driver: StoreDriver, n: int) -> Act:
     lease = await _postponed(driver)
-    return lambda: driver.store.steps.promote(lease.run_id, lease.conversation_id, lease.step)
+    return lambda: driver.store.steps.promote([(lease.conversation_id, lease.run_id, lease.step)])
 
 
 async def _renew(driver: StoreDriver, n: int) -> Act:
