@@ -70,6 +70,18 @@ class FinalResponse(BaseModel):
     response: str
 
 
+class AgentAnswer(BaseModel):
+    """What an agent answered to a question."""
+
+    response: str
+
+
+class GeneratedTitle(BaseModel):
+    """What a conversation could be called."""
+
+    title: str
+
+
 def plain(value: Any, status: int = 200) -> Response:
     """Any JSON."""
     return answer_json(orjson.dumps(value), status)

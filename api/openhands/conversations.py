@@ -148,6 +148,5 @@ async def delete_conversation(backend: Backend, caller: Caller, conversation: Co
     problems=("conversation_not_found",),
 )
 async def agent_final_response(backend: Backend, conversation: ConversationUuid) -> Response:
-    """The text with which its last run ended."""
-    seen = await look(backend, number_of(conversation))
-    return plain({"response": (seen.run.output if seen.run else None) or ""})
+    """The text with which it answered last."""
+    return plain({"response": (await look(backend, number_of(conversation))).answer})

@@ -14,6 +14,7 @@ from palaver.models import Run
 
 from .. import operations
 from ..operations import Backend
+from .content import shown
 from .events import Writer
 from .state import Kept, full_state
 from .statuses import ExecutionStatus, execution_status
@@ -31,8 +32,8 @@ class Seen:
     kept: Kept
     run: Run | None
     """The active one, else the one that ended last; None if it is gone, or there was none."""
-    unanswered: bool
-    """The last word is the user's, and no run is there to answer it."""
+    last: dict[str, Any] | None
+    """The last message, if no run is there."""
 
     @property
     def id(self) -> str:
@@ -43,6 +44,23 @@ class Seen:
     def active(self) -> Run | None:
         """The run that is going on."""
         return None if self.run is None or self.run.status.terminal else self.run
+
+    @property
+    def unanswered(self) -> bool:
+        """The last word is the user's, and no run is there to answer it."""
+        return self.last is not None and self.last["role"] == "user"
+
+    @property
+    def answer(self) -> str:
+        """What its agent answered last; empty if it has not."""
+        if self.run is not None and self.run.output:
+            return self.run.output
+        match self.last:
+            # Its newest run has only condensed.
+            case {"role": "assistant", "content": said} | {"role": "tool", "name": "finish", "content": said}:
+                return "\n".join(part.get("text", "") for part in shown(said))
+            case _:
+                return ""
 
     @property
     def status(self) -> ExecutionStatus:
@@ -108,6 +126,5 @@ async def look(backend: Backend, number: UUID) -> Seen:
             run = None
     over = conversation.active_run is None and not conversation.queued_runs
     last = await operations.last_message(backend, id) if over and conversation.entries else None
-    said = last is not None and last.data["message"]["role"] == "user"
     kept = Kept.model_validate_json(text.text) if text.text else Kept.of_spec(conversation.agent)
-    return Seen(number, conversation, kept, run, unanswered=said)
+    return Seen(number, conversation, kept, run, last.data["message"] if last else None)
