@@ -60,7 +60,7 @@ class StartConversation(Known):
     tool_module_qualnames: dict[str, str] = Field(default={})
     client_tools: list[dict[str, Any]] | None = None
     tags: dict[str, str] | None = None
-    plugins: list[Any] | None = None
+    plugins: list[dict[str, Any]] | None = None
     hook_config: dict[str, Any] | None = None
     secrets: dict[str, GivenSecret] = Field(default={})
     confirmation_policy: Policy = Policy()
