@@ -2,8 +2,8 @@
 
 Each script is assembled as Redis gets it and compiled by Lua 5.1, whose bytecode says which globals it uses: those that
 are not Redis' own are misspelled, or of a part that another uses without saying that it needs it. Each part is compiled
-with what it needs and nothing else. What a script does with ``args``, ``keys`` and ``reply`` is compared with its
-declaration.
+with what it uses and nothing else. The bytecode also says how many locals there are at once, of which Lua has a limit.
+What a script does with ``args``, ``keys`` and ``reply`` is compared with its declaration.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ _POSITIONS: Final = re.compile(r"\b(?:ARGV|KEYS)\b")
 _REPLY: Final = re.compile(r"\breply\.(\w+) ?([{(])")
 _FUNCTION: Final = re.compile(r"^local function (\w+)", re.MULTILINE)
 _GETGLOBAL, _SETGLOBAL = 5, 7
+MOST_LOCALS: Final = 190
+"""That a script may have at once. Lua 5.1 compiles none with more than 200 (LUAI_MAXVARS): who comes near is told what
+to do."""
 
 
 class Global(NamedTuple):
@@ -46,14 +49,23 @@ class Global(NamedTuple):
     line: int
 
 
-def globals_of(text: str) -> Iterator[Global]:
-    """The globals that a chunk of Lua uses, by its bytecode.
+class Chunk(NamedTuple):
+    """What the bytecode of a function says."""
+
+    globals: Sequence[Global]
+    """Those of functions within it, too."""
+    locals: int
+    """How many it has of its own at once, at most."""
+
+
+def chunk_of(text: str) -> Chunk:
+    """What Lua makes of a text.
 
     Raises:
         lupa.lua51.LuaSyntaxError: it is no Lua.
     """
     lua: Any = lupa.lua51.LuaRuntime(encoding=None)
-    yield from _Dump(lua.globals().string.dump(lua.compile(text.encode()))).globals()
+    return _Dump(lua.globals().string.dump(lua.compile(text.encode()))).chunk()
 
 
 class _Dump:
@@ -63,24 +75,29 @@ class _Dump:
         self._dump = dump
         self._at = 12  # the header
 
-    def globals(self) -> Iterator[Global]:
-        """Of the function that begins here, and of those within it."""
+    def chunk(self) -> Chunk:
+        """Of the function that begins here."""
         self._text()
         self._at += 2 * 4 + 4  # the lines of its definition, and four small numbers
         code = self._numbers()
         constants = [self._constant() for _ in range(self._number())]
-        inner = [list(self.globals()) for _ in range(self._number())]
+        inner = [self.chunk() for _ in range(self._number())]
         lines = self._numbers()
-        for _ in range(self._number()):  # locals
-            self._text()
-            self._at += 2 * 4
+        spans = [self._span() for _ in range(self._number())]
         for _ in range(self._number()):  # upvalues
             self._text()
-        for instruction, line in zip(code, lines, strict=True):
-            if instruction & 0x3F in (_GETGLOBAL, _SETGLOBAL):
-                yield Global(constants[instruction >> 14], line)
-        for each in inner:
-            yield from each
+        used = [
+            Global(constants[instruction >> 14], line)
+            for instruction, line in zip(code, lines, strict=True)
+            if instruction & 0x3F in (_GETGLOBAL, _SETGLOBAL)
+        ]
+        at_once = max((sum(at in other for other in spans) for at in {span.start for span in spans}), default=0)
+        return Chunk([*used, *(each for chunk in inner for each in chunk.globals)], at_once)
+
+    def _span(self) -> range:
+        """The instructions that see a local."""
+        self._text()
+        return range(self._number(), self._number())
 
     def _unpack(self, form: str) -> Any:
         (value,) = struct.unpack_from(form, self._dump, self._at)
@@ -123,21 +140,28 @@ def faults(scripts: Sequence[type[Script[Any]]], names: Names, files: Files) -> 
     for file in files.keys() - needed:
         yield f"{file}.lua: no script needs it"
     for file in needed:
-        yield from _undefined(assembler.alone(file))
+        yield from _compiled(assembler.alone(file))
     for script in scripts:
-        yield from _undefined(assembler.script(script))
+        yield from _compiled(assembler.script(script))
         yield from _undeclared(script, "".join(code[part] for part in assembler.parts(script.name)))
 
 
-def _undefined(source: Source) -> Iterator[str]:
+def _compiled(source: Source) -> Iterator[str]:
     try:
-        for name, line in globals_of(source.text):
-            if name not in REDIS and not _GENERATED.match(name):
-                yield f"{source.lines[line - 1].file}:{source.lines[line - 1].number}: {name} is not defined"
+        chunk = chunk_of(source.text)
     except lupa.lua51.LuaSyntaxError as error:
         number = re.search(r":(\d+):", str(error))
         place = source.lines[min(int(number[1]), len(source.lines)) - 1] if number else source.lines[-1]
         yield f"{place.file}:{place.number}: {error}"
+        return
+    for name, line in chunk.globals:
+        if name not in REDIS and not _GENERATED.match(name):
+            yield f"{source.lines[line - 1].file}:{source.lines[line - 1].number}: {name} is not defined"
+    if chunk.locals > MOST_LOCALS:
+        yield (
+            f"{source.lines[-1].file}: {chunk.locals} locals at once, of at most {MOST_LOCALS}: declare some of its "
+            "arguments as one record, or move functions that share names into one part"
+        )
 
 
 def _undeclared(script: type[Script[Any]], code: str) -> Iterator[str]:
@@ -189,13 +213,21 @@ def _fields(code: str) -> set[str]:
 
 def main() -> None:
     """Print what is wrong, if anything is."""
-    files = lua_files()
+    files, names = lua_files(), shared_names(ScriptSettings.of(Settings()), VERSION)
     try:
-        found = sorted(set(faults(SCRIPTS, shared_names(ScriptSettings.of(Settings()), VERSION), files)))
+        found = sorted(set(faults(SCRIPTS, names, files)))
     except (LookupError, RecursionError) as error:
         found = [str(error)]
-    print("\n".join(found) if found else f"{len(SCRIPTS)} scripts, {len(files)} files: no faults")
+    print("\n".join(found) if found else _summary(Assembler(names, files), len(files)))
     sys.exit(bool(found))
+
+
+def _summary(assembler: Assembler, files: int) -> str:
+    counts = {script.name: chunk_of(assembler.script(script).text).locals for script in SCRIPTS}
+    most = sorted(counts.items(), key=lambda each: -each[1])
+    return f"{len(SCRIPTS)} scripts, {files} files: no faults; locals, of {MOST_LOCALS}: " + ", ".join(
+        f"{name} {count}" for name, count in most
+    )
 
 
 if __name__ == "__main__":

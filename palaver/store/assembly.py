@@ -1,8 +1,9 @@
 """The text of each script: what is generated from its declaration, the parts that it needs, and its own file.
 
 A Lua file says on a line ``-- needs: …`` which parts it builds on; the assembler puts each of them in front of it, once
-and behind its own needs. ``Namespace.NAME`` in Lua is what Python knows by that name (``shared_names.py``) and is put
-in as a literal. A name that Python does not know is an error here, not in Redis.
+and behind its own needs. A part is a block of its own: what is behind it sees those of its names that it uses, and
+functions that nobody uses are left out. ``Namespace.NAME`` in Lua is what Python knows by that name
+(``shared_names.py``) and is put in as a literal. A name that Python does not know is an error here, not in Redis.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ _TOKENS: Final = re.compile(
 )
 """A comment, a text, a name of Python's, or a name that is a local: those are found faster than fields of a table."""
 
+_STATEMENTS: Final = re.compile(r"^(?=[A-Za-z_])(?!end\b|else)", re.MULTILINE)
+"""Where a statement of a file begins: at the left edge, where none of its other lines has a word but ``end``."""
+_LOCALS: Final = re.compile(r"local (?P<function>function )?(?P<names>\w+(?:, \w+)*)(?P<value>[ (])?")
+_WORDS: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+"""What may be the name of a local; behind a dot is a field."""
+
 Names = Mapping[str, Mapping[str, object]]
 Files = Mapping[str, str]
 """The texts of Lua files, by name."""
@@ -46,6 +53,19 @@ class Source(NamedTuple):
     lines: Sequence[Line]
 
 
+class Statement:
+    """A statement at the left edge of a file, as Redis gets it."""
+
+    def __init__(self, text: str, lines: Sequence[Line]) -> None:
+        found = _LOCALS.match(text)
+        self.source = Source(text, lines)
+        self.words = frozenset(_WORDS.findall(text))
+        self.declares = found["names"].split(", ") if found else []
+        self.is_function = bool(found and found["function"])
+        # As it is where its locals are declared ahead of it.
+        self.inside = Source(text.removeprefix("local "), lines) if found and found["value"] else Source("", ())
+
+
 class Assembler:
     """Makes scripts of ``files``, in which ``names`` are known. It translates each file once."""
 
@@ -53,7 +73,7 @@ class Assembler:
         self._names = names
         self._files = files
         self._parts: dict[str, Sequence[str]] = {}
-        self._translated: dict[str, Source] = {}
+        self._translated: dict[str, Sequence[Statement]] = {}
 
     def script(self, script: type[Script[Any]]) -> Source:
         """The whole text of a script.
@@ -63,11 +83,17 @@ class Assembler:
             RecursionError: parts need each other.
         """
         head = f"contract of {script.name}"
-        return _joined(_source(head, contract(script), self._names), self.alone(script.name))
+        text = contract(script)
+        return _joined(Source(text, _lines(head, text)), self.alone(script.name))
 
     def alone(self, name: str) -> Source:
-        """The text of a file behind all that it needs, without what is generated for a script. Raises the same."""
-        return _joined(*map(self._of_file, self.parts(name)))
+        """The text of a file behind all that it uses, without what is generated for a script. Raises the same."""
+        *parts, own = map(self._of_file, self.parts(name))
+        sources = [each.source for each in own]
+        used = set[str]().union(*(each.words for each in own))
+        for part in reversed(parts):
+            sources[:0] = _scope(part, used)
+        return _joined(*sources)
 
     def parts(self, name: str, above: tuple[str, ...] = ()) -> Sequence[str]:
         """The names of all files that the file ``name`` needs, each behind its own needs, and of itself.
@@ -86,9 +112,9 @@ class Assembler:
             self._parts[name] = [*found, name]
         return self._parts[name]
 
-    def _of_file(self, name: str) -> Source:
+    def _of_file(self, name: str) -> Sequence[Statement]:
         if name not in self._translated:
-            self._translated[name] = _source(f"{name}.lua", self._files[name], self._names)
+            self._translated[name] = list(_statements(f"{name}.lua", self._files[name], self._names))
         return self._translated[name]
 
 
@@ -99,9 +125,38 @@ def lua_files() -> Files:
     return {each.name.removesuffix(".lua"): each.read_text() for each in folder.iterdir()}
 
 
-def _source(file: str, text: str, names: Names) -> Source:
-    lines = [Line(file, number) for number in range(1, text.count("\n") + 1)]
-    return Source(_for_redis(file, text, names), lines)
+def _scope(part: Sequence[Statement], used: set[str]) -> Sequence[Source]:
+    """A part as a block, behind the declaration of those of its locals that are ``used`` behind it. The words of the
+    part are added to these."""
+    outside, exported, sources = frozenset(used), list[str](), list[Source]()
+    for each in reversed(part):
+        if each.is_function and used.isdisjoint(each.declares):
+            continue
+        used |= each.words
+        if outside.isdisjoint(each.declares):
+            sources.append(each.source)
+        else:
+            exported[:0] = each.declares
+            sources.append(each.inside)
+    if not sources:
+        return []
+    text, lines = _joined(*reversed(sources))
+    begin = f"local {', '.join(exported)} do" if exported else "do"
+    return [Source(f"{begin}\n{text}end\n", [lines[0], *lines, lines[-1]])]
+
+
+def _statements(file: str, text: str, names: Names) -> Iterator[Statement]:
+    """The statements of a file, without comments and lines that have nothing else."""
+    lines = zip(_for_redis(file, text, names).splitlines(keepends=True), _lines(file, text), strict=True)
+    kept = [(line.rstrip() + "\n", place) for line, place in lines if line.strip()]
+    places = iter([place for _, place in kept])
+    for statement in _STATEMENTS.split("".join(line for line, _ in kept)):
+        if statement:
+            yield Statement(statement, [next(places) for _ in range(statement.count("\n"))])
+
+
+def _lines(file: str, text: str) -> Sequence[Line]:
+    return [Line(file, number) for number in range(1, text.count("\n") + 1)]
 
 
 def _joined(*sources: Source) -> Source:

@@ -150,7 +150,7 @@ def _checked(reply: R | Exception) -> R:
 
 @lru_cache(maxsize=8)
 def _sources(settings: ScriptSettings, version: int) -> Mapping[str, str]:
-    """The text of each script, by its name. That takes 10 ms, and few processes have more than one set of settings."""
+    """The text of each script, by its name. That takes 20 ms, and few processes have more than one set of settings."""
     assembler = Assembler(shared_names(settings, version), lua_files())
     return {script.name: assembler.script(script).text for script in SCRIPTS}
 

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from palaver.store import Store
 from palaver.store.contracts.declaration import Script
 
-_EVERY: Final = 50
+EVERY: Final = 50
 """Instructions of Lua between two counts."""
 _OF_A_COMMAND: Final = 60
 """What a command of Redis counts for beside its bytes: about as long as so many instructions."""
@@ -43,7 +43,7 @@ class Counter:
         self._instructions: Callable[[], float] = lua.execute(
             f"""
             local seen = 0
-            debug.sethook(function() seen = seen + {_EVERY} end, '', {_EVERY})
+            debug.sethook(function() seen = seen + {EVERY} end, '', {EVERY})
             return function() local was = seen; seen = 0; return was end
             """
         )

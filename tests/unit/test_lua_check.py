@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from deploy.lua_check import faults, globals_of
+from deploy.lua_check import MOST_LOCALS, chunk_of, faults
 from palaver.settings import Settings
 from palaver.store.assembly import Assembler, lua_files
 from palaver.store.contracts import SCRIPTS, Promote
@@ -116,7 +116,44 @@ def test_a_name_in_a_text_or_a_comment_is_left_alone() -> None:
 
 def test_the_globals_of_functions_within_functions_are_seen() -> None:
     inner = "local x = 1\nreturn function()\n  return function() there = here + x end\nend\n"
-    assert sorted(globals_of(inner)) == [("here", 3), ("there", 3)]
+    assert sorted(chunk_of(inner).globals) == [("here", 3), ("there", 3)]
+
+
+def test_locals_are_counted_as_lua_does() -> None:
+    text = "local a, b\ndo local c end\nlocal function d(e) local f end return d\n"
+    assert chunk_of(text).locals == 3
+
+
+def test_a_script_with_too_many_locals_is_refused() -> None:
+    have = chunk_of(Assembler(NAMES, {**PARTS, "write": SCRIPT}).script(Write).text).locals
+    most = "".join(f"local x{i} = {i}\n" for i in range(MOST_LOCALS - have)) + SCRIPT
+    assert found(most) == []
+    (said,) = found("local y\n" + most)
+    assert said.startswith(f"write.lua: {MOST_LOCALS + 1} locals at once, of at most {MOST_LOCALS}")
+
+
+def test_a_part_keeps_its_names_to_itself_and_a_script_has_the_functions_that_it_uses() -> None:
+    parts = {
+        "_now": "local TIME = redis.call('TIME')\nlocal NOW, AGE = TIME[1], 0\n",
+        "_note": "-- needs: now\nlocal count\nlocal function place() return keys.place end\n"
+        "local function spare() return place() end\nlocal function other() return spare() end\n"
+        "local function note(text) redis.call('SET', place(), text .. NOW) end\n",
+    }
+    source = Assembler(NAMES, {**parts, "write": "-- needs: note\nnote(args.text)\n"}).script(Write)
+    behind = source.text.partition("\nlocal NOW")[2].splitlines()
+    assert behind == [
+        ", AGE do",
+        "local TIME = redis_call('TIME')",
+        "NOW, AGE = TIME[1], 0",
+        "end",
+        "local note do",
+        "local count",
+        "local function place() return keys_place end",
+        "function note(text) redis_call('SET', place(), text .. NOW) end",
+        "end",
+        "note(args_text)",
+    ]
+    assert source.lines[-3] == ("_note.lua", 6)
 
 
 def test_a_script_has_each_part_once_behind_what_it_needs() -> None:
