@@ -219,9 +219,9 @@ MUTANTS: Final = {
             "a rollback that leaves something",
             "cancelled",
             "withdrawn_as_a_whole",
-            f"{_LUA}_withdraw.lua",
-            "  local part = '[' .. ENTERED + 1 ..",
-            "  local part = '[' .. ENTERED + 2 ..",
+            f"{_LUA}_finish.lua",
+            "withdraw_from(ENTERED + 1, ID)",
+            "withdraw_from(ENTERED + 2, ID)",
         ),
         _mutant(
             "results in another order than their calls",
