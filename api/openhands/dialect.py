@@ -23,9 +23,17 @@ def key_of(scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
     """The key of ``X-Session-API-Key``, of ``Authorization``, or of the query of a socket, as older clients send it."""
     key = headers.get(b"x-session-api-key") or bearer(scope, headers)
     if key is None and scope["type"] == "websocket":
-        found = parse_qs(scope["query_string"], max_num_fields=_MOST_FIELDS).get(b"session_api_key", [])
-        key = found[0] if found else None
+        return _in_query(scope["query_string"])
     return key
+
+
+def _in_query(query: bytes) -> bytes | None:
+    try:
+        found = parse_qs(query, max_num_fields=_MOST_FIELDS).get(b"session_api_key", [])
+    except ValueError:
+        # More fields than any client sends.
+        return None
+    return found[0] if found else None
 
 
 OPENHANDS: Final = Dialect("openhands", PREFIX, respond, ErrorFormat(JSON, "OpenHandsError", SCHEMA), key_of)

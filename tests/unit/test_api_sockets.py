@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from uuid import uuid4
 
 import orjson
 import pytest
@@ -23,6 +24,7 @@ from api.connections import H11
 from api.dialects import Dialect
 from api.gate import Gate
 from api.native import NATIVE
+from api.openhands import OPENHANDS
 from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.errors import NoRoom, UnknownConversation
@@ -102,7 +104,7 @@ class Served:
 @asynccontextmanager
 async def serving(settings: Settings = SETTINGS) -> AsyncIterator[Served]:
     gate = Gate(10, 10)
-    async with world(settings, dialects=(NATIVE, LIVE)) as api:
+    async with world(settings, dialects=(NATIVE, LIVE, OPENHANDS)) as api:
         config = uvicorn.Config(
             api.app,
             lifespan="off",
@@ -216,3 +218,12 @@ async def test_no_key_stands_in_a_log(caplog: pytest.LogCaptureFixture) -> None:
     assert '"WEBSOCKET /live/hello HTTP/1.1" 101' in caplog.text
     assert KEY not in caplog.text
     assert "another-secret" not in caplog.text
+
+
+async def test_a_query_of_many_fields_brings_no_key() -> None:
+    query = "&".join(["a=b"] * 100)
+    async with serving(GUARDED) as served:
+        async with connect(f"{served.url}/openhands/sockets/events/{uuid4()}?{query}", proxy=None) as socket:
+            await socket.send("{}")
+            await asyncio.wait_for(socket.wait_closed(), 10)
+        assert socket.close_code == 4001
