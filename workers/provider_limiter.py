@@ -263,17 +263,23 @@ class ProviderLimiter:
             log.warning("an answer of %s is not reported: %s", gate, type(error).__name__)
 
     async def _wake(self, provider: str, calls: Sequence[str]) -> None:
-        """Have the steps of ``calls`` delivered now, all at once; places of those that wait no more go to the next."""
-        while calls:
-            promoted = await self._store.steps.promote([_step_of(call) for call in calls])
-            await follow_up(self._store, self._publish, [each for each in promoted if each is not None])
-            limits = self.limits(provider)
-            idle = [call for call, each in zip(calls, promoted, strict=True) if each is None]
-            calls = [
-                woken
-                for call in idle
-                for woken in await self._store.providers.release(provider, call, limits, tokens=0, used=0)
-            ]
+        """Have the steps of ``calls`` delivered now, all at once; places of those that wait no more go to the next.
+
+        An error ends it and harms nobody who is served: those that wait ask again by themselves, and a place that
+        nobody takes comes free."""
+        try:
+            while calls:
+                promoted = await self._store.steps.promote([_step_of(call) for call in calls])
+                await follow_up(self._store, self._publish, [each for each in promoted if each is not None])
+                limits = self.limits(provider)
+                idle = [call for call, each in zip(calls, promoted, strict=True) if each is None]
+                calls = [
+                    woken
+                    for call in idle
+                    for woken in await self._store.providers.release(provider, call, limits, tokens=0, used=0)
+                ]
+        except Exception as error:
+            log.warning("some that wait for %s are not told that it has room: %s", provider, type(error).__name__)
 
 
 def _is_model(gate: str) -> bool:

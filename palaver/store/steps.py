@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from secrets import token_hex
 from types import MappingProxyType
@@ -30,6 +31,8 @@ from palaver.store.scripts import Scripts
 from palaver.store.settling import settlement, used
 from palaver.traces import Trace
 from palaver.verdicts import Verdict
+
+log = logging.getLogger("palaver.store.steps")
 
 _MESSAGES: Final = frozenset(
     kind.encode() for kind in (*MESSAGES, EventKind.CONVERSATION_CONDENSED, EventKind.REASONING_DROPPED)
@@ -181,13 +184,13 @@ class Steps:
 
     async def promote(self, postponed: Sequence[tuple[str, str, str]]) -> list[Settled | None]:
         """Deliver postponed steps now, each by the ids of its conversation and run and its name; None for one that is
-        no longer waiting."""
+        no longer waiting, or that cannot be delivered: it says so in the log, and keeps no other from it."""
         calls = [Promote(run=keys.of_run(run_id, conv_id), step=step) for conv_id, run_id, step in postponed]
         replies = await self._scripts.run_each(calls)
         found: list[Settled | None] = []
-        for reply, (conversation_id, run_id, _) in zip(replies, postponed, strict=True):
+        for reply, (conversation_id, run_id, step) in zip(replies, postponed, strict=True):
             if isinstance(reply, Exception) and not isinstance(reply, NewerVersion):
-                raise reply
+                log.warning("cannot deliver step %s of run %s: %s", step, run_id, type(reply).__name__)
             found.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
         return found
 

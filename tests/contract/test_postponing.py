@@ -217,6 +217,24 @@ async def test_only_what_was_postponed_is_recalled(driver: StoreDriver) -> None:
     assert await promote([step, unknown]) == [None, None]
 
 
+async def test_a_run_that_is_damaged_keeps_no_other_from_its_delivery(
+    driver: StoreDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = [await driver.begin() for _ in range(3)]
+    for _, lease in begun:
+        await driver.postpone(lease)
+    broken, _ = begun[1]
+    await driver.redis.rename(keys.steps(broken), "aside{00}")
+    await driver.redis.set(keys.steps(broken), "no steps")
+    first, none, last = await driver.store.steps.promote([(lease.conversation_id, run, "1") for run, lease in begun])
+    await driver.redis.rename("aside{00}", keys.steps(broken))
+    assert none is None
+    assert first is not None
+    assert last is not None
+    assert [each.run_id for each in (*first.deliveries, *last.deliveries)] == [begun[0][0], begun[2][0]]
+    assert broken in caplog.text
+
+
 async def test_a_cancel_does_not_wait_for_room(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     await driver.postpone(lease)

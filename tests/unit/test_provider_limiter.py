@@ -16,7 +16,7 @@ from palaver.leases import Delivery, Lease
 from palaver.models import AgentSpec, Usage
 from palaver.providers import Provider
 from palaver.settings import Settings
-from palaver.store import Store
+from palaver.store import Store, keys
 from palaver.store.provider_states import ProviderUsage
 from palaver.store.providers import Cooling
 from palaver.testing import aeventually
@@ -463,6 +463,38 @@ async def test_a_waiter_that_is_gone_does_not_keep_its_place(workers: tuple[Work
             await two.driver.postpone(lease, 60, "max_in_flight")
         await two.driver.store.runs.cancel(gone.run_id)
     assert [each.run_id for each in one.published] == [waits.run_id]
+
+
+async def test_one_that_cannot_be_woken_gives_its_place_to_the_next(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    async with one.permit(await one.lease("narrow")):
+        broken, waits = await two.lease("narrow"), await two.lease("narrow")
+        for lease in (broken, waits):
+            assert await two.refused(lease)
+            await two.driver.postpone(lease, 60, "max_in_flight")
+        await two.redis.delete(keys.steps(broken.run_id))
+        await two.redis.set(keys.steps(broken.run_id), "no steps")
+    assert [each.run_id for each in one.published] == [waits.run_id]
+
+
+async def test_what_hinders_the_waking_of_others_is_no_failure_of_the_own_attempt(
+    workers: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = workers
+    waits = await two.lease("narrow")
+    await two.driver.postpone(waits, 60, "max_in_flight")
+    providers = one.driver.store.providers
+    admit = providers.admit
+
+    async def admit_and_wake(*args: Any, **options: Any) -> Any:
+        return replace(await admit(*args, **options), woken=(f"{waits.conversation_id}/{waits.run_id}/{waits.step}",))
+
+    def publish(_: object) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(providers, "admit", admit_and_wake)
+    monkeypatch.setattr(one.limiter, "_publish", publish)
+    assert await one.refused(await one.lease("narrow")) is None
 
 
 async def test_tokens_are_counted_as_the_provider_reports_them(workers: tuple[Worker, Worker]) -> None:
