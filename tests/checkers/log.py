@@ -32,15 +32,16 @@ def accepted_input_is_there(evidence: Evidence) -> None:
 
 
 def every_step_has_its_message(evidence: Evidence) -> None:
-    """I1: a run that completed has the model's message of each of its steps."""
+    """I1: a run that completed has the model's message of each of its steps; one that was to condense, a summary."""
     for history in evidence.histories:
+        condensed = {entry.run_id for entry in history.entries if entry.type == "conversation.condensed"}
         steps = defaultdict(set)
         for entry in history.entries:
             if (message := message_of(entry)) and message["role"] == "assistant" and entry.data.get("step"):
                 steps[entry.run_id].add(entry.data["step"])
         for run_id, run in history.runs.items():
             wanted = {str(number) for number in range(1, run.step + 1)}
-            if run.status == "completed":
+            if run.status == "completed" and (steps[run_id] or run_id not in condensed):
                 assert steps[run_id] == wanted, f"{run_id} has messages of {steps[run_id]}, not {wanted}"
 
 
@@ -50,7 +51,8 @@ def messages_once(evidence: Evidence) -> None:
         steps = Counter((e.run_id, e.data["step"]) for e in history.entries if e.data.get("step") and message_of(e))
         twice = [step for step, count in steps.items() if count > 1]
         assert not twice, f"two messages of one step: {twice}"
-        events = Counter((entry.run_id, entry.seq) for entry in history.entries)
+        # What is of no run has no number in it.
+        events = Counter((entry.run_id, entry.seq) for entry in history.entries if entry.run_id)
         twice = [event for event, count in events.items() if count > 1]
         assert not twice, f"in the log twice: {twice}"
 
@@ -103,15 +105,26 @@ def sealed_in_call_order(evidence: Evidence) -> None:
 
 
 def withdrawn_as_a_whole(evidence: Evidence) -> None:
-    """I4: everything that a run said is withdrawn if it was rolled back, and nothing otherwise."""
+    """I4: withdrawn is everything that a run said that was rolled back, and everything that its conversation went back
+    over; and nothing otherwise."""
     for history in evidence.histories:
+        gone_back_over = _gone_back_over(history)
         for entry in history.entries:
-            if message_of(entry):
-                _check_withdrawn(history, entry.run_id, entry.withdrawn)
+            run = history.runs.get(entry.run_id)
+            if not message_of(entry) or (entry.run_id and (run is None or not run.status.terminal)):
+                continue
+            rolled_back = bool(run and run.cancel and run.cancel.mode == "rollback")
+            assert run is None or run.withdrawn == rolled_back, f"{entry.run_id}: {run}"
+            expected = rolled_back or entry.position in gone_back_over
+            assert entry.withdrawn == expected, f"{entry}: {rolled_back=} {gone_back_over=}"
 
 
-def _check_withdrawn(history: History, run_id: str, withdrawn: bool) -> None:
-    run = history.runs.get(run_id)
-    if run is not None and run.status.terminal:
-        rolled_back = run.cancel is not None and run.cancel.mode == "rollback"
-        assert withdrawn == run.withdrawn == rolled_back, f"{run_id}: {withdrawn=} {run.withdrawn=} {rolled_back=}"
+def _gone_back_over(history: History) -> set[int]:
+    """The positions that a withdrawal of no run names, each of which ends right before its entry."""
+    found = set[int]()
+    for entry in history.entries:
+        if entry.type == "messages.withdrawn" and not entry.run_id:
+            first, last = entry.data["first"], entry.data["last"]
+            assert first <= last == entry.position - 1, f"withdrawn is something else than the end of the log: {entry}"
+            found.update(range(first, last + 1))
+    return found

@@ -180,6 +180,49 @@ def call_behind_a_cancel(evidence: Evidence) -> Evidence:
     )
 
 
+def went_back(evidence: Evidence) -> Evidence:
+    """Two things were said behind the run, and withdrawn again with the last words of the run."""
+
+    def change(each: History) -> History:
+        entries, words = list(each.entries), b'{"message":{"role":"user","content":"and this"}}'
+        size = len(entries)
+        for kind, data in (
+            ("message.created", words),
+            ("message.created", words),
+            ("messages.withdrawn", b'{"first":%d,"last":%d}' % (size - 1, size + 2)),
+        ):
+            entries.append(LogEntry("", 0, at(11), kind, data, position=len(entries) + 1))
+        entries = [replace(entry, withdrawn=size - 1 <= entry.position <= size + 2) for entry in entries]
+        return replace(each, entries=entries, conversation=each.conversation.model_copy(update={"entries": size + 3}))
+
+    return changed(evidence, change)
+
+
+def with_withdrawn(evidence: Evidence, place: int, withdrawn: bool) -> Evidence:
+    def change(each: History) -> History:
+        entries = list(each.entries)
+        entries[place] = replace(entries[place], withdrawn=withdrawn)
+        return replace(each, entries=entries)
+
+    return changed(evidence, change)
+
+
+def words_that_are_not_withdrawn(evidence: Evidence) -> Evidence:
+    return with_withdrawn(went_back(evidence), -2, False)
+
+
+def words_that_are_withdrawn_for_nothing(evidence: Evidence) -> Evidence:
+    return with_withdrawn(went_back(evidence), 0, True)
+
+
+def withdrawal_of_something_else_than_the_end(evidence: Evidence) -> Evidence:
+    def change(each: History) -> History:
+        *entries, last = each.entries
+        return replace(each, entries=[*entries, replace(last, payload=b'{"first":1,"last":2}')])
+
+    return changed(went_back(evidence), change)
+
+
 WRONG: Sequence[tuple[str, Callable[[Evidence], Evidence]]] = (
     ("nothing_after_the_end", late_call),
     ("nothing_after_the_end", late_tool),
@@ -193,11 +236,18 @@ WRONG: Sequence[tuple[str, Callable[[Evidence], Evidence]]] = (
     ("events_are_declared", field_that_nobody_declared),
     ("events_are_declared", fleeting_event_in_the_log),
     ("nothing_starts_after_a_cancel", call_behind_a_cancel),
+    ("withdrawn_as_a_whole", words_that_are_not_withdrawn),
+    ("withdrawn_as_a_whole", words_that_are_withdrawn_for_nothing),
+    ("withdrawn_as_a_whole", withdrawal_of_something_else_than_the_end),
 )
 
 
 def test_whole_evidence_passes() -> None:
     assert violations(whole()) == []
+
+
+def test_a_conversation_that_went_back_passes() -> None:
+    assert violations(went_back(whole())) == []
 
 
 @pytest.mark.parametrize(("checker", "spoil"), WRONG, ids=[spoil.__name__ for _, spoil in WRONG])
