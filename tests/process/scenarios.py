@@ -66,8 +66,10 @@ class Scenario:
     start_after: float | None = None
     deadline: float | None = None
     """Seconds from the submission."""
-    puts: tuple[tuple[Moment, Mapping[str, Any]], ...] = ()
-    """Inputs of the run."""
+    puts: tuple[tuple[Moment, Sequence[Mapping[str, Any]]], ...] = ()
+    """Inputs of the run: at that moment, these items."""
+    says: Moment | None = None
+    """When the user says something in its conversation. It is waited for, as another run would be told that."""
     cancel: Moment | None = None
     kill: Moment | None = None
     """Of the model worker that had the run last, or of any."""
@@ -81,6 +83,10 @@ class Scenario:
     """Who is asked, in its protocol."""
     waited_for: bool = True
     """If not, the next user message comes while this run is going."""
+    ahead: str = ""
+    """What is done in the conversation before it, when no run is going: one of `AHEAD`."""
+    share: float = 1.0
+    """How much of the log `ahead` leaves."""
 
     def __repr__(self) -> str:
         said = (
@@ -119,31 +125,40 @@ def asks_for_what_does_not_fit(draw: st.DrawFn) -> Scenario:
 
 
 def waits_for_a_decision(draw: st.DrawFn) -> Scenario:
-    """Of its parallel calls every other one needs an approval: denied, given, or undecided when it is cancelled."""
+    """Of its parallel calls every other one needs an approval: denied, denied so that the run stops there, given, or
+    undecided when it is cancelled."""
     calls = draw(st.integers(1, 4))
     asked = Moment("action.required", (calls + 1) // 2)
     model, tools = f"parallel-{calls}+use-each", ("send", "record")
-    match draw(st.sampled_from(["deny", "approve", "cancel"])):
+    denied = {"type": "approval", "action_id": "all", "decision": "deny"}
+    match draw(st.sampled_from(["deny", "stop", "approve", "cancel"])):
         case "deny":
-            item = {"type": "approval", "action_id": "all", "decision": "deny"}
-            return Scenario(model, tools=tools, puts=((asked, item),), told={"send": "tool_denied"})
+            return Scenario(model, tools=tools, puts=((asked, (denied,)),), told={"send": "tool_denied"})
+        case "stop":
+            puts = ((asked, (denied, {"type": "stop"})),)
+            return Scenario(model, ("cancelled",), tools=tools, puts=puts, told={"send": "tool_denied"})
         case "approve":
             item = {"type": "approval", "action_id": "all", "decision": "approve"}
-            return Scenario(model, tools=tools, puts=((asked, item),))
+            return Scenario(model, tools=tools, puts=((asked, (item,)),))
         case _:
             return Scenario(model, (), tools=tools, cancel=asked)
 
 
 def is_steered(draw: st.DrawFn) -> Scenario:
     """The user's words at any moment, which to the model begin everything anew."""
-    words = (Moment("any", draw(st.integers(1, 15))), {"type": "message", "content": "rather this"})
+    words = (Moment("any", draw(st.integers(1, 15))), ({"type": "message", "content": "rather this"},))
     return replace(_turns(draw, ALL), puts=(words,))
+
+
+def has_something_said_beside_it(draw: st.DrawFn) -> Scenario:
+    """Words in its conversation once its turn has come: it is told them, or they are what the next one finds."""
+    return replace(_turns(draw, ALL), says=Moment("step.started", draw(st.integers(1, 6))))
 
 
 def is_paused(draw: st.DrawFn) -> Scenario:
     """At any moment, and resumed once it is."""
-    pause = (Moment("any", draw(st.integers(1, 15))), {"type": "pause", "now": draw(st.booleans())})
-    return replace(_turns(draw, ALL), puts=(pause, (Moment("run.paused"), {"type": "resume"})))
+    pause = (Moment("any", draw(st.integers(1, 15))), ({"type": "pause", "now": draw(st.booleans())},))
+    return replace(_turns(draw, ALL), puts=(pause, (Moment("run.paused"), ({"type": "resume"},))))
 
 
 def is_cancelled_while_it_streams(draw: st.DrawFn) -> Scenario:
@@ -248,6 +263,7 @@ KINDS: Sequence[Callable[[st.DrawFn], Scenario]] = (
     asks_for_what_does_not_fit,
     waits_for_a_decision,
     is_steered,
+    has_something_said_beside_it,
     is_paused,
     is_cancelled_while_it_streams,
     is_cancelled_while_tools_run,
@@ -260,6 +276,9 @@ KINDS: Sequence[Callable[[st.DrawFn], Scenario]] = (
     repeats_itself,
     ends_child_after_child,
 )
+
+AHEAD = ("append", "withdraw", "condense", "fork")
+"""What can happen to a conversation without a run of it, or by one that says nothing."""
 
 Sequences = tuple[tuple[Scenario, ...], ...]
 
@@ -274,11 +293,18 @@ def sequences(draw: st.DrawFn, *, conversations: int, longest: int = 8) -> Seque
     One drawing in four ends a model worker, and no more than one: a step that loses three fails, and rightly so.
     """
     kinds = st.lists(st.tuples(st.sampled_from(KINDS), st.booleans()), min_size=1, max_size=longest)
-    drawn = [[replace(kind(draw), waited_for=not hurry) for kind, hurry in draw(kinds)] for _ in range(conversations)]
+    drawn = [[_placed(draw, kind(draw), hurry) for kind, hurry in draw(kinds)] for _ in range(conversations)]
     if draw(st.integers(0, 3)) == 3:
         unlucky = draw(st.sampled_from(drawn))
         unlucky[draw(st.integers(0, len(unlucky) - 1))] = loses_its_model_worker(draw)
     return tuple(tuple(_spoken(draw, each)) for each in drawn)
+
+
+def _placed(draw: st.DrawFn, scenario: Scenario, hurry: bool) -> Scenario:
+    """With what happens around it: one in four has something happen ahead of it."""
+    ahead = draw(st.sampled_from((*AHEAD, *("",) * 3 * len(AHEAD))))
+    share, waited_for = draw(st.sampled_from((0.0, 0.3, 0.7, 1.0))), not hurry or scenario.says is not None
+    return replace(scenario, waited_for=waited_for, ahead=ahead, share=share)
 
 
 def _spoken(draw: st.DrawFn, sequence: Sequence[Scenario]) -> Iterator[Scenario]:

@@ -2,8 +2,9 @@
 
 Hypothesis draws the sequences (scenarios.py): results, exceptions, retries, timeouts and crashes of tools, calls that
 do not fit or are denied, cancels and inputs at all moments, conversations that are too long, limits, failures of the
-provider, a model worker that is killed, and user messages that come while a run is going. Each conversation speaks one
-protocol, or all of them in turns.
+provider, a model worker that is killed, user messages that come while a run is going, and what is done to a
+conversation between its runs: words without a run, going back, condensing, a fork that is gone on with. Each
+conversation speaks one protocol, or all of them in turns.
 
 A failure tells the story of its conversation. With the seed that was printed last, as PALAVER_CHAOS_SEED, the same
 sequences are drawn again, and Hypothesis looks for shorter ones that fail.
@@ -21,7 +22,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
-from palaver.client import AsyncPalaver, Conflict
+from palaver.client import APIError, AsyncPalaver, Conflict, Unprocessable
+from palaver.conversation_message import AppendedMessages
 from palaver.events import Event, StepStarted, ToolFinished
 from palaver.models import Run
 from tests.chaos.seeds import first_seed, scaled
@@ -107,6 +109,8 @@ class Talk:
     conversation_id: str | None = None
     runs: list[str] = field(default_factory=list)
     going: set[asyncio.Task[None]] = field(default_factory=set)
+    said: list[tuple[str, str]] = field(default_factory=list)
+    """What the user said without a run, and in which conversation."""
     wrong: list[str] = field(default_factory=list)
 
     def story(self) -> str:
@@ -118,6 +122,8 @@ class Talk:
         async with asyncio.TaskGroup() as group:
             plain = Scenario("echo", text="go on", provider=self.sequence[-1].provider)
             for scenario in (*self.sequence, plain):
+                if scenario.ahead and self.conversation_id:
+                    await self._see_ahead(scenario)
                 if scenario.window is not None:
                     scenario = await self._outgrowing(scenario)
                 run_id = await self._submit(scenario)
@@ -127,10 +133,75 @@ class Talk:
                     await asyncio.wait(self.going)
                 if self.wrong:
                     break
+        await self._find_what_was_said()
         if self.wrong:
             for run_id in self.runs:
                 with suppress(Conflict):
                     await self.client.cancel(run_id)
+
+    async def _see_ahead(self, scenario: Scenario) -> None:
+        """Let happen to the conversation what comes before the run of a scenario, once no run is going."""
+        if self.going:
+            await asyncio.wait(self.going)
+        assert self.conversation_id
+        try:
+            await self._do_ahead(self.conversation_id, scenario)
+        except (AssertionError, APIError, TimeoutError) as error:
+            self.wrong.append(f"ahead of {scenario}: {error!r}")
+
+    async def _do_ahead(self, conversation_id: str, scenario: Scenario) -> None:
+        before = await self.client.conversation(conversation_id)
+        through = round(before.entries * scenario.share)
+        try:
+            match scenario.ahead:
+                case "append":
+                    said = await self._say(f"ahead of run {len(self.runs) + 1}")
+                    assert (said.position, said.run_id) == (before.entries + 1, None), said
+                case "withdraw":
+                    after = await self.client.withdraw(conversation_id, through)
+                    # The log says so, unless there was nothing to withdraw.
+                    assert after.entries == before.entries + (through < before.entries), (after, through)
+                case "fork":
+                    fork = await self.client.fork(conversation_id, through)
+                    assert (fork.entries, fork.forked_from) == (through, conversation_id), fork
+                    self.conversation_id = fork.id
+                case "condense":
+                    await self._condense(conversation_id, scenario.provider)
+        except Unprocessable as refused:
+            # A call has no result there, or it is withdrawn; and nothing has happened.
+            left = (await self.client.conversation(conversation_id)).entries
+            if refused.code != "unknown_position" or left != before.entries:
+                raise
+
+    async def _condense(self, conversation_id: str, provider: str) -> None:
+        """By a model that can: the newest agent's is asked."""
+        plain = Scenario("echo", text="that much", provider=provider)
+        await self._see_through(await self._submit(plain), plain)
+        try:
+            run = await self.client.condense(conversation_id)
+        except Conflict as refused:
+            if refused.code != "nothing_to_condense":
+                raise
+            return
+        self.runs.append(run.id)
+        await self._see_through(run.id, Scenario("echo", shows="conversation.condensed", provider=provider))
+        said = [each async for each in self.client.messages(conversation_id) if each.run_id == run.id]
+        assert not said, f"it was to condense, and said {said}"
+
+    async def _say(self, text: str) -> AppendedMessages:
+        """Words without a run."""
+        assert self.conversation_id
+        said = await self.client.append(self.conversation_id, text)
+        self.said.append((self.conversation_id, text))
+        return said
+
+    async def _find_what_was_said(self) -> None:
+        """Words without a run are in the log of their conversation once, whatever they met there."""
+        for conversation_id in {conversation_id for conversation_id, _ in self.said}:
+            found = [each.content async for each in self.client.messages(conversation_id) if each.role == "user"]
+            lost = [text for there, text in self.said if there == conversation_id and found.count(text) != 1]
+            if lost:
+                self.wrong.append(f"{conversation_id} has not once {lost}")
 
     async def _outgrowing(self, scenario: Scenario) -> Scenario:
         """Make the conversation long, and give the model the window that it is to outgrow."""
@@ -175,10 +246,12 @@ class Talk:
             async with asyncio.timeout(PATIENCE), aclosing(self.client.events(run_id)) as events:
                 async for event in events:
                     seen.append(event)
-                    for moment, item in scenario.puts:
+                    for moment, items in scenario.puts:
                         if moment.reached(seen):
-                            answer = await asyncio.to_thread(self.cluster.put, run_id, dict(item))
+                            answer = await asyncio.to_thread(self.cluster.put, run_id, *map(dict, items))
                             assert answer.status_code in (200, 202, 409), answer.text
+                    if scenario.says is not None and scenario.says.reached(seen):
+                        await self._say(f"beside {run_id}")
                     if scenario.cancel is not None and scenario.cancel.reached(seen):
                         cancelled = await self._cancel(run_id)
                     if scenario.kill is not None and scenario.kill.reached(seen):
