@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from palaver.fields import AtMost, Metadata, Strict, Tags
 from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec, NewSecrets
+from palaver.models import AgentSpec, NewSecrets, Usage
 
 ConversationStatus = RunStatus | Literal["idle"]
 """That of its active run, else of the run that ended last; ``idle`` if there is neither."""
@@ -44,6 +44,8 @@ class Conversation(BaseModel):
     active_run: str | None = None
     queued_runs: tuple[str, ...] = ()
     last_outcome: Outcome | None = None
+    usage: Usage = Usage()
+    """Of all its runs, also of those that are deleted; a fork begins anew."""
     forked_from: str | None = None
     """The conversation whose log it began with."""
     forked_through: int | None = None

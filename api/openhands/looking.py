@@ -89,7 +89,7 @@ class Seen:
             tags=about.metadata,
             created_at=about.created_at,
             updated_at=about.updated_at,
-            usage=self.run.usage if self.run else None,
+            usage=about.usage,
         )
 
 

@@ -65,7 +65,7 @@ def full_state(
     tags: Mapping[str, str],
     created_at: datetime,
     updated_at: datetime,
-    usage: Usage | None,
+    usage: Usage,
 ) -> dict[str, Any]:
     """The answer to a look at a conversation, and the value of a ``full_state``: both generations read what they know.
 
@@ -84,7 +84,7 @@ def full_state(
         "invoked_skills": [],
         "blocked_actions": {},
         "blocked_messages": {},
-        "stats": {"usage_to_metrics": _metrics(kept, usage) if usage is not None else {}},
+        "stats": {"usage_to_metrics": _metrics(kept, usage) if usage.model_calls else {}},
         "secret_registry": {"secret_sources": {}},
         "agent_state": {},
         "title": title,

@@ -13,7 +13,7 @@ from rich.text import Text
 from palaver.cli.connection import Api, say
 from palaver.cli.options import entry, since
 from palaver.cli.tables import console, new_table
-from palaver.cli.text import document, moment, one_line, plain
+from palaver.cli.text import document, moment, one_line, plain, usage
 from palaver.cli.transcript import Transcript
 from palaver.client import Palaver
 from palaver.conversation import Conversation, ConversationOrder
@@ -151,6 +151,7 @@ def _show(to: Console, found: Conversation) -> None:
         "active run": found.active_run,
         "queued runs": ", ".join(found.queued_runs),
         "last run": found.last_outcome and f"{found.last_outcome.run_id}: {found.last_outcome.status}",
+        "used": usage(found.usage) if found.usage.model_calls else None,
         "tags": ", ".join(found.tags),
         "metadata": ", ".join(f"{name}={text}" for name, text in found.metadata.items()),
     }

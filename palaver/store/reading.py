@@ -13,7 +13,7 @@ from uuid import UUID
 from palaver.conversation import Conversation
 from palaver.errors import UnknownConversation, UnknownRun
 from palaver.ids import all_shards, conversation_id, is_id, new_conversation_id
-from palaver.lifecycle import RunStatus, WaitReason
+from palaver.lifecycle import WaitReason
 from palaver.limits import KIB
 from palaver.models import Run, Waiting
 from palaver.settings import Settings
@@ -143,15 +143,15 @@ class Reading:
             pipeline.hmget(keys.conversation(each), records.CONVERSATION_FIELDS)
         found = [records.conversation_fields(values) for values in await pipeline.execute()]
         active = [fields[b"active"].decode() for fields in found if fields and b"active" in fields]
+        # Read behind the conversations: a run that ends meanwhile is counted once, here.
         for run_id in active:
-            pipeline.hget(keys.run(run_id), "status")
-        known = dict(zip(active, await pipeline.execute() if active else [], strict=True))
+            pipeline.hmget(keys.run(run_id), records.ACTIVE_RUN_FIELDS)
+        runs = map(records.active_run_fields, await pipeline.execute() if active else [])
+        known = dict(zip(active, runs, strict=True))
         made = list[Conversation | None]()
         for fields in found:
-            status = known.get(fields.get(b"active", b"").decode()) if fields else None
-            made.append(
-                records.conversation(fields, RunStatus(status.decode()) if status else None) if fields else None
-            )
+            run = known.get(fields.get(b"active", b"").decode(), {}) if fields else {}
+            made.append(records.conversation(fields, run) if fields else None)
             if fields and len(fields.get(b"agent", b"")) > _LARGE:
                 await asyncio.sleep(0)
         return made

@@ -56,12 +56,16 @@ def _json(text: bytes | None) -> Any:
     return None if text is None else orjson.loads(text)
 
 
+USAGE_FIELDS: Final = (
+    "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "model_calls",
+    "tool_calls", "cost", "unpriced",
+)  # fmt: skip
+"""What a run used, in its hash; in a conversation's, what its runs used that have ended."""
 RUN_FIELDS: Final = (
     "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
     "retried_from", "retried_as", "agent", "model", "seq", "attempt", "output", "error", "cancel", "created_at",
     "started_at", "ended_at", "deadline", "start_by", "start_after", "events", "budget", "metadata", "tags",
-    "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "model_calls",
-    "tool_calls", "cost", "unpriced", "deleting", "progress", "trace",
+    *USAGE_FIELDS, "deleting", "progress", "trace",
 )  # fmt: skip
 """Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
 _CACHED: Final = 16 * KIB
@@ -155,10 +159,15 @@ def _structured(fields: Fields, spec: AgentSpec) -> Any:
         return None
 
 
-def _usage(fields: Fields) -> Usage:
-    counted = {name: int(fields.get(name.encode(), 0)) for name in Usage.model_fields if name != "cost_usd"}
-    cost = None if b"unpriced" in fields else int(fields.get(b"cost", 0)) / NANODOLLARS
+def _usage(*parts: Fields) -> Usage:
+    """The sum of what is counted in these hashes."""
+    counted = {name: _sum(name, parts) for name in Usage.model_fields if name != "cost_usd"}
+    cost = None if any(b"unpriced" in fields for fields in parts) else _sum("cost", parts) / NANODOLLARS
     return Usage(**counted, cost_usd=cost)
+
+
+def _sum(name: str, parts: Sequence[Fields]) -> int:
+    return sum(int(fields.get(name.encode(), 0)) for fields in parts)
 
 
 def action(fields: dict[str, Any]) -> PendingAction:
@@ -184,24 +193,34 @@ def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
 
 CONVERSATION_FIELDS: Final = (
     "id", "title", "agent", "metadata", "tags", "created_at", "updated_at", "revision", "entries", "active", "queued",
-    "last_outcome", "deleting", "forked_from", "forked_through",
+    "last_outcome", "deleting", "forked_from", "forked_through", *USAGE_FIELDS,
 )  # fmt: skip
 """Those of a conversation's hash that `conversation` reads. What else there is may be long."""
+ACTIVE_RUN_FIELDS: Final = ("status", *USAGE_FIELDS)
+"""Those of its active run's hash that it reads."""
 
 
 def conversation_fields(values: Sequence[bytes | None]) -> Fields | None:
     """A conversation's hash from the values of ``CONVERSATION_FIELDS``; None if there is none, or not for much
     longer."""
-    fields = {
-        name.encode(): value for name, value in zip(CONVERSATION_FIELDS, values, strict=True) if value is not None
-    }
+    fields = _given(CONVERSATION_FIELDS, values)
     return fields if b"id" in fields and b"deleting" not in fields else None
 
 
-def conversation(fields: Fields, status: RunStatus | None) -> Conversation:
-    """A conversation from its hash and the status of its active run."""
+def active_run_fields(values: Sequence[bytes | None]) -> Fields:
+    """A run's hash from the values of ``ACTIVE_RUN_FIELDS``."""
+    return _given(ACTIVE_RUN_FIELDS, values)
+
+
+def _given(names: Sequence[str], values: Sequence[bytes | None]) -> Fields:
+    return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def conversation(fields: Fields, active_run: Fields) -> Conversation:
+    """A conversation from its hash, and the status and the usage in that of its active run, empty if there is none."""
     spec, outcome, active = fields.get(b"agent"), fields.get(b"last_outcome"), fields.get(b"active")
     last = None if outcome is None else Outcome.model_validate_json(outcome)
+    status = RunStatus(active_run[b"status"].decode()) if b"status" in active_run else None
     return Conversation(
         id=fields[b"id"].decode(),
         title=_text(fields.get(b"title")),
@@ -216,6 +235,7 @@ def conversation(fields: Fields, status: RunStatus | None) -> Conversation:
         active_run=None if active is None else active.decode(),
         queued_runs=tuple(fields.get(b"queued", b"").decode().split()),
         last_outcome=last,
+        usage=_usage(fields, active_run),
         forked_from=_text(fields.get(b"forked_from")),
         forked_through=int(fields[b"forked_through"]) if b"forked_through" in fields else None,
     )

@@ -13,6 +13,7 @@ import orjson
 from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason
 from palaver.store import keys
 from palaver.store.events import from_channel
+from palaver.store.records import USAGE_FIELDS
 from tests.checkers.events import DURABLE, declared
 from tests.contract.counts import check_counts, check_waiting
 
@@ -334,11 +335,23 @@ def _check_conversation(shard: Shard, conversation_id: str, *, whole: bool) -> N
     gone_back = '""]' in conversation.get("withdrawn", "")
     if ends and (outcome or (whole and not gone_back)):
         assert outcome["run_id"] == ends[-1], said + "last outcome"
+    _check_usage(shard, conversation_id, said, whole=whole)
     _check_withdrawn(shard, conversation_id, log, said)
     left = _unanswered(log, said)
     assert (
         left == [call["id"] for call in orjson.loads(shard.runs[active].get("open", "[]"))] if active else not left
     ), said + f"calls without a result: {left}"
+
+
+def _check_usage(shard: Shard, conversation_id: str, said: str, *, whole: bool) -> None:
+    """A conversation has what its ended runs used, each once."""
+    runs = [run for run in shard.runs.values() if run["conversation"] == conversation_id]
+    ended = [run for run in runs if run["status"] not in OPEN]
+    for name in USAGE_FIELDS:
+        counted = int(shard.conversations[conversation_id].get(name, 0))
+        used = [int(run.get(name, 0)) for run in ended]
+        total = max(used, default=0) if name == "unpriced" else sum(used)
+        assert counted == total if whole else counted >= total, said + f"{name} is {counted}, its runs have {used}"
 
 
 def _check_withdrawn(shard: Shard, conversation_id: str, log: list[dict[str, Any]], said: str) -> None:

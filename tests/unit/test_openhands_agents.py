@@ -27,6 +27,7 @@ LLM: Final[dict[str, Any]] = {
     "reasoning_effort": "high", "seed": None, "stream": False, "litellm_extra_body": {}, "usage_id": "agent",
     "extra_headers": {"Authorization": "sk-secret-2"},
 }  # fmt: skip
+UNUSED: Final = Usage()
 AGENT: Final[dict[str, Any]] = {
     "kind": "Agent", "llm": LLM, "tools": [{"name": "calculator", "params": {}}], "mcp_config": {},
     "filter_tools_regex": None, "include_default_tools": ["FinishTool", "ThinkTool"], "system_prompt": None,
@@ -171,7 +172,7 @@ def test_no_key_is_kept_or_shown() -> None:
 
 
 def test_the_state_says_what_was_used() -> None:
-    usage = Usage(input_tokens=5, output_tokens=7, cost_usd=0.25)
+    usage = Usage(input_tokens=5, output_tokens=7, model_calls=1, cost_usd=0.25)
     metrics = _state(Kept(agent=AGENT), usage)["stats"]["usage_to_metrics"]["agent"]
     assert metrics["accumulated_cost"] == 0.25
     assert metrics["accumulated_token_usage"]["completion_tokens"] == 7
@@ -195,7 +196,7 @@ def test_problems_say_what_and_where() -> None:
     assert isinstance(detail, str)
 
 
-def _state(kept: Kept, usage: Usage | None = None) -> dict[str, Any]:
+def _state(kept: Kept, usage: Usage = UNUSED) -> dict[str, Any]:
     status = ExecutionStatus.IDLE
     named: dict[str, Any] = {"title": None, "tags": {}, "created_at": BEGAN, "updated_at": BEGAN}
     return full_state(CONVERSATION, kept, status, usage=usage, **named)

@@ -43,6 +43,19 @@ local function count_end(status, reason, failure)
   end
 end
 
+-- What the run used is the conversation's from now on; until here it is counted with the run alone.
+local function hand_on_usage()
+  local names = {
+    'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls',
+    'tool_calls', 'cost',
+  }
+  local used = redis.call('HMGET', RUN, 'unpriced', unpack(names))
+  if used[1] then redis.call('HSET', CONV, 'unpriced', 1) end
+  for i, name in ipairs(names) do
+    if used[i + 1] then redis.call('HINCRBY', CONV, name, used[i + 1]) end
+  end
+end
+
 -- End the run; nothing else ends one. `failure` is the run's error, JSON. Returns the id of the conversation's next run
 -- ('' = none).
 local function finish(reason, failure)
@@ -75,6 +88,7 @@ local function finish(reason, failure)
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
     .. (failure or 'null') .. '}')
   count_end(status, reason, failure)
+  hand_on_usage()
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
   redis.call('EXPIRE', RUN, Setting.RETENTION)
   -- Sweepers remove the run from the list of runs then.
