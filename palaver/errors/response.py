@@ -219,7 +219,7 @@ def _code(status: int, said: ErrorBody, provider: str | None) -> str:
     if code is None or _TELLING_CODES.get(code) is _C.INVALID_REQUEST:
         code = next((hint for pattern, hint in _HINTS if pattern.search(said.text)), code)
     if code is None:
-        named = said.status if 200 <= status < 300 else status
+        named = said.status if status == 200 else status
         return "error_in_answer" if named is None else f"http_{named}"
     return f"{provider}.{code}" if provider else code
 

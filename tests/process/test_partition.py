@@ -32,9 +32,9 @@ def test_a_worker_that_is_cut_off_ends_its_model_call_with_its_lease(cluster: Cl
     with one_more(cluster, "worker", PALAVER_REDIS_URL=proxy.redis_url, PALAVER_OUTAGE="0") as cut_off:
         run_id = cluster.submit("say-160+rate-20")
         cluster.saw(run_id, "message.delta")
-        cluster.start("worker")
         proxy.blackhole = True
         began = time.time()
+        cluster.start("worker")
         first = eventually(lambda: ended_calls(cluster, run_id), within=LEASE + 3)[0]
         assert first.outcome == "disconnected"
         assert first.ended_at is not None

@@ -73,7 +73,7 @@ STATUSES = (
 
 BROKEN = (
     retried("reset", "reset", "connection", "connection_reset"),
-    retried("cut", "say-20+rate-200+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
+    retried("cut", "say-20+rate-50+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
     retried("cut-in-arguments", "tool-1+args-split-3+cut-*-4", *TRUNCATED, forms=STREAM, tools=CALCULATOR),
     retried("cut-whole", "say-20+cut", *TRUNCATED, forms=WHOLE),
     retried("short", "short", *TRUNCATED, forms=STREAM),
@@ -84,7 +84,7 @@ BROKEN = (
     retried("failed", failed("server_error"), *SERVER, 200),
     retried("failed-limit", failed("rate_limit_exceeded"), "rate_limited", ".rate_limit_exceeded", 200),
     fails("failed-prompt", failed("invalid_prompt"), "invalid_request", ".invalid_prompt", 200),
-    retried("error-in-stream", "say-20+rate-100+errorchunk-*-15", *SERVER, 200, forms=STREAM, withdrawn=True),
+    retried("error-in-stream", "say-20+rate-50+errorchunk-*-15", *SERVER, 200, forms=STREAM, withdrawn=True),
 )
 
 ENDS = (
