@@ -107,16 +107,13 @@ class Bounded(Sending, _Base):
             self._await_head()
 
     def _await_head(self) -> None:
-        self._late = self.loop.call_later(self._gate.time_for_a_head(self._address), self._head_is_late)
-        self._gate.heads[self._address] += 1
+        self._late = self.loop.call_later(self._gate.begin_head(self._address), self._head_is_late)
 
     def _head_is_here(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
-            self._gate.heads[self._address] -= 1
-            if not self._gate.heads[self._address]:
-                del self._gate.heads[self._address]
+            self._gate.end_head(self._address)
 
     def _head_is_late(self) -> None:
         beyond("head_time")

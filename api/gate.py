@@ -40,7 +40,7 @@ class Gate:
         self.lingering = 0
         """Connections that were refused and are still told why."""
         self.heads: Counter[str] = Counter()
-        """Half-open connections of each address."""
+        """Half-open connections of each address: without a whole head, or sockets of whom nobody knows."""
         self.spare: OrderedDict[Connection, float] = OrderedDict()
         """Connections with nothing under way, and since when; the first has been so for longest."""
         self._told = float("-inf")
@@ -65,12 +65,20 @@ class Gate:
         self.open -= 1
         self.spare.pop(connection, None)
 
-    def time_for_a_head(self, address: str) -> float:
-        """Seconds that one more half-open connection of ``address`` has."""
-        if self.heads[address] < self.half_open:
-            return _HEAD_TIME
-        beyond("half_open")
-        return HASTE
+    def begin_head(self, address: str) -> float:
+        """One more of ``address`` is half-open: the seconds that it has."""
+        seconds = _HEAD_TIME
+        if self.heads[address] >= self.half_open:
+            beyond("half_open")
+            seconds = HASTE
+        self.heads[address] += 1
+        return seconds
+
+    def end_head(self, address: str) -> None:
+        """One of ``address`` is half-open no more."""
+        self.heads[address] -= 1
+        if not self.heads[address]:
+            del self.heads[address]
 
 
 @cache

@@ -2,36 +2,117 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
-from .gate import Gate
+from palaver.limits import beyond, most
+
+from .gate import HASTE, Gate, network_of
 from .sending import Sending
+from .sockets import KNOWN
 
 _log: Final = logging.getLogger("palaver.api.sockets")
 # Below that, uvicorn and websockets write addresses with their query, in which there may be a key. The route writes a
 # line of its own.
 _log.setLevel(logging.ERROR)
+_MOST_PINGS: Final = most("socket_pings")
+_MOST_PARTS: Final = most("socket_parts")
 
 
 class BoundedSocket(Sending, WebSocketsSansIOProtocol):
-    """Over uvicorn's protocol class."""
+    """Over uvicorn's protocol class. Until the route knows whose it is, it is half-open, and the first to give way."""
 
     def __init__(self, *args: Any, gate: Gate, **named: Any) -> None:
         super().__init__(*args, **named)
         self._gate = gate
+        self._counted = True
+        self._address = ""
+        self._late: asyncio.TimerHandle | None = None
+        """Runs until it is known whose this is."""
+        self._pings = 0
+        """That came while the client was behind."""
         self.logger = self.conn.logger = _log
         self.conn.debug = False
 
+    # Its place.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It takes the place of the connection that it was."""
+        super().connection_made(transport)
+        self._address = network_of(self.client[0]) if self.client else ""
+        self._gate.spare[self] = self.loop.time()
+        self._late = self.loop.call_later(self._gate.begin_head(self._address), self._is_late)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over: there is room for another one."""
-        self._gate.leave(self)
+        self._let_go()
         super().connection_lost(exc)
 
     def give_way(self) -> None:
-        """It is never idle: the gate does not ask."""
+        """End, for another connection: nobody knows whose this is."""
+        self._let_go()
+        self.transport.abort()
+
+    def _let_go(self) -> None:
+        self._is_known()
+        if self._counted:
+            self._counted = False
+            self._gate.leave(self)
+
+    # Whose it is.
+
+    async def run_asgi(self) -> None:
+        """Serve it, and let the route tell once it knows whose it is."""
+        extensions = cast(dict[str, Any], self.scope["extensions"])
+        extensions[KNOWN] = self._is_known
+        await super().run_asgi()
+        self._hurry()
+
+    def _is_known(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+            self._gate.end_head(self._address)
+            self._gate.spare.pop(self, None)
+
+    def _is_late(self) -> None:
+        beyond("head_time")
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
+        self._hurry()
+
+    def _hurry(self) -> None:
+        """Nobody will know whose this is: it hears why, and is not waited for."""
+        if self._late is not None:
+            self._late.cancel()
+            self._late = self.loop.call_later(HASTE, self.transport.abort)
+
+    # What it may take.
+
+    def pause_writing(self) -> None:
+        """The client is behind."""
+        super().pause_writing()
+        self._pings = 0
+
+    def handle_ping(self) -> None:
+        """Answer it; but who sends pings and takes no answers would fill the memory of the process."""
+        super().handle_ping()
+        self._pings += not self.writable.is_set()
+        if self._pings > _MOST_PINGS:
+            self._end("socket_pings")
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a part of a message; there may be many that hold nothing."""
+        super().handle_cont(event)
+        if len(self.frames) > _MOST_PARTS:
+            self._end("socket_parts")
+
+    def _end(self, limit: str) -> None:
+        if not self.transport.is_closing():
+            beyond(limit)
         self.transport.abort()
 
     def shutdown(self) -> None:

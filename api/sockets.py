@@ -17,6 +17,7 @@ from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from palaver.errors import ErrorClass, NoRoom, StoreUnavailable, UnknownConversation, UnknownRun, classify
+from palaver.limits import most
 from palaver.tasks import end
 
 from .auth import Keys, routed_path
@@ -25,8 +26,10 @@ from .requests import backend_of, caller_of
 
 _log: Final = logging.getLogger("palaver.api")
 _access: Final = logging.getLogger("uvicorn.access")
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = float(most("head_time"))
 """Seconds for a key in the first frame."""
+KNOWN: Final = "palaver.known"
+"""In the extensions of a scope: what to call as soon as it is known whose a socket is. ``api.connections`` has it."""
 _routes: Final[list[WebSocketRoute]] = []
 
 
@@ -60,6 +63,9 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
         if not caller.trusted:
             await _close(socket, codes.unauthenticated)
             return
+        tell = socket.scope.get("extensions", {}).get(KNOWN)
+        if tell is not None:
+            tell()
         await _serve(backend_of(socket), socket, handler, codes)
 
     route = WebSocketRoute(path, endpoint, name=handler.__name__)

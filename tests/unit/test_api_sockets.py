@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -28,7 +28,7 @@ from api.openhands import OPENHANDS
 from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.errors import NoRoom, UnknownConversation
-from palaver.limits import most
+from palaver.limits import exceeded, most
 from palaver.settings import Settings
 from palaver.testing import aeventually
 from tests.unit.api_world import SETTINGS, World, world
@@ -53,6 +53,17 @@ def _key_in(frame: str) -> bytes | None:
         case {"key": str(key)}:
             return key.encode()
     return None
+
+
+_OPENING = (
+    b"GET /live/hello HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def _frame(head: int, data: bytes) -> bytes:
+    """A frame of a client, with a mask that changes nothing."""
+    return bytes([head, 0x80 | len(data)]) + bytes(4) + data
 
 
 @LIVE.socket("/live/{what}", key_in=_key_in, codes=CODES)
@@ -88,6 +99,15 @@ class Served:
     ) -> AsyncIterator[ClientConnection]:
         async with connect(f"{self.url}/live/{what}", additional_headers=headers, proxy=None) as socket:
             yield socket
+
+    @asynccontextmanager
+    async def raw(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """A socket by hand, without a key; little is read of what comes, until somebody reads."""
+        reader, writer = await asyncio.open_connection(*self.url.removeprefix("ws://").split(":"), limit=2_000)
+        writer.write(_OPENING)
+        await reader.readuntil(b"\r\n\r\n")
+        yield reader, writer
+        writer.transport.abort()
 
     async def code(self, what: str = "hello", headers: Mapping[str, str] | None = None, *said: str) -> int | None:
         """The code with which a socket is closed, after one has said something."""
@@ -198,6 +218,56 @@ async def test_a_socket_keeps_its_place_until_it_ends() -> None:
             await asyncio.wait_for(socket.recv(), 10)
             assert (served.gate.open, dict(served.gate.heads), dict(served.gate.spare)) == (1, {}, {})
         await aeventually(lambda: served.gate.open == 0)
+
+
+async def test_sockets_without_a_key_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.gate.HASTE", 0.0)
+    async with serving(GUARDED) as served, AsyncExitStack() as silent:
+        for _ in range(10):
+            await silent.enter_async_context(served.socket())
+        assert (served.gate.open, len(served.gate.spare)) == (10, 10)
+        assert set(served.gate.heads.values()) == {10}
+        async with served.socket("hello", BEARER) as socket:
+            assert await asyncio.wait_for(socket.recv(), 10) == "hello"
+            assert (served.gate.open, len(served.gate.spare)) == (10, 9)
+    assert (served.gate.open, dict(served.gate.heads), dict(served.gate.spare)) == (0, {}, {})
+
+
+async def test_an_address_with_many_sockets_without_a_key_has_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.gate.HASTE", 0.05)
+    before = exceeded["half_open"]
+    async with serving(GUARDED) as served:
+        served.gate.half_open = 1
+        async with served.socket(), served.socket("hello", BEARER) as known:
+            assert await served.code() == 4001
+            assert await asyncio.wait_for(known.recv(), 10) == "hello"
+    assert exceeded["half_open"] > before
+
+
+async def test_who_is_refused_and_does_not_listen_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.socket_connections.HASTE", 0.05)
+    async with serving(GUARDED) as served, served.raw() as (reader, writer):
+        writer.write(_frame(0x81, b"{}"))
+        # A close with 4001; the client does not say it again.
+        assert await asyncio.wait_for(reader.read(), 8) == b"\x88\x02\x0f\xa1"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "limit"),
+    [(b"", _frame(0x89, b"a" * 125), "socket_pings"), (_frame(0x01, b""), _frame(0x00, b""), "socket_parts")],
+    ids=["pings", "empty parts"],
+)
+async def test_a_flood_that_nobody_takes_ends_the_connection(first: bytes, then: bytes, limit: str) -> None:
+    before = exceeded[limit]
+    async with serving(GUARDED) as served, served.raw() as (_, writer):
+        writer.write(first)
+        with suppress(OSError):
+            async with asyncio.timeout(8):
+                while served.gate.open:
+                    writer.write(then * 500)
+                    await writer.drain()
+        assert served.gate.open == 0
+        assert exceeded[limit] == before + 1
 
 
 async def test_a_client_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
