@@ -109,17 +109,17 @@ class RunControl:
     async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
         through = await self._position_before(run, step)
         target = self._runs.new_conversation(shard_of(run.id))
-        copied = await self._runs.copy(run.conversation_id, target, through=through, made_anew=run.id)
+        copied = await self._runs.copy(run.conversation_id, through=through, made_anew=run.id)
         try:
             made = await self._runs.take_on(
                 await self._runs.to_submit(again, target, "fork", key, by=by, retried_from=run.id, fork=copied)
             )
         except (StateConflict, IdempotencyMismatch, NoRoom, TimePassed):
             # Refused for certain. After any other error there may be a run that has it.
-            await self._runs.forget_copy(target)
+            await self._runs.forget_copy(copied)
             raise
         if made.replayed:
-            await self._runs.forget_copy(target)
+            await self._runs.forget_copy(copied)
         return made
 
     async def delete_run(self, run_id: str) -> None:

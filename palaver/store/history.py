@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
 from secrets import token_hex
@@ -20,7 +20,7 @@ from palaver.store import keys
 from palaver.store.capacity import Capacity
 from palaver.store.contracts import Append, FindPlace, Fork, WithdrawAfter
 from palaver.store.contracts.conversations import GivenField
-from palaver.store.contracts.logs import Appended, Forked, Misplaced, NoPlace, Place, WithdrawnBehind
+from palaver.store.contracts.logs import Appended, Forked, Misplaced, NoPlace, Place, ToCopy, WithdrawnBehind
 from palaver.store.contracts.replies import Busy, Mismatch, Unknown
 from palaver.store.contracts.runs import Refused
 from palaver.store.conversations import Kept, fields_of
@@ -136,15 +136,9 @@ class History:
             NoRoom: ``store_nearly_full``.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
-        await self._capacity.admit()
-        source = await self._runs.conversation(conversation_id)
-        through = await self._place(conversation_id, wanted.through)
+        _check(conversation_id)
         key = Key.of(idempotency_key, conversation_id, f"fork {wanted.model_dump_json(exclude_unset=True)}", by)
         chosen = target or self._runs.new_conversation(shard_of(conversation_id))
-        copied = await self._runs.copy(conversation_id, chosen, through=through, made_anew=None)
-        given = {name: getattr(wanted if name in wanted.model_fields_set else source, name) for name in _ABOUT}
-        secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(wanted.secrets, wanted.agent)})
-        fields = (*fields_of(given, kept or {}), *starmap(GivenField, secrets.items()))
         fork = Fork(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
@@ -153,19 +147,38 @@ class History:
             fingerprint=key.fingerprint,
             request=key.request,
             forked_from=conversation_id,
-            through=through,
-            withdrawals=copied.withdrawals,
-            withdrawn=copied.withdrawn or None,
-            given=tuple(each for each in fields if each.value is not None),
+            copy=None,
+            through=0,
+            withdrawals=b"",
+            withdrawn=None,
+            given=(),
         )
-        try:
+        earlier = await self._scripts.run(fork)
+        if not isinstance(earlier, ToCopy):
             forked = await promised(self._scripts.promise(fork), _forked)
-        except (StateConflict, IdempotencyMismatch) as refused:
-            if not (isinstance(refused, StateConflict) and refused.code == "conversation_busy"):
-                await self._runs.forget_copy(chosen)
+            return await self._runs.conversation(forked.conversation_id), forked.replayed
+        await self._capacity.admit()
+        source = await self._runs.conversation(conversation_id)
+        through = await self._place(conversation_id, wanted.through)
+        copied = await self._runs.copy(conversation_id, through=through, made_anew=None)
+        given = {name: getattr(wanted if name in wanted.model_fields_set else source, name) for name in _ABOUT}
+        try:
+            secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(wanted.secrets, wanted.agent)})
+            fields = (*fields_of(given, kept or {}), *starmap(GivenField, secrets.items()))
+            fork = replace(
+                fork,
+                copy=copied.copy,
+                through=through,
+                withdrawals=copied.withdrawals,
+                withdrawn=copied.withdrawn or None,
+                given=tuple(each for each in fields if each.value is not None),
+            )
+            forked = await promised(self._scripts.promise(fork), _forked)
+        except (StateConflict, IdempotencyMismatch):
+            await self._runs.forget_copy(copied)
             raise
-        if forked.conversation_id != chosen:
-            await self._runs.forget_copy(chosen)
+        if forked.replayed:
+            await self._runs.forget_copy(copied)
         return await self._runs.conversation(forked.conversation_id), forked.replayed
 
     async def _place(self, conversation_id: str, position: int | None) -> int:
@@ -211,12 +224,14 @@ def _withdrawn(
             assert_never(other)
 
 
-def _forked(reply: Forked | Busy | Mismatch | Refused) -> Forked:
+def _forked(reply: Forked | ToCopy | Busy | Mismatch | Refused) -> Forked:
     match reply:
         case Forked() as forked:
             return forked
         case Busy():
             raise StateConflict("conversation_busy", None, "there is another conversation of that id")
+        case ToCopy():
+            raise StateConflict("conversation_changed", None, "the fork was there, and was deleted meanwhile")
         case Mismatch() | Refused() as none:
             raise _hindrance("", none)
         case other:

@@ -7,6 +7,8 @@
 {p00}:conv:<id>    hash     the conversation             TTL: retention after its last run
 {p00}:log:<id>     stream   its log                      TTL: as above
                             the pub/sub channel of the same name says that something happened to the conversation
+{p00}:copy:<name>  hash     how far the log is copied that a fork is to begin with  TTL: ten minutes
+{p00}:copied:<name> stream  these entries; they become the log of the fork    TTL: as above
 {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
 {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
@@ -116,6 +118,16 @@ def conversation(conversation_id: str) -> str:
 def log(conversation_id: str) -> str:
     """The conversation's log."""
     return f"{{p{shard_of(conversation_id)}}}:log:{conversation_id}"
+
+
+def copy(shard: str, name: str) -> str:
+    """How far a copy of a log goes that a fork is to begin with."""
+    return f"{{p{shard}}}:copy:{name}"
+
+
+def copied(shard: str, name: str) -> str:
+    """Its entries."""
+    return f"{{p{shard}}}:copied:{name}"
 
 
 def idempotency(shard: str, digest: str) -> str:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from secrets import token_hex
 from typing import assert_never
 
 import orjson
@@ -69,6 +70,8 @@ class Fork:
     """A conversation's log that was copied for another one to begin with, up to position ``through``."""
 
     conversation_id: str
+    copy: str
+    """The name of the copy, which nobody else knows."""
     through: int
     withdrawals: bytes
     """Of the conversation before it was copied: with others, the copy may have what was deleted since."""
@@ -175,6 +178,7 @@ class Runs(Listing):
             budget=submission.budget.model_dump_json(exclude_none=True) if submission.budget else None,
             submitted_by=by,
             retried_from=retried_from,
+            copy=fork.copy if fork else None,
             copied_through=fork.through if fork else None,
             most_due=ceiling,
             withdrawals=fork.withdrawals if fork else b"",
@@ -186,21 +190,22 @@ class Runs(Listing):
             ),
         )
 
-    async def copy(self, conversation_id: str, target: str, *, through: int, made_anew: str | None) -> Fork:
-        """Copy a conversation's log up to position ``through``, a part at a time, for ``target`` to begin with.
+    async def copy(self, conversation_id: str, *, through: int, made_anew: str | None) -> Fork:
+        """Copy a conversation's log up to position ``through``, a part at a time, for another one to begin with.
 
-        What the run ``made_anew`` said before counts there even if it was rolled back. A copy without a run is
-        forgotten after ten minutes.
+        What the run ``made_anew`` said before counts there even if it was rolled back. A copy that no conversation
+        begins with is forgotten after ten minutes.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
             KeyMissing: this process cannot open its secrets, which the copy is to have, too.
         """
+        shard, name = shard_of(conversation_id), token_hex(16)
         copy = CopyLog(
             conversation=keys.conversation(conversation_id),
             log=keys.log(conversation_id),
-            new_conversation=keys.conversation(target),
-            new_log=keys.log(target),
+            copy=keys.copy(shard, name),
+            copied=keys.copied(shard, name),
             through=through,
         )
         first = part = await self._copy(copy, conversation_id)
@@ -208,7 +213,7 @@ class Runs(Listing):
             part = await self._copy(copy, conversation_id)
         withdrawn = Withdrawn(first.withdrawn).without(made_anew, through)
         secrets = await self._vault.opened(conversation_id)
-        return Fork(conversation_id, through, first.withdrawals, withdrawn, secrets)
+        return Fork(conversation_id, name, through, first.withdrawals, withdrawn, secrets)
 
     async def _copy(self, copy: CopyLog, conversation_id: str) -> Copied:
         match await self._scripts.run(copy):
@@ -219,9 +224,10 @@ class Runs(Listing):
             case other:
                 assert_never(other)
 
-    async def forget_copy(self, target: str) -> None:
-        """Forget a copy that no run was submitted to."""
-        await self._redis.unlink(keys.conversation(target), keys.log(target))
+    async def forget_copy(self, fork: Fork) -> None:
+        """Forget a copy. That changes nothing if a conversation has begun with it."""
+        shard = shard_of(fork.conversation_id)
+        await self._redis.unlink(keys.copy(shard, fork.copy), keys.copied(shard, fork.copy))
 
     async def cancel(
         self,

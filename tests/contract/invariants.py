@@ -100,7 +100,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         elif kind in ("log", "feed"):
             entries = [{"id": i.decode(), **_text(fields)} for i, fields in await redis.xrange(name)]
             (shard.logs if kind == "log" else shard.feeds)[key_id] = entries
-        elif kind == "idem":
+        elif kind in ("idem", "copy", "copied"):
             assert ttl > 0, f"{text} has no TTL"
         elif kind == "ready":
             shard.ready[key_id] = await _scores(redis, name)
@@ -312,12 +312,10 @@ def _check_conversation(shard: Shard, conversation_id: str, *, whole: bool) -> N
     conversation, log = shard.conversations[conversation_id], shard.logs.get(conversation_id, [])
     unfinished, said = shard.unfinished(conversation_id), f"{conversation_id}: "
     listed = {name: getattr(shard, name).get(conversation_id) for name in ("begun", "updated", "expiring")}
-    if "id" not in conversation:
-        assert not any(listed.values()), said + "a copy that nobody goes on with yet is listed"
-    else:
-        assert listed["begun"] == float(conversation["created_at"]), said + "its place by creation"
-        assert listed["updated"] == float(conversation["updated_at"]), said + "its place by the last change"
-        assert (listed["expiring"] is None) == bool(unfinished), said + "the lists would keep or lose it"
+    assert conversation["id"] == conversation_id, said + "its id"
+    assert listed["begun"] == float(conversation["created_at"]), said + "its place by creation"
+    assert listed["updated"] == float(conversation["updated_at"]), said + "its place by the last change"
+    assert (listed["expiring"] is None) == bool(unfinished), said + "the lists would keep or lose it"
     active, queued = conversation.get("active"), conversation.get("queued", "").split()
     assert int(conversation.get("unfinished", 0)) == len(unfinished), said + "count of unfinished runs"
     for key in (f"conv:{conversation_id}", *([f"log:{conversation_id}"] if log else [])):

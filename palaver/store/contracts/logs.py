@@ -128,13 +128,14 @@ class Copied:
 
 
 class CopyLog(Script[Copied | Unknown]):
-    """Copy a part of a conversation's log into one that is yet to be: nobody knows it until a run is submitted to it. A
-    copy that nobody goes on with is forgotten."""
+    """Copy a part of a conversation's log, for another one to begin with. A copy that none begins with is forgotten."""
 
     conversation: Key
     log: Key
-    new_conversation: Key
-    new_log: Key
+    copy: Key
+    """How far the copy goes, and its bytes."""
+    copied: Key
+    """Its entries."""
     through: int
     """Position up to which."""
 
@@ -147,8 +148,13 @@ class Forked:
     replayed: bool
 
 
-class Fork(Script[Forked | Busy | Mismatch | Refused]):
-    """Make a conversation of a copied log."""
+@dataclass(frozen=True, slots=True)
+class ToCopy:
+    """There is no such fork yet: copy the log for it."""
+
+
+class Fork(Script[Forked | ToCopy | Busy | Mismatch | Refused]):
+    """Make a conversation of a copied log, or find the one that there is already."""
 
     conversation: Key
     log: Key
@@ -161,7 +167,10 @@ class Fork(Script[Forked | Busy | Mismatch | Refused]):
     """These two as in `Append`."""
     forked_from: str
     """The id of that conversation."""
+    copy: str | None
+    """The name of the copy; None if there is none yet."""
     through: int
+    """Position up to which it goes."""
     withdrawals: bytes
     """Of the source before it was copied, as of `LogPage`."""
     withdrawn: Json | None

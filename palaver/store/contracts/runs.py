@@ -95,8 +95,10 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     """The name of the key that asks."""
     retried_from: str | None
     """The run that this one goes on with. With ``retry`` it says what that one was to say and did not."""
+    copy: str | None
+    """The name of the copy of the log that a fork begins with."""
     copied_through: int | None
-    """Position up to which a fork has copied the log."""
+    """Position up to which that goes."""
     most_due: int
     """Entries that the due index may have for a run to be new."""
     withdrawals: bytes

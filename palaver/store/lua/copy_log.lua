@@ -3,15 +3,12 @@ local COPY_LASTS = 600
 local source = redis.call('HMGET', keys.conversation, 'id', 'version', 'deleting', 'withdrawn')
 if not source[1] or source[3] then return reply.unknown() end
 if tonumber(source[2] or 0) > Format.VERSION then return { Format.NEWER } end
--- A conversation that is there is none to copy to.
-local kept = redis.call('HEXISTS', keys.new_conversation, 'id') == 1
-if kept then return reply.copied { ends = true, withdrawals = '', withdrawn = nil } end
 -- The copy may be repeated because the answer was lost: continue behind the last copied entry.
-local last = redis.call('XREVRANGE', keys.new_log, '+', '-', 'COUNT', 1)[1]
+local last = redis.call('XREVRANGE', keys.copied, '+', '-', 'COUNT', 1)[1]
 local entries, complete, bytes = page(keys.log, last and '(' .. last[1] or '-', args.through .. '-0')
-for _, entry in ipairs(entries) do redis.call('XADD', keys.new_log, entry[1], unpack(entry[2])) end
-redis.call('HINCRBY', keys.new_conversation, 'bytes', bytes)
-if complete then redis.call('HSET', keys.new_conversation, 'entries', args.through) end
-redis.call('EXPIRE', keys.new_conversation, COPY_LASTS)
-redis.call('EXPIRE', keys.new_log, COPY_LASTS)
+for _, entry in ipairs(entries) do redis.call('XADD', keys.copied, entry[1], unpack(entry[2])) end
+redis.call('HINCRBY', keys.copy, 'bytes', bytes)
+if complete then redis.call('HSET', keys.copy, 'entries', args.through) end
+redis.call('EXPIRE', keys.copy, COPY_LASTS)
+redis.call('EXPIRE', keys.copied, COPY_LASTS)
 return reply.copied { ends = complete, withdrawals = withdrawals(keys.conversation), withdrawn = source[4] }

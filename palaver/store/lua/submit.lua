@@ -1,4 +1,4 @@
--- needs: input, other_runs, create, left_to_say, page, secrets, version
+-- needs: input, other_runs, copied, create, left_to_say, secrets, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
 -- The same run id: the API repeats this submit because the answer was lost.
 if ID then
@@ -23,9 +23,9 @@ local function refused(code, other) return reply.refused { code = code, other = 
 local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome', 'unfinished',
   'deleting', 'names')
 local active, later = kept[2], start_after and start_after > NOW
-if kind == SubmitKind.FORK and (ENTRIES ~= args.copied_through or withdrawals(keys.forked) ~= args.withdrawals) then
-  return refused(RefusalCode.CONVERSATION_CHANGED)
-end
+local copy = kind == SubmitKind.FORK and find_copy(args.copy, args.copied_through, keys.forked)
+if kind == SubmitKind.FORK and not copy then return refused(RefusalCode.CONVERSATION_CHANGED) end
+if copy then ENTRIES, BYTES = tonumber(copy[1]), tonumber(copy[2]) end
 if kind ~= SubmitKind.NEW and kind ~= SubmitKind.FORK and (not kept[1] or kept[8]) then return reply.unknown() end
 if kind == SubmitKind.RETRY and (active or not kept[6] or cjson.decode(kept[6]).run_id ~= args.retried_from) then
   return refused(RefusalCode.CONVERSATION_MOVED_ON)
@@ -68,6 +68,7 @@ if conversation_full() then return refused(RefusalCode.CONVERSATION_FULL) end
 local clears = active and not later and (conflict == OnConflict.INTERRUPT or conflict == OnConflict.ROLLBACK)
 if not clears and tonumber(kept[7] or 0) >= Setting.MAX_QUEUED then return refused(RefusalCode.QUEUE_FULL, active) end
 keep_secrets(CONV, args.secrets)
+if copy then take_copy(args.copy, copy) end
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', ENTRIES) end
 NAMES = args.agent and args.names or kept[9] or ''
 create(kept[1], agent, max_steps, NAMES)

@@ -1,0 +1,18 @@
+-- A log that was copied for a conversation to begin with. Nobody knows the copy but the request that made it.
+-- needs: conversation, page
+
+-- How far the copy named `name` goes, and its bytes; nothing if that is not up to `through`, or if something was
+-- withdrawn meanwhile from the log of which it is one.
+local function find_copy(name, through, source)
+  local copy = redis.call('HMGET', PREFIX .. 'copy:' .. name, 'entries', 'bytes')
+  if tonumber(copy[1]) == through and withdrawals(source) == args.withdrawals then return copy end
+end
+
+-- It becomes the log of this conversation.
+local function take_copy(name, copy)
+  -- A log of which nothing is left is no key.
+  local log = PREFIX .. 'copied:' .. name
+  if redis.call('EXISTS', log) == 1 then redis.call('RENAME', log, LOG) end
+  redis.call('HSET', CONV, 'entries', copy[1], 'bytes', copy[2])
+  redis.call('UNLINK', PREFIX .. 'copy:' .. name)
+end
