@@ -48,10 +48,10 @@ def key_in(frame: str) -> bytes | None:
 @OPENHANDS.socket("/openhands/sockets/events/{conversation}", key_in=key_in, codes=_CODES)
 async def events_socket(backend: Backend, socket: WebSocket) -> None:
     """Tell a client of a conversation from now on. What was before, it reads by HTTP."""
-    operations.admit_watcher(backend)
-    seen = await look(backend, number_of(socket.path_params["conversation"]))
-    await _send(socket, _full_state(seen))
-    after, revision = await _begin(backend, seen), seen.conversation.revision
+    with operations.place_of_watcher(backend):
+        seen = await look(backend, number_of(socket.path_params["conversation"]))
+        await _send(socket, _full_state(seen))
+        after, revision = await _begin(backend, seen), seen.conversation.revision
     async with aclosing(operations.follow_log(backend, seen.id, after=after, revision=revision)) as pages:
         async for page in pages:
             for entry in page:

@@ -48,7 +48,7 @@ from .queues import (
 from .secrets import secret_names, set_secrets
 from .submitting import Taken, condense, retry, submit
 from .tools import ToolState, read_tools
-from .waiting import Until, admit_watcher, await_run, may_watch, read_run
+from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
 __all__ = [
@@ -108,6 +108,7 @@ __all__ = [
     "list_models",
     "list_runs",
     "may_watch",
+    "place_of_watcher",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",

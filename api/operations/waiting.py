@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from enum import StrEnum
 
 from palaver.errors import NoRoom, UnknownRun
@@ -49,6 +50,21 @@ def admit_watcher(backend: Backend) -> None:
     """
     if not may_watch(backend):
         raise NoRoom("too_many_watchers", f"this process serves {backend.settings.max_watchers} of them")
+
+
+@contextmanager
+def place_of_watcher(backend: Backend) -> Iterator[None]:
+    """The same, and the place is kept: for who has something to read before it begins to watch.
+
+    Raises:
+        NoRoom: ``too_many_watchers``.
+    """
+    admit_watcher(backend)
+    backend.store.feeds.watching += 1
+    try:
+        yield
+    finally:
+        backend.store.feeds.watching -= 1
 
 
 def may_watch(backend: Backend) -> bool:

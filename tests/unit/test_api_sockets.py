@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 import orjson
@@ -24,7 +25,7 @@ from api.connections import H11
 from api.dialects import Dialect
 from api.gate import Gate
 from api.native import NATIVE
-from api.openhands import OPENHANDS
+from api.openhands import OPENHANDS, looking
 from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.errors import NoRoom, UnknownConversation
@@ -32,6 +33,7 @@ from palaver.limits import exceeded, most
 from palaver.settings import Settings
 from palaver.testing import aeventually
 from tests.unit.api_world import SETTINGS, World, world
+from tests.unit.test_openhands_api import begin
 from tests.unit.toy_dialect import TOY
 
 KEY = "key-of-the-operators"
@@ -297,3 +299,24 @@ async def test_a_query_of_many_fields_brings_no_key() -> None:
             await socket.send("{}")
             await asyncio.wait_for(socket.wait_closed(), 10)
         assert socket.close_code == 4001
+
+
+async def test_sockets_that_come_at_once_are_no_more_than_may_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_look = asyncio.Event()
+
+    async def look(*about: Any) -> Any:
+        await may_look.wait()
+        return await looking.look(*about)
+
+    monkeypatch.setattr("api.openhands.sockets.look", look)
+    async with serving(Settings(redis_url="redis://fake/0", max_watchers=2)) as served:
+        url = f"{served.url}/openhands/sockets/events/{(await begin(served.api)).id}"
+        async with AsyncExitStack() as stack:
+            burst = [await stack.enter_async_context(connect(url, proxy=None)) for _ in range(3)]
+            await asyncio.wait_for(burst[2].wait_closed(), 10)
+            assert burst[2].close_code == 1013
+            may_look.set()
+            for socket in burst[:2]:
+                assert "full_state" in str(await asyncio.wait_for(socket.recv(), 10))
+            await aeventually(lambda: served.api.store.feeds.watching == 2)
+        await aeventually(lambda: served.api.store.feeds.watching == 0)
