@@ -34,6 +34,7 @@ def test_a_tool_is_told_of_its_call(cluster: Cluster, tool: str, attempt: int) -
         "idempotency_key": f"{run.id}:1:{call['id']}:{digest(tool, call['arguments'])[:16]}",
         "in_time": True,
         "traceparent": None,
+        "secrets": {},
     }
 
 
