@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -49,6 +49,11 @@ class Place(NamedTuple):
 BEGINNING: Final = Place()
 PlacedBatches = AsyncGenerator[Sequence[PlacedEvent], None]
 """What happens in a conversation, in order, as it comes; an empty batch says that nothing does."""
+
+
+def _full(events: Collection[StoredEvent]) -> bool:
+    """Whether these are as many as one watcher holds at once."""
+    return len(events) >= most("page_events") or sum(len(each.payload) for each in events) >= most("page_bytes")
 
 
 class ConversationFeeds:
@@ -157,23 +162,18 @@ class _Follower:
                 self._news.stale = True
                 raise
         told += self._due()
-        while self._events:
-            event = self._events[0]
-            told += await self._told_of_feed(event)
+        while self._events and await self._tell_of_feed(self._events[0], told):
             self._events.popleft()
         if self._run is None and self._feed is not None:
             await self._hear_no_more()
             self._news.look()
 
     async def _read(self) -> None:
-        """Read on in the log, a page; whether there is more is seen when this is told."""
-        last = self._entries[-1].position if self._entries else self._position
-        if len(self._entries) >= most("page_events"):
+        """Read on in the log, a page, if there is room; whether there is more is seen once some of this is told."""
+        if _full(self._entries):
             return
-        found = await self._reads.read((self._id, last), lambda: self._page(last))
-        self._entries += found
-        if found:
-            self._news.look()
+        last = self._entries[-1].position if self._entries else self._position
+        self._entries += await self._reads.read((self._id, last), lambda: self._page(last))
 
     async def _page(self, after: int) -> Sequence[LogEntry]:
         async with aclosing(self._reading.pages(self._id, after=after)) as pages:
@@ -181,31 +181,40 @@ class _Follower:
                 return page
         return ()
 
-    def _due(self) -> Iterator[PlacedEvent]:
+    def _due(self) -> Sequence[PlacedEvent]:
         """What of the log can be told now: of the run that is heard only what its feed has come to."""
+        due = list[PlacedEvent]()
         while self._entries and (self._entries[0].run_id != self._run or self._entries[0].seq <= self._heard):
             entry = self._entries.popleft()
             self._position, self._told_at, self._resumed = entry.position, entry.at, 0
             if entry.run_id == self._run and entry.type == EventKind.RUN_FINISHED:
                 self._run = None
-            yield PlacedEvent.of(entry, entry.position)
+            due.append(PlacedEvent.of(entry, entry.position))
+        if due:
+            # There is room for more now.
+            self._news.look()
+        return due
 
-    async def _told_of_feed(self, event: StoredEvent) -> list[PlacedEvent]:
-        """What is to be told when the feed has come to ``event``."""
-        told: list[PlacedEvent] = []
+    async def _tell_of_feed(self, event: StoredEvent, told: list[PlacedEvent]) -> bool:
+        """Add to ``told`` what is to be told when the feed has come to ``event``; whether that is all of it."""
         if event.type == EventKind.STREAM_REWOUND:
             # What the log has lost is found out there.
             self._heard = event.seq
             self._news.look()
-            return [PlacedEvent.of(event, self._position)]
+            told.append(PlacedEvent.of(event, self._position))
+            return True
         if event.seq <= self._heard or event.type not in _KNOWN:
-            return told
+            return True
         if event.seq > self._heard + 1:
             first, last = self._heard + 1, event.seq - 1
             gap = about_stream(EventKind.STREAM_GAP, event.run_id, self._heard, event.at, first, last)
             told.append(PlacedEvent.of(gap, self._position))
+            self._heard = last
         if event.type in _DURABLE:
             while not any(each.run_id == event.run_id and each.seq >= event.seq for each in self._entries):
+                told += self._due()
+                if _full(told):
+                    return False
                 before = len(self._entries)
                 await self._read()
                 if len(self._entries) == before:
@@ -215,7 +224,7 @@ class _Follower:
         else:
             self._heard = event.seq
             told.append(PlacedEvent.of(event, self._position))
-        return told
+        return True
 
     async def _hear_active_run(self) -> None:
         active = await self._redis.hget(keys.conversation(self._id), "active")

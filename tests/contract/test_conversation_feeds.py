@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -14,11 +14,14 @@ from palaver.errors import UnknownConversation
 from palaver.events import EventKind
 from palaver.ids import new_conversation_id
 from palaver.leases import Delta, Lease
+from palaver.limits import most
 from palaver.models import Message
 from palaver.settings import Settings
 from palaver.store import Store, keys
-from palaver.store.conversation_feeds import BEGINNING, Place
-from palaver.store.events import PlacedEvent
+from palaver.store.conversation_feeds import BEGINNING, ConversationFeeds, Place
+from palaver.store.events import LogEntry, PlacedEvent
+from palaver.store.reading import Reading
+from palaver.store.scripts import Scripts
 from palaver.testing import aeventually
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
@@ -187,6 +190,45 @@ async def test_a_place_in_the_deltas_of_a_run_that_is_over(driver: StoreDriver) 
         await has_all(driver.store, conversation, again, place.position)
         await aeventually(lambda: again.text == "few")
         check_order(again.events)
+
+
+class CountedReading(Reading):
+    """Counts what is read of logs."""
+
+    def __init__(self, redis: Any, scripts: Scripts, settings: Settings) -> None:
+        super().__init__(redis, scripts, settings)
+        self.bytes = 0
+
+    async def pages(self, conversation_id: str, **how: Any) -> AsyncGenerator[Sequence[LogEntry], None]:
+        async with aclosing(super().pages(conversation_id, **how)) as pages:
+            async for page in pages:
+                self.bytes += sum(len(each.payload) for each in page)
+                yield page
+
+
+async def test_a_long_run_is_not_held_in_memory(driver: StoreDriver, redis: Any, settings: Settings) -> None:
+    """Its log is read as its feed is heard, however much there is."""
+    conversation = await begin(driver)
+    _, lease = await driver.begin(conversation_id=conversation)
+    for number in range(10):
+        (call,) = await driver.ask(lease, f"call_{number}")
+        (step,) = (await driver.answer(await driver.claim(call), "x" * 900_000)).deliveries
+        lease = await driver.claim(step)
+    reading = CountedReading(redis, driver.store.scripts, settings)
+    feeds = ConversationFeeds(redis, driver.store.feeds, reading)
+    expected, told, passed, held = await logged(driver.store, conversation), Watch(), 0, 0
+    async with aclosing(feeds.follow(conversation)) as batches:
+        async for batch in batches:
+            held = max(held, reading.bytes - passed)
+            told.events += batch
+            passed += sum(len(each.payload) for each in batch if each.type in DURABLE)
+            if len(told.kept) >= len(expected):
+                break
+    await feeds.close()
+    assert told.kept == expected
+    check_order(told.events)
+    assert passed > 8 * most("page_bytes")
+    assert held < 5 * most("page_bytes")
 
 
 async def test_what_happens_to_other_runs_is_told_while_one_is_active(driver: StoreDriver) -> None:
