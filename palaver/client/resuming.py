@@ -9,9 +9,9 @@ from typing import ClassVar, Final
 
 from palaver.client import backoff
 from palaver.client.answers import MAX_ANSWER, Response, event_of, unexpected
-from palaver.client.errors import APIError, ClientError
+from palaver.client.errors import APIError, ClientError, NotFound
 from palaver.client.sse import SSEParser
-from palaver.events import Event, EventKind, StreamRewound
+from palaver.events import ConversationDeleted, Event, EventKind, StreamRewound
 from palaver.models import Run
 
 SILENCE: Final = 45.0
@@ -124,7 +124,7 @@ class ConversationCursor(EventCursor):
     _LAST = EventKind.CONVERSATION_DELETED
 
     def __init__(self, conversation_id: str, after: str) -> None:
-        super().__init__(conversation_id, 0)
+        super().__init__(conversation_id, _position(after))
         self.place = after
         """The id of the last event told."""
 
@@ -133,4 +133,26 @@ class ConversationCursor(EventCursor):
             self.place = str(event.first - 1)
         elif frame_id:
             self.place, self.progress = frame_id, True
+        self.position = _position(self.place)
         return True
+
+    def rewound_by(self, error: ClientError) -> Event | None:
+        """What to tell when ``error`` says that the server does not know the place any more, which it has known."""
+        knew = self._ever_connected and self.position > 0
+        if not knew or not isinstance(error, APIError) or error.code != "invalid_cursor":
+            return None
+        last = self.position
+        self.position, self.place, self.progress = 0, "0", True
+        return StreamRewound(run_id="", seq=0, at=datetime.now(UTC), first=1, last=last, position=0)
+
+    def deleted_by(self, error: ClientError) -> Event | None:
+        """What to tell when ``error`` says that the conversation, which was there, is gone."""
+        if not self._ever_connected or not isinstance(error, NotFound):
+            return None
+        self.finished = True
+        return ConversationDeleted(run_id="", seq=0, at=datetime.now(UTC), position=self.position)
+
+
+def _position(place: str) -> int:
+    position = place.partition(".")[0]
+    return int(position) if position.isdecimal() else 0

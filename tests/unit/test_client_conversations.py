@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from palaver.client import Conflict, NotFound
+from palaver.client import Conflict, NotFound, Unprocessable
 from tests.both_clients import Call, async_client, both_clients
 from tests.command_line import CommandResult
 from tests.scripted_api import (
@@ -116,6 +116,31 @@ class TestStream:
                stream(placed_frame(4, 0, "conversation.deleted")))  # fmt: skip
         assert len(call(api.url, "conversation_events", CONVERSATION_ID)) == 3
         assert [seen.headers.get("last-event-id") for seen in api.seen] == [None, "4"]
+
+    def test_a_place_that_the_server_lost_is_left(self, api: ScriptedAPI, call: Call) -> None:
+        api.on(
+            "GET", EVENTS, stream(b"retry: 10\n\n", placed_frame(9, 7, "run.started"), cut=True),
+            problem(400, "invalid_cursor"),
+            stream(placed_frame(1, 1, "run.created"), placed_frame(1, 0, "conversation.deleted")),
+        )  # fmt: skip
+        events = call(api.url, "conversation_events", CONVERSATION_ID, "8.2")
+        assert [(each.type, each.position) for each in events] == [
+            ("run.started", 9), ("stream.rewound", 0), ("run.created", 1), ("conversation.deleted", 1),
+        ]  # fmt: skip
+        assert (events[1].first, events[1].last) == (1, 9)
+        assert [seen.headers.get("last-event-id") for seen in api.seen] == ["8.2", "9", None]
+
+    def test_a_place_that_never_was(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", EVENTS, problem(400, "invalid_cursor"))
+        with pytest.raises(Unprocessable) as wrong:
+            call(api.url, "conversation_events", CONVERSATION_ID, 99)
+        assert wrong.value.code == "invalid_cursor"
+
+    def test_it_is_deleted_while_nobody_looks(self, api: ScriptedAPI, call: Call) -> None:
+        told = stream(b"retry: 10\n\n", placed_frame(9, 7, "run.started"), cut=True)
+        api.on("GET", EVENTS, told, problem(404, "conversation_not_found"))
+        events = call(api.url, "conversation_events", CONVERSATION_ID)
+        assert [(each.type, each.position) for each in events] == [("run.started", 9), ("conversation.deleted", 9)]
 
     def test_there_is_none(self, api: ScriptedAPI, call: Call) -> None:
         api.on("GET", EVENTS, problem(404, "conversation_not_found"))

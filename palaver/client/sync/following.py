@@ -44,7 +44,10 @@ def follow(transport: Transport, run_id: str, after: int, include: str | None = 
 def follow_conversation(
     transport: Transport, conversation_id: str, after: str, include: str | None = None
 ) -> Generator[Event, None, None]:
-    """The events of a conversation behind the one of the id ``after``, until it is deleted."""
+    """The events of a conversation behind the one of the id ``after``, until it is deleted, also meanwhile.
+
+    Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
+    """
     cursor = ConversationCursor(conversation_id, after)
     while True:
         error: ClientError | None = None
@@ -58,4 +61,9 @@ def follow_conversation(
                         return
         except ClientError as failed:
             error = failed
+            if said := cursor.rewound_by(failed) or cursor.deleted_by(failed):
+                error = None
+                yield said
+        if cursor.finished:
+            return
         sleep(cursor.pause(error))
