@@ -84,9 +84,16 @@ def rename(
 
 
 def tag(conversation_id: ConversationId, tag: _Tags = None, metadata: _Pairs = None, *, api: Api) -> None:
-    """Give a conversation these tags and this metadata, in the place of those that it has."""
+    """Give a conversation these tags, or this metadata, in the place of those that it has; what is not given stays."""
+    if not tag and not metadata:
+        raise typer.BadParameter("what is it to have? Give --tag or --metadata")
+    given: dict[str, Any] = {}
+    if tag:
+        given["tags"] = tag
+    if metadata:
+        given["metadata"] = dict(metadata)
     with api.connected() as client:
-        found = client.change_conversation(conversation_id, tags=tag or (), metadata=dict(metadata or ()))
+        found = client.change_conversation(conversation_id, **given)
     api.show(found, lambda: _show(console(), found))
 
 

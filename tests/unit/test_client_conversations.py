@@ -177,6 +177,14 @@ class TestCommand:
         document = CommandResult(api, "conversations", "show", CONVERSATION_ID, "--json").documents[0]
         assert document["title"] == "Trains"
 
+    def test_what_is_not_given_stays(self, api: ScriptedAPI) -> None:
+        api.on("PATCH", ONE, answer(conversation_object()))
+        CommandResult(api, "conversations", "tag", CONVERSATION_ID, "--tag", "a", "--tag", "b")
+        CommandResult(api, "conversations", "tag", CONVERSATION_ID, "--metadata", "k=v")
+        nothing = CommandResult(api, "conversations", "tag", CONVERSATION_ID)
+        assert (nothing.code, "--tag" in nothing.err) == (2, True)
+        assert [seen.body for seen in api.asked("PATCH", ONE)] == [{"tags": ["a", "b"]}, {"metadata": {"k": "v"}}]
+
     def test_delete_asks_first(self, api: ScriptedAPI) -> None:
         api.on("DELETE", ONE, Reply(204))
         assert CommandResult(api, "conversations", "delete", CONVERSATION_ID, input="n\n").code == 1
