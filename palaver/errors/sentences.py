@@ -32,5 +32,6 @@ class Sentence(StrEnum):
     DENIED = "The user denied this tool call."
     GO_ON = "[Automatic note] Your answer was stopped here. Go on."
     """To a model that is asked on where its answer was cut off."""
+    NOTHING_LEFT = "Nothing is left that the run could answer: it was withdrawn. Send a message with the next one."
     INTERRUPTED_BY = "interrupted by %s"
     """The reason of a cancel, with the run that took the place."""

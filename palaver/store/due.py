@@ -18,6 +18,7 @@ from palaver.store import keys
 from palaver.store.connection import Connection, now_ms
 from palaver.store.contracts import ForgetConversations, Sweep
 from palaver.store.contracts.replies import Moved
+from palaver.store.contracts.steps import RunDue
 from palaver.store.moving import settled
 from palaver.store.scripts import Scripts
 
@@ -94,7 +95,7 @@ class DueIndex:
                 log.warning("cannot act on run %s at %s: %s", thing.run_id, thing.what, type(reply).__name__)
                 errors.append(reply)
             elif isinstance(reply, Moved):
-                if reply.status is RunStatus.FAILED:
+                if reply.status is RunStatus.FAILED and thing.what != RunDue.START:
                     log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
                 found.append(settled(reply, thing.run_id, conversation))
         if errors and not found:

@@ -138,6 +138,37 @@ async def test_what_was_rolled_back_is_not_to_be_answered(driver: StoreDriver) -
     assert refused.value.code == "nothing_to_answer"
 
 
+async def test_what_was_withdrawn_many_times_is_not_to_be_answered(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    await driver.finish(lease)
+    for _ in range(40):
+        entries = (await driver.store.runs.conversation(lease.conversation_id)).entries
+        await driver.store.history.append(lease.conversation_id, words("no"))
+        await driver.store.history.withdraw(lease.conversation_id, entries)
+    with pytest.raises(StateConflict) as refused:
+        await answer_all(driver, lease.conversation_id)
+    assert refused.value.code == "nothing_to_answer"
+    for entry in (await driver.store.runs.entries(lease.conversation_id, limit=1000))[-2:]:
+        assert entry.withdrawn == (entry.type == "message.created")
+
+
+async def test_a_run_whose_words_are_withdrawn_before_its_turn_says_so(driver: StoreDriver) -> None:
+    first, lease = await driver.begin()
+    await driver.store.runs.cancel(first, mode="rollback")
+    waiting = await answer_all(driver, lease.conversation_id)
+    settled = await driver.finish(lease)
+    assert settled.next_run == waiting.run_id
+    (ended,) = await driver.sweep(waiting.run_id, "start")
+    assert not ended.deliveries
+    run = await driver.get(waiting.run_id)
+    assert (run.status, run.stop_reason) == ("failed", "error")
+    assert run.error is not None
+    assert (run.error["class"], run.error["code"]) == ("invalid_request", "nothing_to_answer")
+    assert "withdrawn" in run.error["message"]
+    _, lease = await driver.begin(input="hello again", conversation_id=lease.conversation_id)
+    assert driver.said(lease) == ["hello again"]
+
+
 async def test_an_answer_that_was_cut_off_goes_on(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     await driver.store.runs.cancel(run_id)

@@ -11,6 +11,6 @@ local function left_to_say(earlier)
     return messages
   end
   local word = last_word()
-  if word == nil or is_answer(word) then return nil end
+  if not word or is_answer(word) then return nil end
   return {}
 end

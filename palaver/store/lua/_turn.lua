@@ -67,11 +67,19 @@ local function enter()
   local run = redis.call('HMGET', RUN, 'input', 'retried_from', 'condenses')
   local messages = cjson.decode(run[1])
   for _, message in ipairs(messages) do emit(EventKind.MESSAGE_CREATED, '{"message":' .. message .. '}') end
-  if #messages == 0 and not run[2] and not run[3] and is_answer(last_word()) then
-    emit(EventKind.MESSAGE_CREATED, cjson.encode({ nudge = true, message = { role = 'user', content = Sentence.GO_ON } }))
-  end
+  local silent = #messages == 0 and not run[3] and not STEER
+  local word = silent and last_word()
   redis.call('HDEL', RUN, 'input')
   wait_no_more()
+  if silent and not word then
+    -- What it was to answer was withdrawn while it waited.
+    local facts = Facts.INVALID_REQUEST
+    facts.code = RefusalCode.NOTHING_TO_ANSWER
+    return finish(StopReason.ERROR, cjson.encode(error_object(facts, cjson.null, cjson.null, Sentence.NOTHING_LEFT)))
+  end
+  if word and not run[2] and is_answer(word) then
+    emit(EventKind.MESSAGE_CREATED, cjson.encode({ nudge = true, message = { role = 'user', content = Sentence.GO_ON } }))
+  end
   return next_model_step()
 end
 
