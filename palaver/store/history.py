@@ -35,6 +35,7 @@ _MISPLACED: Final[Mapping[Misplaced, str]] = {
     "beyond": "is behind the end of the log",
     "withdrawn": "is in a part of the log that is withdrawn",
     "open_turn": "is within a turn: a call has no result there",
+    "far": "is too far behind the last message to see whether a turn is open there: name one nearer to it",
 }
 _ABOUT: Final = ("title", "metadata", "tags", "agent")
 

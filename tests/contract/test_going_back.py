@@ -191,3 +191,21 @@ async def test_a_fork_is_made_once(driver: StoreDriver, redis: Any) -> None:
     assert refused.value.code == "conversation_busy"
     assert await redis.ttl(keys.conversation(target)) > 600
     assert len(await redis.keys("*:conv:*")) == 3
+
+
+async def test_far_behind_the_last_message_nobody_looks(driver: StoreDriver, redis: Any) -> None:
+    """As after a thousand runs that were queued and cancelled."""
+    run_id, _ = await driver.turn("c1")
+    conversation = (await driver.get(run_id)).conversation_id
+    entries = (await driver.store.runs.conversation(conversation)).entries
+    fields = {"type": "run.created", "at": 1, "run": "other", "seq": 1, "data": "{}"}
+    pipeline = redis.pipeline(transaction=False)
+    for position in range(entries + 1, entries + 2201):
+        pipeline.xadd(keys.log(conversation), fields, id=f"{position}-0")
+    pipeline.hset(keys.conversation(conversation), "entries", entries + 2200)
+    await pipeline.execute()
+    for after in (entries + 2200, None):
+        with pytest.raises(StateConflict, match="too far"):
+            await driver.store.history.fork(conversation, Fork(through=after))
+    with pytest.raises(StateConflict, match="within a turn"):
+        await driver.store.history.fork(conversation, Fork(through=entries + 100))

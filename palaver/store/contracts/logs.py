@@ -68,8 +68,9 @@ class Append(Script[Appended | Mismatch | Refused | Unknown]):
     messages: tuple[Json, ...]
 
 
-Misplaced = Literal["beyond", "withdrawn", "open_turn"]
-"""Why a log cannot be cut behind a position: it does not go so far, models are not told of it, a call is open there."""
+Misplaced = Literal["beyond", "withdrawn", "open_turn", "far"]
+"""Why a log cannot be cut behind a position: it does not go so far, models are not told of it, a call is open there, or
+no message is near to see that by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 -- Places in a log that it can be copied up to, or gone back to: there no call of a tool is open.
 -- needs: last_word
 
--- The last such place up to `position`: that itself, or the one before the message that asks for tools. Where no message
--- is near, it is that itself: a turn that is open has its messages near.
+-- The last such place up to `position`: that itself, or the one before the message that asks for tools. Nil if there is
+-- no message near: nobody has looked then whether a turn is open.
 local function place_up_to(position)
   local results, place = 0, position
-  look_back(position, function(fields, at)
+  local found = look_back(position, function(fields, at)
     local message = cjson.decode(fields[LogEntry.DATA]).message
     if message.role == 'tool' then
       results = results + 1
@@ -13,7 +13,7 @@ local function place_up_to(position)
     end
     if #(message.tool_calls or {}) > results then place = at - 1 end
   end)
-  return place
+  return found and place or nil
 end
 
 -- Why `position` is no such place, in a log with so many entries; nil if it is one.
@@ -23,5 +23,7 @@ local function misplaced(position, entries)
   local entry = redis.call('XRANGE', LOG, at, at)[1]
   local run = entry and entry[2][LogEntry.RUN] or Withdrawn.ALL
   if withdrawn_since(position, run, withdrawn_parts()) then return Misplaced.WITHDRAWN end
-  return place_up_to(position) < position and Misplaced.OPEN_TURN or nil
+  local place = place_up_to(position)
+  if not place then return Misplaced.FAR end
+  return place < position and Misplaced.OPEN_TURN or nil
 end
