@@ -158,6 +158,27 @@ async def read_messages(
     return await within_deadline(_page(pages, after, limit, include))
 
 
+async def has_said(backend: Backend, conversation_id: str, messages: int) -> bool:
+    """Whether models are told of so many messages, or more, among the newest entries of the log.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+    """
+    pages = backend.store.runs.pages(conversation_id, newest_first=True)
+    return await within_deadline(_has(pages, messages))
+
+
+async def _has(entries: LogPages, messages: int) -> bool:
+    looked, found = 0, 0
+    async with aclosing(entries) as pages:
+        async for page in pages:
+            found += sum(entry.type in MESSAGES and not entry.withdrawn for entry in page)
+            looked += len(page)
+            if found >= messages or looked >= LOOKED_THROUGH:
+                break
+    return found >= messages
+
+
 async def _page(entries: LogPages, after: int, limit: int, include: IncludedInMessages) -> MessagePage:
     found: list[ConversationMessage] = []
     position, looked, size = after, 0, 0

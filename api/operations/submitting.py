@@ -14,7 +14,7 @@ from palaver.store.runs import Submitted
 
 from .admission import admit_content, admit_cost, admit_retry, admit_submission, has_parts, limits_cost
 from .backend import Backend, Caller, promised, within_deadline
-from .conversations import read_messages
+from .conversations import has_said
 from .secrets import carrying_secrets
 
 _FEW: Final = 3
@@ -72,8 +72,7 @@ async def condense(backend: Backend, conversation_id: str, caller: Caller, *, ke
             ``conversation_busy``, ``no_agent``.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not taken on, or not safely.
     """
-    page = await read_messages(backend, conversation_id, after=0, limit=_FEW)
-    if len(page.data) < _FEW:
+    if not await has_said(backend, conversation_id, _FEW):
         raise StateConflict("nothing_to_condense", None, "too little was said to be condensed")
     wanted = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
     submitting = backend.store.runs.submit(wanted, idempotency_key=key, by=caller.name, condenses=True)

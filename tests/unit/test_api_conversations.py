@@ -127,6 +127,16 @@ async def test_condensing_is_a_run_of_its_own() -> None:
         assert (await api.claim(made)).condenses
 
 
+async def test_what_is_withdrawn_is_not_condensed() -> None:
+    async with world() as api:
+        run = await api.submit()
+        await api.finish(run)
+        path = run["links"]["conversation"]
+        assert (await api.client.post(f"{path}/messages", json={"input": "and?"})).status_code == 201
+        assert (await api.client.post(f"{path}/withdraw", json={"after": 0})).status_code == 200
+        assert_problem(await api.client.post(f"{path}/condense"), 409, "nothing_to_condense")
+
+
 async def test_a_question_that_nobody_answers_leaves_no_trace() -> None:
     async with world() as api:
         run = await api.submit()
