@@ -9,7 +9,7 @@ from typing import Final
 
 from palaver.leases import Lease
 from palaver.secrets import Secrets
-from palaver.store.vault import Vault, is_of_endpoint
+from palaver.store.vault import Vault, endpoint_of, is_of_endpoint
 
 _MOST: Final = 500
 """Conversations whose secrets a process remembers: about as many steps as a model worker has in flight."""
@@ -32,19 +32,19 @@ class SecretCache:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._opened: OrderedDict[str, tuple[str, OpenedSecrets]] = OrderedDict()
+        self._opened: OrderedDict[str, tuple[tuple[str, str], OpenedSecrets]] = OrderedDict()
 
     async def of(self, lease: Lease) -> OpenedSecrets:
-        """The secrets of the lease's conversation, as they were at the claim or later.
+        """The secrets of the lease's conversation that its agent may need, as they were at the claim or later.
 
         Raises:
             KeyMissing, SealBroken: they cannot be opened.
             UnknownConversation: the conversation is gone.
         """
-        at, conversation_id = lease.secrets_at, lease.conversation_id
+        at, conversation_id = (lease.secrets_at, endpoint_of(lease.agent)), lease.conversation_id
         known = self._opened.get(conversation_id)
         if known is None or known[0] != at:
-            values = await self._vault.opened(conversation_id)
+            values = await self._vault.opened(conversation_id, lease.agent)
             of_tools = {name: value for name, value in values.items() if not is_of_endpoint(name)}
             of_endpoints = {name: value for name, value in values.items() if is_of_endpoint(name)}
             known = at, OpenedSecrets(of_tools, of_endpoints, Secrets(values.values(), named=True))

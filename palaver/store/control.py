@@ -109,7 +109,7 @@ class RunControl:
     async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
         through = await self._position_before(run, step)
         target = self._runs.new_conversation(shard_of(run.id))
-        copied = await self._runs.copy(run.conversation_id, through=through, made_anew=run.id)
+        copied = await self._runs.copy(run.conversation_id, through=through, made_anew=run.id, agent=again.agent)
         try:
             made = await self._runs.take_on(
                 await self._runs.to_submit(again, target, "fork", key, by=by, retried_from=run.id, fork=copied)

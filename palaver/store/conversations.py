@@ -29,11 +29,13 @@ from palaver.store.contracts import BeginConversation, ChangeConversation
 from palaver.store.contracts.conversations import Begun, Changed, GivenField, Revised
 from palaver.store.contracts.listing import FieldTest
 from palaver.store.contracts.replies import Busy, Unknown
+from palaver.store.contracts.secrets import Overfull
 from palaver.store.finding import Place, Search, ShardLists, find, look
 from palaver.store.moving import promised
 from palaver.store.reading import Reading, unknown_conversation
+from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
-from palaver.store.vault import Vault, with_key
+from palaver.store.vault import Vault, endpoint_of, with_key
 
 Kept = Mapping[str, str | None]
 """For the name of a dialect, a text that it keeps with a conversation; None takes it away."""
@@ -97,7 +99,7 @@ class Conversations:
 
         Raises:
             UnknownConversation: there is none of that id (any more).
-            StateConflict: ``conversation_revised``, it has another revision than ``wanted`` says.
+            StateConflict: ``conversation_revised``, it has another revision than ``wanted`` says; ``secrets_full``.
             NoRoom: ``store_nearly_full``.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
@@ -110,9 +112,9 @@ class Conversations:
             log=keys.log(conversation_id),
             revision=wanted.revision,
             given=tuple(fields_of(about, kept or {})),
+            secrets=self._vault.sealed(conversation_id, with_key({}, wanted.agent)),
+            endpoint=endpoint_of(wanted.agent) if "agent" in about else None,
         )
-        if key := with_key({}, wanted.agent):
-            await self._vault.keep(conversation_id, key)
         await promised(self._scripts.promise(change), lambda reply: _changed(conversation_id, reply))
         return await self._reading.conversation(conversation_id)
 
@@ -238,10 +240,12 @@ def _begun(reply: Begun | Busy) -> bool:
             assert_never(other)
 
 
-def _changed(conversation_id: str, reply: Changed | Revised | Unknown) -> None:
+def _changed(conversation_id: str, reply: Changed | Overfull | Revised | Unknown) -> None:
     match reply:
         case Changed():
             return
+        case Overfull(code):
+            raise refusal(code, None)
         case Revised():
             raise StateConflict(
                 "conversation_revised", None, "somebody else has changed the conversation: read it, and change it again"

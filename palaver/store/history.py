@@ -161,8 +161,8 @@ class History:
         await self._capacity.admit()
         source = await self._runs.conversation(conversation_id)
         through = await self._place(conversation_id, wanted.through)
-        copied = await self._runs.copy(conversation_id, through=through, made_anew=None)
         given = {name: getattr(wanted if name in wanted.model_fields_set else source, name) for name in _ABOUT}
+        copied = await self._runs.copy(conversation_id, through=through, made_anew=None, agent=given["agent"])
         try:
             secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(wanted.secrets, wanted.agent)})
             fields = (*fields_of(given, kept or {}), *starmap(GivenField, secrets.items()))

@@ -15,7 +15,7 @@ from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePasse
 from palaver.ids import is_id, new_run_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.limits import beyond
-from palaver.models import CancelMode, Message, Submission
+from palaver.models import AgentSpec, CancelMode, Message, Submission
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.capacity import Capacity
@@ -29,7 +29,7 @@ from palaver.store.listing import Listing
 from palaver.store.moving import deliveries, promised, settled
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
-from palaver.store.vault import Vault, with_key
+from palaver.store.vault import Vault, endpoint_of, with_key
 from palaver.traces import new_trace
 
 
@@ -188,13 +188,14 @@ class Runs(Listing):
             secrets=self._vault.sealed(
                 target, {**(fork.secrets if fork else {}), **with_key(submission.secrets, agent)}
             ),
+            endpoint=endpoint_of(agent) if agent else None,
         )
 
-    async def copy(self, conversation_id: str, *, through: int, made_anew: str | None) -> Fork:
+    async def copy(self, conversation_id: str, *, through: int, made_anew: str | None, agent: AgentSpec | None) -> Fork:
         """Copy a conversation's log up to position ``through``, a part at a time, for another one to begin with.
 
         What the run ``made_anew`` said before counts there even if it was rolled back. A copy that no conversation
-        begins with is forgotten after ten minutes.
+        begins with is forgotten after ten minutes. ``agent`` is that of the other one.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -212,7 +213,7 @@ class Runs(Listing):
         while not part.ends:
             part = await self._copy(copy, conversation_id)
         withdrawn = Withdrawn(first.withdrawn).without(made_anew, through)
-        secrets = await self._vault.opened(conversation_id)
+        secrets = await self._vault.opened(conversation_id, agent)
         return Fork(conversation_id, name, through, first.withdrawals, withdrawn, secrets)
 
     async def _copy(self, copy: CopyLog, conversation_id: str) -> Copied:

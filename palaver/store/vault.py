@@ -25,6 +25,7 @@ from palaver.store.contracts.secrets import Kept, NewSecret, Overfull
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 
+_OF_ENDPOINT: Final = "endpoint:"
 _PAGE: Final = 500
 """Conversations that are asked for at once."""
 
@@ -105,16 +106,20 @@ class Vault:
         """
         return tuple(sorted(name for name in await self._sealed(conversation_id) if not is_of_endpoint(name)))
 
-    async def opened(self, conversation_id: str) -> Mapping[str, str]:
-        """A conversation's secrets, by name.
+    async def opened(self, conversation_id: str, agent: AgentSpec | None = None) -> Mapping[str, str]:
+        """A conversation's secrets by name: those for tools, and the key of the ``agent``'s endpoint, if it has one.
 
         Raises:
             UnknownConversation: it is not there (any more).
             KeyMissing: this process has not all the keys that they are sealed with.
             SealBroken: somebody has changed one.
         """
-        kept = await self._sealed(conversation_id)
-        return {name: self._sealer.open(sealed, conversation_id, name) for name, sealed in kept.items()}
+        kept, own = await self._sealed(conversation_id), endpoint_of(agent)
+        return {
+            name: self._sealer.open(sealed, conversation_id, name)
+            for name, sealed in kept.items()
+            if name == own or not is_of_endpoint(name)
+        }
 
     async def seal_anew(self) -> Sealed:
         """Seal with the first key whatever is sealed with another one that this process has, in all conversations.
@@ -173,7 +178,12 @@ class Vault:
 
 def is_of_endpoint(name: str) -> bool:
     """Whether it is the key of an endpoint, which no tool is given."""
-    return name.startswith("endpoint:")
+    return name.startswith(_OF_ENDPOINT)
+
+
+def endpoint_of(agent: AgentSpec | None) -> str:
+    """What the key of an agent's endpoint is kept under; a name that nothing has, if there is none."""
+    return agent.endpoint.secret_name if agent is not None and agent.endpoint is not None else _OF_ENDPOINT
 
 
 def with_key(secrets: Mapping[str, SecretStr | None], agent: AgentSpec | None) -> dict[str, str | None]:

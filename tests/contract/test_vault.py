@@ -9,6 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from palaver.conversation import NewConversation
+from palaver.endpoints import Endpoint
 from palaver.errors import StateConflict, UnknownConversation
 from palaver.limits import most
 from palaver.models import Retry
@@ -147,6 +148,25 @@ async def test_a_process_without_the_key_knows_the_names_alone(
     both = Store(redis, with_keys(settings, OLD, NEW))
     assert await both.vault.opened(lease.conversation_id) == {"TOKEN": CANARY}
     await both.feeds.close()
+
+
+async def test_a_key_of_another_agent_keeps_nobody_from_the_secrets(redis: Any, settings: Settings) -> None:
+    before, after = (Store(redis, with_keys(settings, there)) for there in (OLD, NEW))
+    old, new = (
+        AGENT.model_copy(update={"model": "inline/m", "endpoint": Endpoint(base_url=f"https://{name}.example.com")})
+        for name in ("old", "new")
+    )
+    assert old.endpoint is not None
+    keyed = old.model_copy(update={"endpoint": old.endpoint.model_copy(update={"api_key": SecretStr(CANARY)})})
+    submitted = await StoreDriver(before, redis).submit(agent=keyed)
+    conversation_id = submitted.deliveries[0].conversation_id
+    await after.vault.keep(conversation_id, {"TOKEN": "x"})
+    assert await after.vault.opened(conversation_id, new) == {"TOKEN": "x"}
+    assert await after.vault.opened(conversation_id) == {"TOKEN": "x"}
+    with pytest.raises(KeyMissing):
+        await after.vault.opened(conversation_id, old)
+    for store in (before, after):
+        await store.feeds.close()
 
 
 async def test_everything_is_sealed_anew_with_the_first_key(redis: Any, settings: Settings) -> None:

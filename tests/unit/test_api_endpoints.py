@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import orjson
 import pytest
 
-from tests.unit.api_world import SETTINGS, assert_problem, world
+from palaver.limits import most
+from palaver.store import keys
+from tests.unit.api_world import SETTINGS, World, assert_problem, world
 
 CANARY = "sk-canary-of-an-endpoint-1f2e"
 HOSTS = ("api.example.com", "127.0.0.1:8000")
@@ -17,6 +21,16 @@ def agent(base_url: str = "https://api.example.com/v1", **more: Any) -> dict[str
     return {"model": "inline/some/model", "endpoint": {"base_url": base_url, "api_key": CANARY}, **more}
 
 
+async def kept(api: World, conversation_id: str) -> list[str]:
+    """The names of everything that the conversation keeps sealed."""
+    return sorted(orjson.loads(await api.redis.hget(keys.conversation(conversation_id), "secrets") or b"{}"))
+
+
+async def opened(api: World, conversation_id: str) -> Mapping[str, str]:
+    """What a step of the conversation's agent is given."""
+    return await api.store.vault.opened(conversation_id, (await api.store.runs.conversation(conversation_id)).agent)
+
+
 @pytest.mark.parametrize("base_url", ["https://api.example.com/v1", "http://127.0.0.1:8000/v1"])
 async def test_an_endpoint_that_is_allowed_is_kept_without_its_key(base_url: str) -> None:
     async with world(ALLOWING) as api:
@@ -25,7 +39,7 @@ async def test_an_endpoint_that_is_allowed_is_kept_without_its_key(base_url: str
         assert run["agent"]["endpoint"] == kept
         conversation = (await api.client.get(run["links"]["conversation"])).json()
         assert conversation["agent"]["endpoint"] == kept
-        assert await api.store.vault.opened(run["conversation_id"]) == {f"endpoint:{base_url}": CANARY}
+        assert await opened(api, run["conversation_id"]) == {f"endpoint:{base_url}": CANARY}
         assert (await api.client.get(f"{run['links']['conversation']}/secrets")).json() == {"data": []}
         for name in await api.redis.keys("*"):
             assert CANARY.encode() not in (await api.redis.dump(name) or b""), name
@@ -34,19 +48,53 @@ async def test_an_endpoint_that_is_allowed_is_kept_without_its_key(base_url: str
         assert again["agent"]["endpoint"] == kept
 
 
-async def test_a_conversation_has_the_key_of_its_agent() -> None:
+async def test_a_conversation_has_the_key_of_its_agent_and_no_other() -> None:
     async with world(ALLOWING) as api:
         made = (await api.client.post("/v1/conversations", json={"agent": agent()})).json()
         path = f"/v1/conversations/{made['id']}"
-        assert list((await api.store.vault.opened(made["id"])).values()) == [CANARY]
-        other = agent("http://127.0.0.1:8000/v1")
-        changed = await api.client.patch(path, json={"agent": other})
-        assert changed.status_code == 200, changed.text
-        assert CANARY not in changed.text
-        assert sorted(await api.store.vault.opened(made["id"])) == [
-            "endpoint:http://127.0.0.1:8000/v1",
-            "endpoint:https://api.example.com/v1",
-        ]
+        assert list((await opened(api, made["id"])).values()) == [CANARY]
+        for number in range(most("secrets") + 1):
+            changed = await api.client.patch(path, json={"agent": agent(f"http://127.0.0.1:8000/v{number}")})
+            assert changed.status_code == 200, changed.text
+            assert CANARY not in changed.text
+        assert await kept(api, made["id"]) == [f"endpoint:http://127.0.0.1:8000/v{most('secrets')}"]
+        assert (await api.client.patch(f"{path}/secrets", json={"secrets": {"TOKEN": "x"}})).status_code < 300
+        assert (await api.client.patch(path, json={"agent": None})).status_code == 200
+        assert await kept(api, made["id"]) == ["TOKEN"]
+
+
+async def test_a_run_that_has_not_ended_keeps_its_key_and_takes_no_room_of_secrets() -> None:
+    async with world(ALLOWING) as api:
+        run = await api.submit(agent=agent())
+        path = run["links"]["conversation"]
+        for number in range(most("secrets") + 1):
+            changed = await api.client.patch(path, json={"agent": agent(f"http://127.0.0.1:8000/v{number}")})
+            assert changed.status_code == 200, changed.text
+        assert "endpoint:https://api.example.com/v1" in await kept(api, run["conversation_id"])
+        assert (await api.client.patch(f"{path}/secrets", json={"secrets": {"TOKEN": "x"}})).status_code < 300
+        await api.client.post(f"{run['links']['self']}/cancel")
+        await api.submit(agent=agent(), conversation_id=run["conversation_id"])
+        assert await kept(api, run["conversation_id"]) == ["TOKEN", "endpoint:https://api.example.com/v1"]
+
+
+async def test_a_change_that_is_refused_leaves_the_key_as_it_was() -> None:
+    async with world(ALLOWING) as api:
+        made = (await api.client.post("/v1/conversations", json={"agent": agent()})).json()
+        endpoint = {"base_url": "https://api.example.com/v1", "api_key": "sk-another"}
+        wanted = {"agent": agent(endpoint=endpoint), "revision": 77}
+        answer = await api.client.patch(f"/v1/conversations/{made['id']}", json=wanted)
+        assert_problem(answer, 409, "conversation_revised")
+        assert list((await opened(api, made["id"])).values()) == [CANARY]
+
+
+async def test_a_fork_has_the_key_of_its_own_agent_alone() -> None:
+    async with world(ALLOWING) as api:
+        run = await api.submit(agent=agent())
+        path = run["links"]["conversation"]
+        await api.client.patch(path, json={"agent": agent("http://127.0.0.1:8000/v1")})
+        fork = await api.client.post(f"{path}/fork", json={})
+        assert fork.status_code == 201, fork.text
+        assert await kept(api, fork.json()["id"]) == ["endpoint:http://127.0.0.1:8000/v1"]
 
 
 @pytest.mark.parametrize(

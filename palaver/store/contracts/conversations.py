@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from palaver.store.contracts.declaration import Script
 from palaver.store.contracts.replies import Busy, Unknown
+from palaver.store.contracts.secrets import NewSecret, Overfull
 from palaver.store.keys import Key
 
 
@@ -44,14 +45,17 @@ class Revised:
     """It has another revision: somebody else has changed it."""
 
 
-class ChangeConversation(Script[Changed | Revised | Unknown]):
+class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
     """Change what is known about a conversation."""
 
     conversation: Key
     log: Key
     revision: int | None
     """Only if it has this one."""
+    endpoint: str | None
+    """What the key of its new agent is kept under, as of `endpoint_of`; None if the agent stays."""
     given: tuple[GivenField, ...]
+    secrets: tuple[NewSecret, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     """What of the copy is withdrawn."""
     trace: str | None
     """The trace that it belongs to, as `palaver.traces.Trace` is stored."""
+    endpoint: str | None
+    """As of `ChangeConversation`."""
     messages: tuple[Json, ...]
     secrets: tuple[NewSecret, ...]
     """That the conversation has from here on."""

@@ -39,7 +39,7 @@ local silent = kind == SubmitKind.CONDENSE or kind == SubmitKind.KNOWN and #args
 if kind == SubmitKind.KNOWN and silent and not (active or has_something_to_answer()) then
   return refused(RefusalCode.NOTHING_TO_ANSWER)
 end
-if not keep_secrets(CONV, args.secrets, true) then return refused(RefusalCode.SECRETS_FULL) end
+if not keep_secrets(CONV, args.secrets, true, args.endpoint) then return refused(RefusalCode.SECRETS_FULL) end
 if active then
   local status = with_run(active, function() return STATUS end)
   local too_early = silent and status ~= RunStatus.CANCELLING
@@ -67,7 +67,7 @@ if redis.call('ZCARD', DUE) >= args.most_due then return reply.full() end
 if conversation_full() then return refused(RefusalCode.CONVERSATION_FULL) end
 local clears = active and not later and (conflict == OnConflict.INTERRUPT or conflict == OnConflict.ROLLBACK)
 if not clears and tonumber(kept[7] or 0) >= Setting.MAX_QUEUED then return refused(RefusalCode.QUEUE_FULL, active) end
-keep_secrets(CONV, args.secrets)
+keep_secrets(CONV, args.secrets, false, args.endpoint)
 if copy then take_copy(args.copy, copy) end
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', ENTRIES) end
 NAMES = args.agent and args.names or kept[9] or ''
