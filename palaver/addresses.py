@@ -15,13 +15,20 @@ from urllib.parse import unquote, urlsplit
 
 import idna
 
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 _INNER: Final = ("localhost", "internal", "local", "localdomain", "home.arpa")
-"""Names, and ends of names, that no public host has: RFC 6761, RFC 6762, RFC 8375; ``internal`` is ICANN's for this."""
+"""Ends of names that no public host has: RFC 6761, RFC 6762, RFC 8375; ``internal`` is ICANN's for this."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?){0,15}")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-_METADATA: Final = frozenset({"168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"})
-"""Where Azure, Alibaba, Oracle, AWS and Google tell machines about themselves, beside 169.254.169.254."""
+_COMPATIBLE: Final = ipaddress.ip_network("::/96")
+"""IPv6 addresses that end in one of IPv4: RFC 6052, and the older way of RFC 4291."""
+_METADATA: Final = frozenset(
+    {"168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"}
+)
+"""Where Azure, Alibaba, Oracle, AWS (machines and pods) and Google tell machines about themselves, beside link-local
+ones."""
 
 
 def leads_within(url: str) -> bool:
@@ -35,8 +42,9 @@ def leads_within(url: str) -> bool:
     name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").lower().rstrip(".")
     address = _numeric(name)
     if address is not None:
-        return not address.is_global or address.is_multicast
-    return not name or any(name == inner or name.endswith(f".{inner}") for inner in _INNER)
+        return not _meant(address).is_global or never_asked(str(address), loopback=False)
+    # A name without a dot is that of a service, or is looked up in the domain of whoever fetches it.
+    return "." not in name or name.endswith(tuple(f".{inner}" for inner in _INNER))
 
 
 def host_and_port(address: str) -> tuple[str, int | None]:
@@ -78,22 +86,26 @@ def never_asked(address: str, *, loopback: bool) -> bool:
     clouds tell machines their keys, and what is no address of one machine. ``loopback`` says whether this machine is
     meant."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        found = _meant(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return True
-    if isinstance(found, ipaddress.IPv6Address):
-        within = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
-        if found in _NAT64:
-            within = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if within is not None:
-            return never_asked(str(within), loopback=loopback)
     if found.is_loopback:
         return not loopback
     useless = found.is_link_local or found.is_multicast or found.is_unspecified or found.is_reserved
-    return useless or str(found) in _METADATA
+    site_local = isinstance(found, ipaddress.IPv6Address) and found.is_site_local
+    return useless or site_local or str(found) in _METADATA
 
 
-def _numeric(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _meant(address: _Address) -> _Address:
+    """The IPv4 address that is in one of IPv6, which may be asked in its place; or the address itself."""
+    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback or address.is_unspecified:
+        return address
+    if address in _NAT64 or address in _COMPATIBLE:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
+
+
+def _numeric(name: str) -> _Address | None:
     """The address that ``name`` is, also as ``127.1``, ``0x7f000001`` or ``2130706433``; None for a real name."""
     try:
         address = ipaddress.ip_address(name.partition("%")[0])

@@ -62,7 +62,9 @@ def test_what_is_no_part_is_refused(part: Any) -> None:
         "169.254.169.254", "127.0.0.1:8080", "10.0.0.1", "192.168.1.1", "100.64.0.1", "0.0.0.0", "[::1]", "[fd00::1]",
         "[fe80::1]", "[::ffff:127.0.0.1]", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "%31%32%37.0.0.1",
         "127.0.0.1.", "\uff11\uff12\uff17.0.0.1", "example.com@127.0.0.1", "127.0.0.1\\@example.com", "localhost",
-        "LocalHost.", "a.localhost", "metadata.google.internal", "printer.local", "[",
+        "LocalHost.", "a.localhost", "metadata.google.internal", "printer.local", "[", "[64:ff9b::a9fe:a9fe]",
+        "[2002:a9fe:a9fe::]", "[2002:a00:1::]", "[::10.0.0.1]", "[fec0::1]", "168.63.129.16", "192.0.0.192",
+        "metadata", "redis", "redis.:6379", "localdomain", "224.0.0.1", "[::]", "[ff02::1]",
     ],
 )  # fmt: skip
 def test_an_address_that_leads_within_is_refused(host: str) -> None:
@@ -76,6 +78,7 @@ def test_an_address_of_a_public_host_is_taken() -> None:
         "example.com",
         "8.8.8.8",
         "[2606:4700::1111]",
+        "[64:ff9b::808:808]",
         "local.example.com",
         "10.example.com",
         "bücher.example",

@@ -137,11 +137,11 @@ def test_an_agents_own_limit_goes_before_the_providers() -> None:
 
 
 IMAGES: list[tuple[str, dict[str, str]]] = [
-    ("https://x/a.png", {"type": "url", "url": "https://x/a.png"}),
+    ("https://x.example/a.png", {"type": "url", "url": "https://x.example/a.png"}),
     ("data:image/png;base64,iVBO", {"type": "base64", "media_type": "image/png", "data": "iVBO"}),
 ]
 FILES: list[tuple[str, dict[str, str]]] = [
-    ("https://x/a.pdf", {"type": "url", "url": "https://x/a.pdf"}),
+    ("https://x.example/a.pdf", {"type": "url", "url": "https://x.example/a.pdf"}),
     ("data:application/pdf;base64,JVBE", {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}),
     ("data:text/plain;charset=utf-8;base64,w7w=", {"type": "text", "media_type": "text/plain", "data": "\u00fc"}),
     ("data:,a%20b", {"type": "text", "media_type": "text/plain", "data": "a b"}),
