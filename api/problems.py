@@ -64,6 +64,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "conversation_full": (409, "The conversation is full"),
         "queue_full": (409, "The conversation has too many unfinished runs"),
         "secrets_full": (409, "The conversation has too many secrets"),
+        "secrets_broken": (409, "A secret of the conversation cannot be opened"),
         "steering_full": (409, "Too much waits for the run's next model call"),
         "no_answer": (409, "The model gave no answer"),
         "nothing_to_condense": (409, "There is nothing to condense"),

@@ -18,14 +18,14 @@ from palaver.store.vault import Sealed
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what is asked; the exit code, which is 1 if a key is missing for some."""
+    """Do what is asked; the exit code, which is 1 if some could not be opened."""
     parser = argparse.ArgumentParser(prog="palaver secrets", description="Secrets of conversations.")
     commands = parser.add_subparsers(dest="command", title="commands", required=True)
     commands.add_parser(
         "rotate",
         help="seal them with the newest key",
         description="Seal secrets of conversations, and keys of agents' endpoints, with the first key of "
-        "PALAVER_SECRET_KEY. Exits 1 if some need a key that is not among these.",
+        "PALAVER_SECRET_KEY. Exits 1 if some need a key that is not among these, or were changed by somebody.",
     )
     parser.parse_args(arguments)
     with refusing():
@@ -36,6 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{sealed.done} sealed anew with the first key of PALAVER_SECRET_KEY.")
     if sealed.left:
         print(f"{sealed.left} need a key that is not among these: keep it in the list where they are used.")
+    for place in sealed.broken:
+        print(f"{place}: it was changed, and nobody can open it. Set it again, or remove it.")
+    if sealed.left or sealed.broken:
         return 1
     print("No other key is needed any more.")
     return 0

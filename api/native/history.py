@@ -104,7 +104,7 @@ async def withdraw(
     },
     problems=(
         *AGENT_PROBLEMS, "idempotency_key_reused", "conversation_not_found", "conversation_busy",
-        "conversation_changed", "unknown_position", "store_nearly_full", "not_durable",
+        "conversation_changed", "unknown_position", "secrets_broken", "store_nearly_full", "not_durable",
     ),
 )  # fmt: skip
 async def fork(

@@ -45,7 +45,14 @@ class Navigation(Known):
     tag="openhands",
     summary="Fork a conversation",
     answers={201: ("The new one.", ConversationInfo)},
-    problems=("conversation_not_found", "unknown_position", "no_secret_key", "store_nearly_full", "not_durable"),
+    problems=(
+        "conversation_not_found",
+        "unknown_position",
+        "no_secret_key",
+        "secrets_broken",
+        "store_nearly_full",
+        "not_durable",
+    ),
 )
 async def fork_conversation(
     backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: ForkConversation

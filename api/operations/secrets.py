@@ -8,9 +8,9 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from palaver.errors import Fault, Refused
+from palaver.errors import Fault, Refused, StateConflict
 from palaver.fields import revealed
-from palaver.sealing import KeyMissing
+from palaver.sealing import KeyMissing, SealBroken
 
 from .backend import Backend, within_deadline
 
@@ -58,6 +58,7 @@ def carrying_secrets() -> Iterator[None]:
 
     Raises:
         Refused: ``no_secret_key``: this API cannot open them.
+        StateConflict: ``secrets_broken``: nobody can.
     """
     try:
         yield
@@ -66,3 +67,6 @@ def carrying_secrets() -> Iterator[None]:
             "The conversation has secrets, and PALAVER_SECRET_KEY of the API has not the key that they are sealed with."
         )
         raise Refused("no_secret_key", why) from None
+    except SealBroken:
+        why = "a secret of the conversation was changed in the store, and cannot be opened: set it again, or remove it"
+        raise StateConflict("secrets_broken", None, why) from None

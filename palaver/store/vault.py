@@ -15,7 +15,7 @@ from palaver.fields import revealed
 from palaver.ids import all_shards, is_id
 from palaver.limits import most
 from palaver.models import AgentSpec
-from palaver.sealing import KeyMissing
+from palaver.sealing import KeyMissing, SealBroken
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.connection import Connection
@@ -38,6 +38,8 @@ class Sealed:
     """Secrets that were sealed anew."""
     left: int
     """Secrets whose key this process does not have."""
+    broken: tuple[str, ...] = ()
+    """Secrets that somebody has changed, so that nobody can open them: ``CONVERSATION NAME``."""
 
 
 class Vault:
@@ -122,12 +124,8 @@ class Vault:
         }
 
     async def seal_anew(self) -> Sealed:
-        """Seal with the first key whatever is sealed with another one that this process has, in all conversations.
-
-        Raises:
-            SealBroken: somebody has changed a secret.
-        """
-        done = left = 0
+        """Seal with the first key whatever is sealed with another one that this process has, in all conversations."""
+        done, left, broken = 0, 0, dict[str, None]()
         for shard in self._shards:
             async for conversation_id in self._conversations(shard):
                 try:
@@ -142,12 +140,15 @@ class Vault:
                     except KeyMissing:
                         left += 1
                         continue
+                    except SealBroken:
+                        broken[f"{conversation_id} {name}"] = None
+                        continue
                     changes.append(NewSecret(name, self._sealer.seal(value, conversation_id, name), sealed))
                 if changes:
                     keep = KeepSecrets(conversation=keys.conversation(conversation_id), secrets=tuple(changes))
                     await self._scripts.run(keep)
                     done += len(changes)
-        return Sealed(done, left)
+        return Sealed(done, left, tuple(broken))
 
     async def _conversations(self, shard: str) -> AsyncIterator[str]:
         """Those of a shard, by time of creation; one may come twice."""

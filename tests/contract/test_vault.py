@@ -187,6 +187,23 @@ async def test_everything_is_sealed_anew_with_the_first_key(redis: Any, settings
         await store.feeds.close()
 
 
+async def test_what_somebody_has_changed_is_named_and_the_others_are_sealed_anew(
+    redis: Any, settings: Settings
+) -> None:
+    before, rotating = (Store(redis, with_keys(settings, *there)) for there in ((OLD,), (NEW, OLD)))
+    one, broken, other = [
+        (await StoreDriver(before, redis).submit(secrets=secrets(TOKEN=text))).deliveries[0].conversation_id
+        for text in "abc"
+    ]
+    stolen = await redis.hget(keys.conversation(one), "secrets")
+    await redis.hset(keys.conversation(broken), "secrets", stolen)
+    assert await rotating.vault.seal_anew() == Sealed(2, 0, (f"{broken} TOKEN",))
+    for conversation_id, text in ((one, "a"), (other, "c")):
+        assert await rotating.vault.opened(conversation_id) == {"TOKEN": text}
+    for store in (before, rotating):
+        await store.feeds.close()
+
+
 async def test_another_conversation_of_the_same_id_is_told_apart(driver: StoreDriver) -> None:
     wanted = NewConversation(agent=AGENT, secrets=secrets(TOKEN="one"))
     made, _ = await driver.store.conversations.begin(wanted)

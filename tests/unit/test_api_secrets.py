@@ -10,6 +10,7 @@ from palaver.client.options import wire
 from palaver.limits import most
 from palaver.models import Submission
 from palaver.settings import Settings
+from palaver.store import keys
 from tests.unit.api_world import AGENT, CONVERSATION_ID, SETTINGS, assert_problem, world
 
 CANARY = "canary-of-a-secret-1f2e"
@@ -117,6 +118,15 @@ async def test_a_fork_needs_the_key_that_the_secrets_are_sealed_with() -> None:
         assert_problem(answer, 422, "no_secret_key")
         answer = await api.client.post(f"{run['links']['conversation']}/fork", json={})
         assert_problem(answer, 422, "no_secret_key")
+
+
+async def test_a_fork_of_what_somebody_has_changed_is_refused_with_a_sentence() -> None:
+    async with world() as api:
+        one, other = [await api.submit(secrets={"TOKEN": CANARY}) for _ in range(2)]
+        stolen = await api.redis.hget(keys.conversation(one["conversation_id"]), "secrets")
+        await api.redis.hset(keys.conversation(other["conversation_id"]), "secrets", stolen)
+        answer = await api.client.post(f"{other['links']['conversation']}/fork", json={})
+        assert "set it again" in assert_problem(answer, 409, "secrets_broken")["detail"]
 
 
 async def test_a_fork_has_them() -> None:
