@@ -19,7 +19,7 @@ from .content import GivenContent
 from .fields import Known, refusing
 from .generations import Generation
 from .secrets import GivenSecret, values_of
-from .state import Kept, without_keys
+from .state import Kept
 
 
 class FirstMessage(Known):
@@ -109,7 +109,7 @@ class StartConversation(Known):
         """What clients want back."""
         return Kept(
             generation=self.generation,
-            agent=without_keys(self.agent),
+            agent=self.agent,
             max_iterations=self.max_iterations,
             stuck_detection=self.stuck_detection,
             workspace=self.workspace or {"kind": "LocalWorkspace", "working_dir": "workspace"},

@@ -67,7 +67,7 @@ async def fork_conversation(
     }
     with refusing(named={"metadata": "tags"}):
         fork = Fork(**{name: value for name, value in given.items() if value is not None})
-    kept = {NAME: seen.kept.model_dump_json(exclude_defaults=True)}
+    kept = {NAME: seen.kept.text()}
     made, _ = await operations.fork(backend, seen.id, fork, caller, kept=kept)
     return plain((await look(backend, uuid_of(made.id))).info(), 201)
 

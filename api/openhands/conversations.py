@@ -58,7 +58,7 @@ async def start_conversation(backend: Backend, caller: Caller, wanted: StartConv
     first = wanted.initial_message
     said = None if first is None else user_message(first.content)
     begun, there = await operations.create_conversation(
-        backend, wanted.conversation(), kept={NAME: wanted.kept().model_dump_json(exclude_defaults=True)}
+        backend, wanted.conversation(), kept={NAME: wanted.kept().text()}
     )
     number = uuid_of(begun.id)
     if first is not None and said is not None and not there:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from palaver.models import AgentSpec, Usage
 
@@ -16,16 +16,18 @@ from .generations import Generation
 from .statuses import ExecutionStatus
 
 _SECRET: Final = frozenset(
-    {
-        "api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "extra_headers", "secrets",
-        "litellm_extra_body",
-    }
-)  # fmt: skip
+    {"aws_access_key_id", "env", "extra_headers", "headers", "litellm_extra_body", "mcp_tools", "secrets"}
+)
 """Fields of an agent that hold keys, or may."""
+_SECRET_ENDINGS: Final = ("key", "token", "secret", "password")
+"""And those whose names end so."""
 
 
 class Kept(BaseModel):
-    """What the dialect keeps with a conversation: what clients want back and Palaver has no field for."""
+    """What the dialect keeps with a conversation: what clients want back and Palaver has no field for.
+
+    Whoever makes one: it has no keys, neither where it is kept nor where it is shown.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,6 +42,30 @@ class Kept(BaseModel):
     policy: Policy = Policy()
     analyzer: dict[str, Any] | None = None
 
+    @field_validator("agent")
+    @classmethod
+    def _agent_without_keys(cls, agent: dict[str, Any]) -> dict[str, Any]:
+        cleaned: dict[str, Any] = _without_keys(agent)
+        return cleaned
+
+    @field_validator("workspace")
+    @classmethod
+    def _workspace_without_keys(cls, workspace: dict[str, Any]) -> dict[str, Any]:
+        return _words(workspace, "kind", "working_dir")
+
+    @field_validator("analyzer")
+    @classmethod
+    def _analyzer_without_keys(cls, analyzer: dict[str, Any] | None) -> dict[str, Any] | None:
+        return analyzer and _words(analyzer, "kind")
+
+    def changed(self, **changes: Any) -> Self:
+        """It, with other values of some fields."""
+        return type(self)(**{**dict(self), **changes})
+
+    def text(self) -> str:
+        """As it is kept."""
+        return self.model_dump_json(exclude_defaults=True)
+
     @classmethod
     def of_spec(cls, agent: AgentSpec | None) -> Self:
         """For a conversation that was begun through another dialect."""
@@ -47,13 +73,20 @@ class Kept(BaseModel):
         return cls(agent=described, max_iterations=agent.max_steps if agent else 500)
 
 
-def without_keys(value: Any) -> Any:
-    """JSON of an agent without what is or may be secret."""
+def _without_keys(value: Any) -> Any:
     if isinstance(value, list):
-        return [without_keys(each) for each in value]
+        return [_without_keys(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {name: without_keys(each) for name, each in value.items() if name not in _SECRET}
+    return {name: _without_keys(each) for name, each in value.items() if not _may_be_secret(name)}
+
+
+def _may_be_secret(name: str) -> bool:
+    return name.lower() in _SECRET or name.lower().endswith(_SECRET_ENDINGS)
+
+
+def _words(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: given[name] for name in names if isinstance(given.get(name), str)}
 
 
 def full_state(

@@ -172,11 +172,9 @@ async def _keep(backend: Backend, conversation: str, **changes: Any) -> None:
     number = number_of(conversation)
     for left in reversed(range(_TRIES)):
         seen = await look(backend, number)
-        kept = seen.kept.model_copy(update=changes)
+        kept = seen.kept.changed(**changes)
         try:
-            await operations.change_conversation(
-                backend, seen.id, _patch(seen, kept), kept={NAME: kept.model_dump_json(exclude_defaults=True)}
-            )
+            await operations.change_conversation(backend, seen.id, _patch(seen, kept), kept={NAME: kept.text()})
             return
         except StateConflict as conflict:
             if conflict.code != "conversation_revised" or not left:

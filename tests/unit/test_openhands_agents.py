@@ -11,7 +11,7 @@ from api.openhands.agents import GivenAgent, spec_of, there
 from api.openhands.confirmation import Policy
 from api.openhands.problems import respond
 from api.openhands.sizes import MOST, fitting
-from api.openhands.state import Kept, full_state, without_keys
+from api.openhands.state import Kept, full_state
 from api.openhands.statuses import ExecutionStatus, execution_status
 from api.problems import Problem, problem_of
 from palaver.errors import Fault, Refused
@@ -165,7 +165,7 @@ def test_no_key_is_kept_or_shown() -> None:
         "condenser": {"kind": "LLMSummarizingCondenser", "llm": LLM},
         "agent_context": {"secrets": {"K": "v"}},
     }
-    kept = Kept(agent=without_keys(body))
+    kept = Kept(agent=body)
     shown = orjson.dumps(_state(kept)).decode()
     assert "sk-secret" not in kept.model_dump_json() + shown
     assert '"secrets"' not in kept.model_dump_json()

@@ -292,6 +292,29 @@ async def test_no_answer_has_a_key(talk: Talk) -> None:
     assert "sk-secret" not in str(told)
 
 
+async def test_keys_are_neither_kept_nor_told_wherever_they_are_sent() -> None:
+    skill = {"name": "s", "content": "c", "mcp_tools": {"x": {"env": {"T": "leak"}, "headers": {"A": "leak"}}}}
+    async with world() as api:
+        talk = await begin(
+            api,
+            agent={**AGENT, "agent_context": {"skills": [skill]}, "critic": {"kind": "C", "API_KEY": "leak"}},
+            workspace={"kind": "RemoteWorkspace", "working_dir": "w", "host": "h", "api_key": "leak"},
+            security_analyzer={"kind": "A", "api_key": "leak"},
+        )
+        await talk.ask("POST", "/security_analyzer", {"security_analyzer": {"kind": "B", "url": "leak"}})
+        fork = await talk.ask("POST", "/fork", {}, 201)
+        told = await talk.ask("GET")
+        kept = [await api.redis.hgetall(key) for key in await api.redis.keys("*") if await _is_hash(api, key)]
+    assert "leak" not in str([fork, told, kept])
+    assert fork["workspace"] == {"kind": "RemoteWorkspace", "working_dir": "w"}
+    assert fork["security_analyzer"] == {"kind": "B"}
+    assert fork["agent"]["agent_context"]["skills"] == [{"name": "s", "content": "c"}]
+
+
+async def _is_hash(api: World, key: bytes | str) -> bool:
+    return bool(await api.redis.type(key) == b"hash")
+
+
 @pytest.mark.parametrize("path", [f"{PREFIX}/no-uuid", f"{PREFIX}/no-uuid/events/search"])
 async def test_what_is_no_uuid_is_refused(path: str) -> None:
     async with world() as api:
