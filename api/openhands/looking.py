@@ -78,13 +78,13 @@ class Seen:
         """What writes its events."""
         return Writer(self.number, self.kept.generation)
 
-    def info(self, status: ExecutionStatus | None = None) -> dict[str, Any]:
-        """The whole of it; with the status that it had at some moment, or as it is now."""
+    def info(self) -> dict[str, Any]:
+        """The whole of it."""
         about = self.conversation
         return full_state(
             self.number,
             self.kept,
-            status or self.status,
+            self.status,
             title=about.title,
             tags=about.metadata,
             created_at=about.created_at,

@@ -1,26 +1,30 @@
 """What a client is told by its socket: the state as it is, then each event as it happens, and the state at each stop.
 
-A client takes the end of a run from a ``full_state`` whose status is not running: it comes behind the run's events,
-with the status that these had brought, whatever has been begun since.
+A client takes the end of a run from a ``full_state`` whose status is not running: it comes behind the run's events, and
+a little later again, unless it runs again by then. Clients listen for it only once their request to run is answered.
 """
 
 from __future__ import annotations
 
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
-from uuid import uuid4
+from typing import Any, Final, Protocol
+from uuid import UUID, uuid4
 
 import orjson
 from starlette.websockets import WebSocket
 
+from palaver.errors import Refused, UnknownConversation
 from palaver.events import EventKind
+from palaver.tasks import end
 
 from .. import operations
-from ..operations import Backend, LogEntry
+from ..operations import Backend
 from ..sockets import CloseCodes
 from .dialect import OPENHANDS
-from .events import FULL_STATE, STATUS, Event
+from .events import FULL_STATE, Event
 from .generations import Generation
 from .looking import Seen, look, number_of
 from .statuses import ExecutionStatus
@@ -28,10 +32,17 @@ from .statuses import ExecutionStatus
 _CONNECTING: Final = timedelta(seconds=10)
 _LATELY: Final = 200
 """Entries, and the time, that an older client may have missed while it connected."""
+_AGAIN: Final = (1.0, 4.0)
+"""Seconds after which a state is told again, each after the one before: answers to requests come late."""
 _CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004)
 _STOPS: Final = frozenset(
     {EventKind.RUN_PAUSING, EventKind.RUN_PAUSED, EventKind.RUN_REQUIRES_ACTION, EventKind.RUN_FINISHED}
 )
+
+
+class _Remind(Protocol):
+    async def __call__(self, *, running: bool) -> None:
+        """Tell the state; ``running`` also while it runs."""
 
 
 def key_in(frame: str) -> bytes | None:
@@ -49,15 +60,54 @@ def key_in(frame: str) -> bytes | None:
 async def events_socket(backend: Backend, socket: WebSocket) -> None:
     """Tell a client of a conversation from now on. What was before, it reads by HTTP."""
     with operations.place_of_watcher(backend):
-        seen = await look(backend, number_of(socket.path_params["conversation"]))
+        seen = await look(backend, _number(socket))
         await _send(socket, _full_state(seen))
         after, revision = await _begin(backend, seen), seen.conversation.revision
-    async with aclosing(operations.follow_log(backend, seen.id, after=after, revision=revision)) as pages:
+    async with (
+        _reminding(backend, socket, seen) as remind,
+        aclosing(operations.follow_log(backend, seen.id, after=after, revision=revision)) as pages,
+    ):
         async for page in pages:
             for entry in page:
-                await _tell(backend, socket, seen, entry)
+                for event in seen.writer.of(entry):
+                    await _send(socket, event)
+                if entry.type in _STOPS:
+                    await remind(running=False)
             if not page:
-                await _send(socket, _full_state(await look(backend, seen.number)))
+                await remind(running=True)
+
+
+def _number(socket: WebSocket) -> UUID:
+    try:
+        return number_of(socket.path_params["conversation"])
+    except Refused:
+        raise UnknownConversation from None
+
+
+@asynccontextmanager
+async def _reminding(backend: Backend, socket: WebSocket, seen: Seen) -> AsyncIterator[_Remind]:
+    """What tells the state as it is, and again later."""
+    again: list[asyncio.Task[None]] = []
+
+    async def tell(*, running: bool) -> None:
+        now = await operations.once_there(lambda: look(backend, seen.number))
+        if running or now.status is not ExecutionStatus.RUNNING:
+            await _send(socket, _full_state(now))
+
+    async def tell_again() -> None:
+        for seconds in _AGAIN:
+            await asyncio.sleep(seconds)
+            await tell(running=False)
+
+    async def remind(*, running: bool) -> None:
+        await end(*again)
+        await tell(running=running)
+        again[:] = [asyncio.create_task(tell_again())]
+
+    try:
+        yield remind
+    finally:
+        await end(*again)
 
 
 async def _begin(backend: Backend, seen: Seen) -> int:
@@ -77,18 +127,9 @@ async def _begin(backend: Backend, seen: Seen) -> int:
     return position
 
 
-async def _tell(backend: Backend, socket: WebSocket, seen: Seen, entry: LogEntry) -> None:
-    events = seen.writer.of(entry)
-    for event in events:
-        await _send(socket, event)
-    if entry.type in _STOPS:
-        [status] = [event["value"] for event in events if event.get("key") == STATUS]
-        await _send(socket, _full_state(await look(backend, seen.number), ExecutionStatus(status)))
-
-
-def _full_state(seen: Seen, status: ExecutionStatus | None = None) -> Event:
+def _full_state(seen: Seen) -> Event:
     # It is not kept, so it needs no name that is found again.
-    return seen.writer.state(str(uuid4()), datetime.now(UTC), FULL_STATE, seen.info(status))
+    return seen.writer.state(str(uuid4()), datetime.now(UTC), FULL_STATE, seen.info())
 
 
 async def _send(socket: WebSocket, event: dict[str, Any]) -> None:

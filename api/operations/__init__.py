@@ -31,7 +31,7 @@ from .conversations import (
 )
 from .history import append, fork, withdraw
 from .listing import list_runs
-from .log import follow_log, last_message, read_log
+from .log import follow_log, last_message, once_there, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
@@ -108,6 +108,7 @@ __all__ = [
     "list_models",
     "list_runs",
     "may_watch",
+    "once_there",
     "place_of_watcher",
     "read_conversation",
     "read_conversation_events",

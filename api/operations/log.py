@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from typing import TypeVar
 
 from palaver.errors import ErrorClass, StoreUnavailable, classify
 from palaver.events import MESSAGES
@@ -12,6 +14,8 @@ from palaver.store.feeds import AWAY, IDLE
 
 from .backend import Backend, within_deadline
 from .conversations import LOOKED_THROUGH, LogPages
+
+T = TypeVar("T")
 
 
 async def read_log(backend: Backend, conversation_id: str, *, after: int = 0) -> LogPages:
@@ -75,9 +79,25 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
                     revision = glance.revision
                     yield ()
             except Exception as error:
-                if not isinstance(error, StoreUnavailable) and classify(error).error_class is not ErrorClass.STORAGE:
+                if not _away(error):
                     raise
                 news.stale = True
                 await asyncio.sleep(AWAY)
             if not news.stale:
                 await news.silent(IDLE)
+
+
+async def once_there(read: Callable[[], Awaitable[T]]) -> T:
+    """What is read, once the store answers: for who tells of a log, and would lose its place in it."""
+    while True:
+        try:
+            return await read()
+        except Exception as error:
+            if not _away(error):
+                raise
+            await asyncio.sleep(AWAY)
+
+
+def _away(error: Exception) -> bool:
+    """Whether it is the store that failed, and not what was asked of it."""
+    return isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
