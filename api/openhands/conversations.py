@@ -22,7 +22,7 @@ from .content import user_message
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known, refusing
 from .looking import NAME, look, number_of
-from .running import begin_run
+from .running import begin_unless_running
 
 _MOST: Final = 99
 """Conversations that one request may name."""
@@ -61,10 +61,13 @@ async def start_conversation(backend: Backend, caller: Caller, wanted: StartConv
         backend, wanted.conversation(), kept={NAME: wanted.kept().text()}
     )
     number = uuid_of(begun.id)
-    if first is not None and said is not None and not there:
-        await operations.append(backend, begun.id, [said], caller)
-        if first.run:
-            await begin_run(backend, caller, await look(backend, number))
+    if first is not None and said is not None:
+        # A request that is made again finishes what the one before has left undone.
+        if not begun.entries:
+            await operations.append(backend, begun.id, [said], caller, key=f"first message of {number}")
+        seen = await look(backend, number)
+        if first.run and seen.untouched:
+            await begin_unless_running(backend, caller, seen)
     return plain((await look(backend, number)).info(), 200 if there else 201)
 
 

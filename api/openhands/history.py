@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from palaver.errors import Refused
 from palaver.limits import most
+from palaver.models import AgentSpec
 
 from .. import operations
 from ..answers import answer_json
@@ -127,7 +128,7 @@ async def _events(
     begin, end = _place(seen, first), _place(seen, last)
     position = begin[0] if begin else FIRST
     if seen.conversation.agent is not None and position == FIRST:
-        prompt = seen.writer.system_prompt(seen.conversation.created_at, seen.conversation.agent.instructions)
+        prompt = await _system_prompt(backend, seen, seen.conversation.agent)
         yield prompt["id"], prompt
     async with aclosing(operations.read_log(backend, seen.id, after=max(position - 1, 0))) as pages:
         async for page in pages:
@@ -140,6 +141,16 @@ async def _events(
                     if end and here > end:
                         return
                     yield event_id(seen.number, entry.position, _BY_INDEX + index), event
+
+
+async def _system_prompt(backend: Backend, seen: Seen, agent: AgentSpec) -> Event:
+    """Clients sort by time, and a fork is younger than the log that it begins with."""
+    at = seen.conversation.created_at
+    async with aclosing(operations.read_log(backend, seen.id)) as pages:
+        async for page in pages:
+            at = min(at, page[0].at)
+            break
+    return seen.writer.system_prompt(at, agent.instructions)
 
 
 def _place(seen: Seen, name: str | None) -> tuple[int, int] | None:

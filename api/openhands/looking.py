@@ -51,6 +51,11 @@ class Seen:
         return self.last is not None and self.last["role"] == "user"
 
     @property
+    def untouched(self) -> bool:
+        """Something was said, and nothing was ever begun to answer it."""
+        return self.unanswered and self.conversation.last_outcome is None
+
+    @property
     def answer(self) -> str:
         """What its agent answered last; empty if it has not."""
         if self.run is not None and self.run.output:

@@ -40,8 +40,16 @@ SCHEMA: Final[dict[str, Any]] = {
     },
 }
 _STATUS: Final[Mapping[str, int]] = MappingProxyType(
-    # Clients take 409 for a run that goes on, 429 for what passes, and any other 4xx for the end.
-    {"steering_full": 429, "nothing_to_answer": 422}
+    # Clients take 409 for a run that goes on, which they wait for, 429 for what passes, any other 4xx for the end.
+    {
+        "steering_full": 429,
+        "queue_full": 429,
+        "conversation_changed": 429,
+        "conversation_full": 422,
+        "conversation_moved_on": 422,
+        "nothing_to_answer": 422,
+        "nothing_to_retry": 422,
+    }
 )
 
 

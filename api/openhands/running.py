@@ -42,9 +42,20 @@ async def begin_run(backend: Backend, caller: Caller, seen: Seen) -> None:
         await operations.submit(backend, submission, caller)
 
 
+async def begin_unless_running(backend: Backend, caller: Caller, seen: Seen) -> None:
+    """The same, for who does not mind that it goes on already."""
+    try:
+        await begin_run(backend, caller, seen)
+    except StateConflict as conflict:
+        if conflict.code != "conversation_busy":
+            raise
+
+
 async def pause(backend: Backend, caller: Caller, seen: Seen) -> None:
-    """Stop at once, to go on later. What a tool does is finished; a call of the model is closed, and made again."""
-    await _act(backend, caller, seen, [Pause(type="pause", now=True)])
+    """Stop at once, to go on later. What a tool does is finished; a call of the model is closed, and made again. What
+    waits for approval has stopped."""
+    if seen.status is not ExecutionStatus.WAITING:
+        await _act(backend, caller, seen, [Pause(type="pause", now=True)])
 
 
 async def reject(backend: Backend, caller: Caller, seen: Seen, reason: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Final, Literal
 
 from starlette.responses import Response
 
 from palaver.conversation import ConversationPatch
-from palaver.errors import StateConflict
+from palaver.errors import Fault, Refused, StateConflict
 
 from .. import operations
 from ..operations import Backend, Caller
@@ -18,7 +17,7 @@ from .content import GivenContent, user_message
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known
 from .looking import NAME, Seen, look, number_of
-from .running import begin_run, pause, reject
+from .running import begin_run, begin_unless_running, pause, reject
 from .state import Kept
 from .statuses import ExecutionStatus
 
@@ -64,7 +63,7 @@ class NewAnalyzer(Known):
     tag="openhands",
     summary="Send a message",
     answers={200: ("Taken.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "conversation_full", "steering_full", "store_nearly_full", "not_durable"),
+    problems=(*_RUN_PROBLEMS, "steering_full"),
 )
 async def send_message(
     backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: SendMessage
@@ -72,10 +71,12 @@ async def send_message(
     """The user's words. A run that is going on is told them by its next model call."""
     number = number_of(conversation)
     id = operations.conversation_of(backend, number)
+    if wanted.run and (await operations.read_conversation(backend, id)).agent is None:
+        # Said before anything is added, which a client would add again.
+        raise Refused.of_faults([Fault("/run", "no_agent", "the conversation has no agent that could run")])
     await operations.append(backend, id, [user_message(wanted.content)], caller)
     if wanted.run:
-        with suppress(StateConflict):
-            await begin_run(backend, caller, await look(backend, number))
+        await begin_unless_running(backend, caller, await look(backend, number))
     return done()
 
 

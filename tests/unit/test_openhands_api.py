@@ -9,7 +9,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from palaver.errors import ErrorClass
+from api import operations
+from api.openhands import running, steering
+from palaver.errors import ErrorClass, StateConflict, StoreUnavailable
 from palaver.ids import uuid_of
 from palaver.settings import Settings
 from tests.unit.api_world import World, call, world
@@ -193,6 +195,69 @@ async def test_title_tags_policy_and_analyzer_are_changed(talk: Talk) -> None:
     assert info["security_analyzer"] == {"kind": "LLMSecurityAnalyzer"}
     native = (await talk.api.client.get(_native(talk))).json()
     assert native["agent"]["approvals"]["require"] == "risky"
+
+
+async def test_only_a_run_that_goes_on_is_a_conflict(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Clients wait for an hour behind a 409.
+    for code, status in (
+        ("conversation_busy", 409), ("conversation_full", 422), ("conversation_moved_on", 422),
+        ("queue_full", 429), ("conversation_changed", 429),
+    ):  # fmt: skip
+
+        async def refuse(*_: Any, code: str = code) -> None:
+            raise StateConflict(code, None, "no")
+
+        monkeypatch.setattr(steering, "begin_run", refuse)
+        monkeypatch.setattr(running, "begin_run", refuse)
+        await talk.ask("POST", "/run", status=status)
+        said = {"role": "user", "content": "hi", "run": True}
+        await talk.ask("POST", "/events", said, status=200 if status == 409 else status)
+
+
+async def test_what_nobody_can_answer_is_not_said() -> None:
+    async with world() as api:
+        begun = (await api.client.post("/v1/conversations", json={})).json()
+        talk = Talk(api, str(uuid_of(begun["id"])))
+        await talk.ask("POST", "/events", {"role": "user", "content": "hi", "run": True}, status=422)
+        assert await talk.events() == []
+
+
+async def test_a_beginning_that_broke_off_is_finished_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable
+
+    async with world() as api:
+        for name in ("append", "submit"):
+            talk = Talk(api, str(uuid4()))
+            first = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+            body = {"agent": AGENT, "conversation_id": talk.id, "initial_message": first}
+            with monkeypatch.context() as broken:
+                broken.setattr(operations, name, away)
+                assert (await api.client.post(PREFIX, json=body)).status_code == 503
+            for _ in range(2):
+                assert (await api.client.post(PREFIX, json=body)).status_code == 200
+            assert await talk.status() == "running"
+            assert len(await talk.events("&kind=MessageEvent")) == 1
+
+
+async def test_what_waits_is_not_paused() -> None:
+    async with world() as api:
+        talk = await begin(api, confirmation_policy={"kind": "AlwaysConfirm"})
+        await talk.say(run=True)
+        await api.ask(await talk.run(), call("c1", "approval"))
+        for word in ("/pause", "/interrupt"):
+            await talk.ask("POST", word)
+            assert await talk.status() == "waiting_for_confirmation"
+        await talk.ask("POST", "/run")
+        assert await talk.status() == "running"
+
+
+async def test_the_prompt_of_a_fork_comes_first(talk: Talk) -> None:
+    await talk.say()
+    fork = await talk.ask("POST", "/fork", {}, 201)
+    events = await Talk(talk.api, fork["id"]).events()
+    assert [event["kind"] for event in events] == ["SystemPromptEvent", "MessageEvent"]
+    assert events[0]["timestamp"] <= events[1]["timestamp"]
 
 
 async def test_several_are_read_at_once(talk: Talk) -> None:
