@@ -14,7 +14,12 @@ from palaver.settings import ApiKey
 from .operations import Caller
 from .problems import Problem
 
-PROBES: Final = frozenset({"/healthz", "/readyz", "/openhands/health", "/openhands/alive", "/openhands/ready"})
+PROBES: Final = frozenset(
+    {
+        "/healthz", "/readyz",
+        "/openhands/health", "/openhands/alive", "/openhands/ready", "/openhands/server_info",
+    }
+)  # fmt: skip
 """Routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
 METRICS: Final = "/metrics"
 """The one route that a key of ``PALAVER_METRICS_KEYS`` opens."""

@@ -19,7 +19,7 @@ from .dialect import OPENHANDS
     answers={200: ("Its name and version.", OpenHandsServerInfo)},
 )
 async def server_info() -> Response:
-    """The version is Palaver's."""
+    """Wants no key. The version is Palaver's."""
     return answer(OpenHandsServerInfo())
 
 

@@ -32,7 +32,7 @@ class ConversationChange(Known):
     """What of a conversation is to be another."""
 
     title: str | None = None
-    tags: dict[str, str] = Field(default={})
+    tags: dict[str, str] | None = None
 
 
 def _split(text: object) -> object:
@@ -116,7 +116,7 @@ async def change_conversation(backend: Backend, conversation: ConversationUuid, 
     if "title" in wanted.model_fields_set:
         given["title"] = wanted.title
     if "tags" in wanted.model_fields_set:
-        given["metadata"] = wanted.tags
+        given["metadata"] = wanted.tags or {}
     id = operations.conversation_of(backend, number_of(conversation))
     with refusing(named={"metadata": "tags"}):
         patch = ConversationPatch(**given)

@@ -187,6 +187,9 @@ async def test_events_come_in_pages_and_each_once(talk: Talk) -> None:
 async def test_title_tags_policy_and_analyzer_are_changed(talk: Talk) -> None:
     await talk.ask("PATCH", body={"title": "T"})
     await talk.ask("PATCH", body={"tags": {"x": "y"}})
+    await talk.ask("PATCH", body={"title": "T", "tags": None})
+    assert (await talk.ask("GET"))["tags"] == {}
+    await talk.ask("PATCH", body={"tags": {"x": "y"}})
     await talk.ask("POST", "/confirmation_policy", {"policy": {"kind": "ConfirmRisky", "threshold": "MEDIUM"}})
     await talk.ask("POST", "/security_analyzer", {"security_analyzer": {"kind": "LLMSecurityAnalyzer"}})
     info = await talk.ask("GET")
@@ -403,7 +406,7 @@ async def test_a_session_key_is_a_key() -> None:
 
 async def test_who_asks_whether_it_is_there_needs_no_key() -> None:
     async with world(Settings(redis_url="redis://fake/0", api_keys="key-of-the-operators")) as api:
-        for name in ("health", "alive", "ready"):
+        for name in ("health", "alive", "ready", "server_info"):
             assert (await api.client.get(f"/openhands/{name}")).status_code == 200
 
 
