@@ -33,7 +33,8 @@ EVERY_ROUTE = [
 
 
 def test_the_list_of_what_is_open_is_short() -> None:
-    assert {"/healthz", "/readyz", "/openhands/health", "/openhands/alive", "/openhands/ready"} == PROBES
+    of_openhands = {f"/openhands/{name}" for name in ("health", "alive", "ready", "server_info")}
+    assert {"/healthz", "/readyz", *of_openhands} == PROBES
     assert len(EVERY_ROUTE) >= 18
     others = [route for route in create_app().routes if not isinstance(route, Route)]
     assert all(isinstance(route, WebSocketRoute) for route in others), "one that is not among those below"
