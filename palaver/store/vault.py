@@ -76,7 +76,7 @@ class Vault:
         """
         kept = {each.name: each.sealed for each in self.sealed(conversation_id, values) if each.sealed is not None}
         text = orjson.dumps(kept).decode()
-        if len(text) > most("secrets_bytes"):
+        if len(kept) > most("secrets") or len(text) > most("secrets_bytes"):
             raise refusal(RefusalCode.SECRETS_FULL, None)
         return {"secrets": text, "secrets_at": token_hex(20)} if kept else {}
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from redis.exceptions import ConnectionError
 
-from palaver.conversation import NewConversation
+from palaver.conversation import Fork, NewConversation
 from palaver.endpoints import Endpoint
 from palaver.errors import StateConflict, UnknownConversation
 from palaver.limits import most
@@ -19,6 +20,7 @@ from palaver.store import Store, keys
 from palaver.store.due import DueItem
 from palaver.store.vault import Sealed
 from tests.contract.store_driver import AGENT, StoreDriver
+from tests.contract.test_bounds import Breaking, ended, many
 
 OLD, NEW = bytes(range(100, 132)).hex(), bytes(range(200, 232)).hex()
 CANARY = "canary-of-a-secret"
@@ -103,6 +105,27 @@ async def test_a_fork_has_them_sealed_for_itself(driver: StoreDriver) -> None:
         await driver.redis.hget(keys.conversation(each), "secrets") for each in (lease.conversation_id, other)
     ]
     assert before != after
+
+
+async def test_a_fork_has_no_more_than_others(driver: StoreDriver) -> None:
+    _, lease = await driver.begin(secrets=secrets(**{f"S{n}": "x" for n in range(most("secrets") - 1)}))
+    fork = driver.store.history.fork
+    await fork(lease.conversation_id, Fork(secrets=secrets(MORE="x")))
+    with pytest.raises(StateConflict) as full:
+        await fork(lease.conversation_id, Fork(secrets=secrets(MORE="x", TOO_MANY="x")))
+    assert full.value.code == "secrets_full"
+    await driver.finish(lease)
+
+
+async def test_they_go_when_a_deletion_begins(driver: StoreDriver) -> None:
+    _, conversation = await ended(driver, many(300))
+    await driver.store.vault.keep(conversation, {"TOKEN": CANARY})
+    with Breaking(driver, "delete_conversation", 1), pytest.raises(ConnectionError):
+        await driver.store.control.delete_conversation(conversation)
+    kept = await driver.redis.hkeys(keys.conversation(conversation))
+    assert b"deleting" in kept
+    assert not {b"secrets", b"secrets_at"} & set(kept)
+    await driver.store.control.delete_conversation(conversation)
 
 
 async def test_what_is_moved_to_another_conversation_does_not_open(driver: StoreDriver) -> None:

@@ -3,6 +3,7 @@ local there = redis.call('HMGET', CONV, 'id', 'unfinished')
 if not there[1] then return reply.unknown() end
 if (tonumber(there[2]) or 0) > 0 then return reply.busy() end
 redis.call('HSET', CONV, 'deleting', 1)
+redis.call('HDEL', CONV, 'secrets', 'secrets_at')
 local seen, ids = {}, {}
 local entries, complete = page(LOG, '-', '+')
 for i, entry in ipairs(entries) do
