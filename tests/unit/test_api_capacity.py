@@ -93,6 +93,8 @@ async def test_no_run_is_taken_on_when_redis_is_nearly_full(monkeypatch: pytest.
     keyed = {"Idempotency-Key": "mine"}
     async with world() as api:
         run = (await api.client.post("/v1/runs", json=BODY, headers=keyed)).json()
+        forks, forked = f"/v1/conversations/{run['conversation_id']}/fork", {"Idempotency-Key": "fork"}
+        fork = (await api.client.post(forks, headers=forked)).json()
         api.store.capacity._looked_at = None
         memory(api, monkeypatch, 86 * MIB, 100 * MIB)
         answer = await api.client.post("/v1/runs", json=BODY)
@@ -100,6 +102,9 @@ async def test_no_run_is_taken_on_when_redis_is_nearly_full(monkeypatch: pytest.
         assert int(answer.headers["retry-after"]) > 0
         answer = await api.client.post("/v1/runs", json=BODY, headers=keyed)
         assert (answer.status_code, answer.headers["idempotency-replayed"]) == (202, "true")
+        assert_problem(await api.client.post(forks), 503, "store_nearly_full")
+        answer = await api.client.post(forks, headers=forked)
+        assert (answer.status_code, answer.json()["id"]) == (200, fork["id"])
         await api.finish(run)
         assert (await api.read(run))["status"] == "completed"
 
