@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from palaver.conversation import Fork, NewConversation
-from palaver.errors import IdempotencyMismatch
+from palaver.errors import IdempotencyMismatch, StateConflict
 from palaver.store import keys
 from tests.contract.store_driver import StoreDriver
 from tests.contract.test_bounds import Breaking, ended, many
@@ -74,3 +74,34 @@ async def test_a_copy_that_is_left_goes(driver: StoreDriver, redis: Any) -> None
     await driver.store.history.fork(source, Fork(), target)
     assert sorted([key async for key in redis.scan_iter("*:cop*")]) == sorted(left)
     assert await redis.ttl(keys.log(target)) > 600
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+async def test_a_fork_has_nothing_of_a_run_that_is_half_deleted(driver: StoreDriver, parts: int) -> None:
+    run_id, conversation = await ended(driver, many(500))
+    with Breaking(driver, "delete_run", parts), pytest.raises(ConnectionError):
+        await driver.store.control.delete_run(run_id)
+    with pytest.raises(StateConflict) as refused:
+        await driver.store.history.fork(conversation, Fork())
+    assert refused.value.code == "conversation_changed"
+    await driver.store.control.delete_run(run_id)
+    forked, _ = await driver.store.history.fork(conversation, Fork())
+    assert not await driver.store.runs.entries(forked.id, limit=1000)
+
+
+async def test_a_fork_has_nothing_of_a_run_whose_deletion_ends_meanwhile(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, conversation = await ended(driver, many(500))
+    with Breaking(driver, "delete_run", 1), pytest.raises(ConnectionError):
+        await driver.store.control.delete_run(run_id)
+    opened = driver.store.vault.opened
+
+    async def delete_in_between(*given: Any) -> Any:
+        await driver.store.control.delete_run(run_id)
+        return await opened(*given)
+
+    monkeypatch.setattr(driver.store.vault, "opened", delete_in_between)
+    with pytest.raises(StateConflict) as refused:
+        await driver.store.history.fork(conversation, Fork())
+    assert refused.value.code == "conversation_changed"

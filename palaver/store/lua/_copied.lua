@@ -1,11 +1,12 @@
 -- A log that was copied for a conversation to begin with. Nobody knows the copy but the request that made it.
--- needs: conversation, page
+-- needs: half_deleted, page
 
 -- How far the copy named `name` goes, and its bytes; nothing if that is not up to `through`, or if something was
--- withdrawn meanwhile from the log of which it is one.
+-- withdrawn or deleted meanwhile from the log of which it is one, or is being deleted.
 local function find_copy(name, through, source)
   local copy = redis.call('HMGET', PREFIX .. 'copy:' .. name, 'entries', 'bytes')
-  if tonumber(copy[1]) == through and withdrawals(source) == args.withdrawals then return copy end
+  local same = tonumber(copy[1]) == through and withdrawals(source) == args.withdrawals
+  if same and #half_deleted(source) == 0 then return copy end
 end
 
 -- It becomes the log of this conversation.

@@ -23,8 +23,9 @@ local function page(log, from, to, command)
   return found, false, bytes
 end
 
--- What changes whenever something of the log is withdrawn.
+-- What changes whenever something of the log is withdrawn, and with the beginning and the end of a deletion.
 local function withdrawals(conversation)
-  local at = redis.call('HGET', conversation, 'withdrawn_at')
-  return at and at .. ' ' .. redis.call('HSTRLEN', conversation, 'withdrawn') or ''
+  local seen = redis.call('HMGET', conversation, 'withdrawn_at', 'deletions')
+  if not seen[1] and not seen[2] then return '' end
+  return (seen[1] or '') .. ' ' .. redis.call('HSTRLEN', conversation, 'withdrawn') .. ' ' .. (seen[2] or '')
 end

@@ -1,9 +1,19 @@
--- needs: withdraw, page, version
+-- needs: withdraw, half_deleted, page, version
 -- RUN `deleting` is the position of the log up to which it was looked through.
 if not STATUS then return reply.unknown() end
 if not has_ended() then return reply.active { status = STATUS } end
 local looked = redis.call('HGET', RUN, 'deleting')
 local there = redis.call('EXISTS', CONV) == 1
+
+-- For those who copy the log: this deletion begins, or ends.
+local function tell_of_deletion(begins)
+  local others = half_deleted(CONV, ID)
+  if begins then others[#others + 1] = ID end
+  redis.call('HSET', CONV, 'half_deleted', table.concat(others, ' '))
+  redis.call('HINCRBY', CONV, 'deletions', 1)
+end
+
+local begins = not looked
 if not looked then
   local logged = redis.call('HGET', RUN, 'logged')
   looked = logged and string.match(logged, '%d+') - 1 or 0
@@ -34,8 +44,10 @@ if #ids > 0 then
 end
 if not complete then
   redis.call('HSET', RUN, 'deleting', position_of(entries[#entries]))
+  if there and begins then tell_of_deletion(true) end
   return reply.more()
 end
+if there then tell_of_deletion(false) end
 -- A worker that has read the log meanwhile may have cached a summary of the run.
 if there and ENTERED then redis.call('HSET', CONV, 'withdrawn_at', ENTRIES) end
 redis.call('UNLINK', RUN)
