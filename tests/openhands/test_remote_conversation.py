@@ -210,3 +210,22 @@ def test_a_fork_is_another_conversation(openhands: OpenHandsClient, cluster: Clu
     other = conversation.call("fork", title="another")
     assert other != conversation.id
     conversation.do("close")
+
+
+def test_the_agent_is_asked_and_condensed_beside_its_runs(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    condenser = {"kind": "LLMSummarizingCondenser", "llm": {"model": "fake/echo", "usage_id": "condenser"}}
+    conversation = open_conversation(openhands, cluster, "echo", agent={"condenser": condenser})
+    with pytest.raises(ClientError):
+        conversation.call("condense")
+    for text in ("The first thing. " * 200, "the second"):
+        conversation.call("send_message", text)
+        conversation.run()
+    assert "the third" in conversation.call("ask_agent", "the third")
+    if openhands.generation == "1.7.3":
+        assert 0 < len(conversation.call("generate_title", max_length=20)) <= 20
+    conversation.call("condense")
+    assert status_there(cluster, conversation) == "finished"
+    eventually(lambda: kinds(conversation.do("heard"))[-1] == "Condensation")
+    metrics = conversation.do("state")["stats"]["usage_to_metrics"]["agent"]
+    assert metrics["accumulated_token_usage"]["prompt_tokens"] > 0
+    conversation.do("close")
