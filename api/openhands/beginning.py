@@ -47,6 +47,12 @@ class Thresholds(Known):
         )
 
 
+class _Context(Known):
+    """The secrets that come with an agent."""
+
+    secrets: dict[str, GivenSecret] | None = None
+
+
 class StartConversation(Known):
     """A conversation to begin."""
 
@@ -99,7 +105,8 @@ class StartConversation(Known):
 
     def conversation(self) -> NewConversation:
         """The conversation to begin, under an id of its own if none is chosen."""
-        number, agent, secrets = self.conversation_id or uuid4(), self.spec(), values_of(self.secrets)
+        number, agent = self.conversation_id or uuid4(), self.spec()
+        secrets = values_of({**self._of_context(), **self.secrets})
         with refusing(named={"metadata": "tags"}):
             return NewConversation(
                 id=str(number), agent=agent, title=self.title, metadata=self.tags or {}, secrets=secrets
@@ -117,6 +124,10 @@ class StartConversation(Known):
             policy=self.confirmation_policy,
             analyzer=self.security_analyzer,
         )
+
+    def _of_context(self) -> dict[str, GivenSecret]:
+        with refusing("/agent/agent_context"):
+            return _Context.model_validate(self.agent.get("agent_context") or {}).secrets or {}
 
     def _faults(self) -> Iterator[Fault]:
         refused = {

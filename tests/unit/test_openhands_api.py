@@ -309,10 +309,11 @@ async def test_conversations_are_searched_and_counted() -> None:
 
 async def test_secrets_are_taken_and_not_told() -> None:
     async with world() as api:
-        talk = await begin(api, secrets={"A": "value-of-a"})
+        agent = {**AGENT, "agent_context": {"secrets": {"C": "value-of-c"}}}
+        talk = await begin(api, agent=agent, secrets={"A": "value-of-a"})
         await talk.ask("POST", "/secrets", {"secrets": {"B": {"kind": "StaticSecret", "value": "value-of-b"}}})
         names = await api.client.get(f"{_native(talk)}/secrets")
-        assert names.json() == {"data": ["A", "B"]}
+        assert names.json() == {"data": ["A", "B", "C"]}
         assert "value-of" not in str([await talk.ask("GET"), await talk.events()])
 
 
