@@ -126,9 +126,10 @@ async def test_it_goes_on_over_all_runs_and_between_them(driver: StoreDriver) ->
         for number in range(3):
             _, lease = await driver.begin(conversation_id=conversation)
             await say(driver, lease, "abc")
+            # Who looks only once the run is over is told its answer, and not how it came.
+            await has_text(watch, "abc" * (number + 1))
             await driver.finish(lease, text="abc")
             await has_all(store, conversation, watch)
-            await has_text(watch, "abc" * (number + 1))
             await store.history.append(conversation, WORDS)
             await has_all(store, conversation, watch)
         check_order(watch.events)

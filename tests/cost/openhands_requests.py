@@ -71,6 +71,11 @@ EVERY: Final = (
     Case(f"POST {_ONE}/events/respond_to_confirmation", "unknown fields", _VALUES,
          _at("/events/respond_to_confirmation", lambda n: {"accept": False, **fields(n)})),
     Case(f"POST {_ONE}/fork", "entries", _MESSAGES, _at("/fork", lambda n: {"title": "a" * min(n, 200)})),
+    Case(f"POST {_ONE}/condense", "entries", _MESSAGES, _at("/condense")),
+    Case(f"POST {_ONE}/ask_agent", "unknown fields", _VALUES, _at("/ask_agent", lambda n: {
+        "question": "", **fields(n)})),
+    Case(f"POST {_ONE}/generate_title", "unknown fields", _VALUES, _at("/generate_title", lambda n: {
+        "max_length": 0, **fields(n)})),
     Case(f"POST {_ONE}/navigate", "unknown fields", _VALUES, _at("/navigate", fields)),
     Case(f"POST {_ONE}/run", "entries", _MESSAGES, _at("/run")),
     Case(f"POST {_ONE}/pause", "entries", _MESSAGES, _at("/pause")),
