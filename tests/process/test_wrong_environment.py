@@ -104,7 +104,7 @@ def test_a_deployment_that_adds_a_tool_rolls_without_a_failure(keyed: Cluster) -
             keyed.terminate(line)
         run_ids += [keyed.submit("tool-3", asked, tools=["look_up"]) for _ in range(20)]
         assert {keyed.ended(run_id, within=60).status for run_id in run_ids} == {"completed"}
-        eventually(lambda: not any(child.running for child in old), within=30)
+        eventually(lambda: not any(child.running for child in old), within=90)
     for run_id in run_ids:
         events = keyed.events(run_id)
         assert not any(event.type == "tool.finished" and event.data.get("error") for event in events)
