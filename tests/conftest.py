@@ -17,8 +17,10 @@ from tests.chaos.zygote import Zygote
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 
-_LOG_TAIL = 6000
-"""Characters of each log that a failed test shows."""
+_LOG_LINES, _LOG_LINE = 20, 200
+"""Lines of each log that a failed test shows, and characters of each."""
+_STORY = 6000
+"""Characters of what it says of itself, behind the logs: who sees only the end of its output finds it there."""
 
 # The same examples each time: a change is judged by what it changed. `make chaos` looks for new ones. No
 # deadlines: how long an example takes says how busy the machine is.
@@ -65,8 +67,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     running = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(running, Cluster):
-        report.sections += [(f"log of {name}", text[-_LOG_TAIL:]) for name, text in running.new_logs().items() if text]
+        logs = running.new_logs().items()
+        report.sections += [(f"log of {name}", _end_of(text)) for name, text in logs if text]
+        story = getattr(getattr(report.longrepr, "reprcrash", None), "message", None) or report.longreprtext
+        report.sections.append(("what failed", story[:_STORY]))
     return report
+
+
+def _end_of(log: str) -> str:
+    return "\n".join(line[:_LOG_LINE] for line in log.splitlines()[-_LOG_LINES:])
 
 
 def pytest_configure(config: pytest.Config) -> None:
