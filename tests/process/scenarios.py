@@ -92,7 +92,7 @@ class Scenario:
         said = (
             (each.name, getattr(self, each.name)) for each in fields(self) if getattr(self, each.name) != each.default
         )
-        return f"Happening({', '.join(f'{name}={value!r}' for name, value in said)})"
+        return f"Happening({', '.join(f'{name}={repr(value)[:200]}' for name, value in said)})"
 
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
         """For Hypothesis, which would name every field."""
