@@ -9,13 +9,13 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from palaver.conversation import ConversationPatch
-from palaver.errors import StateConflict, UnknownConversation, UnknownRun
+from palaver.errors import UnknownConversation
 from palaver.ids import uuid_of
 
 from .. import operations
 from ..operations import Backend, Caller
 from ..operations.agents import AGENT_PROBLEMS
-from ..queries import Query
+from ..queries import AnyQuery
 from .answers import ConversationInfo, ConversationList, FinalResponse, OpenHandsSuccess, done, plain
 from .beginning import StartConversation
 from .content import user_message
@@ -26,6 +26,8 @@ from .running import begin_unless_running
 
 _MOST: Final = 99
 """Conversations that one request may name."""
+_LETTING_GO: Final = 5.0
+"""Seconds that workers may take to let go of a run that is cancelled: a call of a model is closed at once."""
 
 
 class ConversationChange(Known):
@@ -39,7 +41,7 @@ def _split(text: object) -> object:
     return tuple(text.split(",")) if isinstance(text, str) else text
 
 
-class ManyQuery(Query):
+class ManyQuery(AnyQuery):
     """Which conversations."""
 
     ids: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(max_length=_MOST, description="UUIDs.")
@@ -130,15 +132,12 @@ async def change_conversation(backend: Backend, conversation: ConversationUuid, 
     tag="openhands",
     summary="Delete a conversation",
     answers={200: ("It is gone.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "conversation_busy", "not_durable"),
+    problems=("conversation_not_found", "conversation_busy", "too_many_watchers", "not_durable"),
 )
 async def delete_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
-    """Forget it; a run that is going on is cancelled first, and where that takes a moment, ask again."""
-    seen = await look(backend, number_of(conversation))
-    for run_id in filter(None, (*seen.conversation.queued_runs, seen.conversation.active_run)):
-        with suppress(UnknownRun, StateConflict):
-            await operations.cancel(backend, run_id, caller)
-    await operations.delete_conversation(backend, seen.id)
+    """Forget it. A run that is going on is cancelled first, and waited for; 409: a worker has not let go of it."""
+    id = operations.conversation_of(backend, number_of(conversation))
+    await operations.clear_conversation(backend, id, caller, seconds=_LETTING_GO)
     return done()
 
 

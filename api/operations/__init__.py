@@ -15,6 +15,7 @@ from palaver.store.listing import RunPage
 from .asking import ask
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
+from .clearing import clear_conversation
 from .control import Acted, act, cancel, delete_run
 from .conversation_events import PlacedSlice, read_conversation_events, watch_conversation
 from .conversation_lists import count_conversations, list_conversations, read_conversations
@@ -94,6 +95,7 @@ __all__ = [
     "cancel",
     "change_conversation",
     "check_store",
+    "clear_conversation",
     "condense",
     "conversation_of",
     "count_conversations",

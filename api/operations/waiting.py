@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from enum import StrEnum
+from typing import Any, TypeVar
 
 from palaver.errors import NoRoom, UnknownRun
 from palaver.limits import beyond
@@ -13,6 +14,8 @@ from palaver.models import Run
 from palaver.tasks import end
 
 from .backend import Backend
+
+T = TypeVar("T")
 
 
 class Until(StrEnum):
@@ -93,15 +96,17 @@ async def await_run(backend: Backend, run: Run, until: Until, seconds: float) ->
     """``run`` once it is far enough, or as it is after ``seconds`` or when the process is told to end."""
     if until.reached(run, run):
         return run
-    reached = asyncio.create_task(_follow(backend, run, until))
-    closing = asyncio.create_task(backend.closing.wait())
+    return await in_time(backend, _follow(backend, run, until), seconds) or await backend.run(run.id)
+
+
+async def in_time(backend: Backend, wait: Coroutine[Any, Any, T], seconds: float) -> T | None:
+    """What comes of a wait; None if nothing has after ``seconds``, or when the process is told to end."""
+    waiting, closing = asyncio.create_task(wait), asyncio.create_task(backend.closing.wait())
     try:
-        await asyncio.wait([reached, closing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if reached.done():
-            return reached.result()
+        await asyncio.wait([waiting, closing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return waiting.result() if waiting.done() else None
     finally:
-        await end(reached, closing)
-    return await backend.run(run.id)
+        await end(waiting, closing)
 
 
 async def _follow(backend: Backend, run: Run, until: Until) -> Run:

@@ -1,0 +1,56 @@
+"""The end of a conversation of which something may be going on."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Literal
+
+from palaver.errors import StateConflict, UnknownRun
+from palaver.store.feeds import IDLE
+
+from .backend import Backend, Caller
+from .control import cancel
+from .conversations import delete_conversation, read_conversation
+from .waiting import in_time, place_of_watcher
+
+
+async def clear_conversation(backend: Backend, conversation_id: str, caller: Caller, *, seconds: float) -> None:
+    """Cancel all runs of a conversation, and forget it once the workers have let go of them.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+        StateConflict: ``conversation_busy``: they had not after ``seconds``, or when the process was told to end.
+        NoRoom: it must be waited for, and too many wait already.
+        NotDurable, StoreUnavailable: it may be there still.
+    """
+    if await _cleared(backend, conversation_id, caller):
+        return
+    with place_of_watcher(backend):
+        if not await in_time(backend, _once_free(backend, conversation_id, caller), seconds):
+            why = "its run is cancelled, and a worker has not let go of that yet: ask again"
+            raise StateConflict("conversation_busy", None, why)
+
+
+async def _once_free(backend: Backend, conversation_id: str, caller: Caller) -> Literal[True]:
+    with backend.store.conversation_feeds.listening(conversation_id) as news:
+        while True:
+            news.stale = False
+            if await _cleared(backend, conversation_id, caller):
+                return True
+            if not news.stale:
+                await news.silent(IDLE)
+
+
+async def _cleared(backend: Backend, conversation_id: str, caller: Caller) -> bool:
+    there = await read_conversation(backend, conversation_id)
+    # Those that wait first: none of them is to begin.
+    for run_id in filter(None, (*there.queued_runs, there.active_run)):
+        with suppress(UnknownRun, StateConflict):
+            await cancel(backend, run_id, caller)
+    try:
+        await delete_conversation(backend, conversation_id)
+    except StateConflict as conflict:
+        if conflict.code != "conversation_busy":
+            raise
+        return False
+    return True
