@@ -15,6 +15,7 @@ from starlette.types import Scope
 from .auth import bearer, routed_path
 from .openapi import Answer, ErrorFormat, Says, Schemas, operation
 from .problems import Problem, problem_of
+from .queries import Query
 from .signatures import Handler, Takes
 from .sockets import CloseCodes, KeyInFrame, SocketHandler, socket_route
 
@@ -29,7 +30,15 @@ KeyOf = Callable[[Scope, Mapping[bytes, bytes]], bytes | None]
 class Dialect:
     """The routes of a dialect, and how its problems look: its own, and those of any request for a path below it."""
 
-    def __init__(self, name: str, prefix: str, respond: Respond, errors: ErrorFormat, key_of: KeyOf = bearer) -> None:
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        respond: Respond,
+        errors: ErrorFormat,
+        key_of: KeyOf = bearer,
+        query: type[Query] = Query,
+    ) -> None:
         self.name: Final = name
         """Before the names of its operations in the document; empty for none."""
         self.prefix: Final = prefix
@@ -37,6 +46,8 @@ class Dialect:
         self.respond: Final = respond
         self.errors: Final = errors
         self.key_of: Final = key_of
+        self.query: Final = query
+        """Of routes that take no parameters there."""
         self.router: Final = APIRouter()
         self.schemas: Final = Schemas()
         self.sockets: Final[list[WebSocketRoute]] = []
@@ -72,7 +83,7 @@ class Dialect:
             says = Says(answers, problems, examples, also)
             self.router.add_api_route(
                 path,
-                takes.endpoint(in_json=any(model is not None for _, model in answers.values())),
+                takes.endpoint(in_json=any(model is not None for _, model in answers.values()), others=self.query),
                 methods=[method],
                 name=handler.__name__,
                 operation_id="_".join(filter(None, (self.name, handler.__name__))),

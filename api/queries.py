@@ -1,9 +1,10 @@
 """Query parameters, read strictly: one that is unknown, out of range, or doubled without being a list, is an error that
-names it."""
+names it. Where a dialect's servers take any, unknown ones are left out."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Annotated, Final, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
@@ -24,6 +25,12 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class AnyQuery(Query):
+    """The same, and others, which are left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 def _digits(text: object) -> object:
     if isinstance(text, str) and not _NUMBER.fullmatch(text):
         raise ValueError("must be a whole number")
@@ -39,6 +46,18 @@ FARTHEST: Final = 10**13
 Q = TypeVar("Q", bound=Query)
 
 
+def moment(text: str) -> datetime:
+    """A time in any form of ISO 8601.
+
+    Raises:
+        ValueError: it is none, in a sentence.
+    """
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a time such as 2026-01-31T12:00:00Z (in a URL, write + as %2B)") from None
+
+
 def read_query(request: Request, model: type[Q]) -> Q:
     """The query parameters, as a ``model``.
 
@@ -48,6 +67,8 @@ def read_query(request: Request, model: type[Q]) -> Q:
     found: dict[str, str] = {}
     for name, value in _pairs(request.scope["query_string"]):
         if name not in model.model_fields:
+            if model.model_config["extra"] == "ignore":
+                continue
             known = ", ".join(model.model_fields) or "none"
             hint = did_you_mean(name, model.model_fields) or f"; there are: {known}"
             shown = name if _NAME.fullmatch(name) else ""

@@ -93,13 +93,16 @@ class Takes:
             case _:
                 raise TypeError(f"{self.handler.__name__} has a parameter {name} that no request has")
 
-    def endpoint(self, *, in_json: bool) -> Callable[[Request], Awaitable[Response]]:
-        """Reads all that from a request and hands it to the handler, which answers ``in_json`` or with nothing."""
+    def endpoint(self, *, in_json: bool, others: type[Query] = Query) -> Callable[[Request], Awaitable[Response]]:
+        """Reads all that from a request and hands it to the handler, which answers ``in_json`` or with nothing.
+
+        ``others`` is what a query is read as where the handler takes none.
+        """
         checks: list[Callable[[Request], object]] = []
         if in_json and self.offers is None and not self.probe:
             checks.append(lambda request: accepted(request, JSON))
         if self.query is None and not self.probe:
-            checks.append(lambda request: read_query(request, Query))
+            checks.append(lambda request: read_query(request, others))
         handler, readers = self.handler, tuple(self.readers.items())
         body, body_name = self.body, self.body_name
         read = read_body if self.body_required else read_optional_body

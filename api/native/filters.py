@@ -17,6 +17,7 @@ from palaver.names import did_you_mean
 from palaver.retry import stop_reason
 
 from ..operations import RunFilter
+from ..queries import moment
 
 
 def _statuses(given: object) -> object:
@@ -38,10 +39,7 @@ def _statuses(given: object) -> object:
 def _moment(given: object) -> object:
     if not isinstance(given, str):
         return given
-    try:
-        found = datetime.fromisoformat(given)
-    except ValueError:
-        raise ValueError("must be a time such as 2026-01-31T12:00:00Z (in a URL, write + as %2B)") from None
+    found = moment(given)
     if found.tzinfo is None:
         raise ValueError("needs a time zone, such as a Z at its end")
     return found

@@ -12,6 +12,7 @@ from ..auth import bearer
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
+from ..queries import AnyQuery
 from ..signatures import InPath
 from .problems import SCHEMA, respond
 
@@ -36,7 +37,9 @@ def _in_query(query: bytes) -> bytes | None:
     return found[0] if found else None
 
 
-OPENHANDS: Final = Dialect("openhands", PREFIX, respond, ErrorFormat(JSON, "OpenHandsError", SCHEMA), key_of)
+OPENHANDS: Final = Dialect(
+    "openhands", PREFIX, respond, ErrorFormat(JSON, "OpenHandsError", SCHEMA), key_of, query=AnyQuery
+)
 
 ConversationUuid = Annotated[str, InPath("The conversation, a UUID.")]
 EventUuid = Annotated[str, InPath("The event's id.")]

@@ -11,13 +11,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from palaver.conversation import ConversationFilter, ConversationOrder
-from palaver.errors import UnknownConversation
+from palaver.errors import Refused, UnknownConversation
 from palaver.ids import uuid_of
 from palaver.lifecycle import RunStatus
 
 from .. import operations
 from ..operations import Backend
-from ..queries import Number, Query
+from ..queries import AnyQuery, Number
 from .answers import ConversationsFound, Count, plain
 from .dialect import OPENHANDS
 from .looking import look
@@ -41,7 +41,7 @@ _ORDERS: Final[Mapping[str, ConversationOrder]] = MappingProxyType(
 Known = Literal["idle", "running", "paused", "waiting_for_confirmation", "finished", "error", "stuck"]
 
 
-class ConversationCounting(Query):
+class ConversationCounting(AnyQuery):
     """Which conversations."""
 
     status: Known | None = Field(default=None, description="`stuck` and `error` find both where a run has failed.")
@@ -54,10 +54,9 @@ class ConversationCounting(Query):
 class ConversationSearch(ConversationCounting):
     """Which conversations, and how many."""
 
-    page_id: str | None = Field(default=None, max_length=500, description="`next_page_id` of the page before.")
+    page_id: str | None = Field(default=None, description="`next_page_id` of the page before.")
     limit: Number = Field(default=100, ge=1, le=100, description="Conversations on a page.")
     sort_order: Literal["CREATED_AT", "CREATED_AT_DESC", "UPDATED_AT", "UPDATED_AT_DESC"] = "CREATED_AT_DESC"
-    include_skills: str | None = Field(default=None, max_length=10, description="There are none.")
 
 
 @OPENHANDS.route(
@@ -66,18 +65,25 @@ class ConversationSearch(ConversationCounting):
     tag="openhands",
     summary="Search conversations",
     answers={200: ("A page.", ConversationsFound)},
-    problems=("invalid_cursor",),
 )
 async def search_conversations(backend: Backend, query: ConversationSearch) -> Response:
-    """All conversations, whichever dialect they were begun through."""
-    found = await operations.list_conversations(
-        backend, query.admitted(), limit=query.limit, cursor=query.page_id, order=_ORDERS[query.sort_order]
-    )
+    """All conversations, whichever dialect they were begun through. A page that no list has named is the first one."""
+    try:
+        found = await _listed(backend, query, query.page_id)
+    except Refused as refused:
+        if refused.code != "invalid_cursor":
+            raise
+        found = await _listed(backend, query, None)
     items: list[dict[str, Any]] = []
     for each in found.conversations:
         with suppress(UnknownConversation):
             items.append((await look(backend, uuid_of(each.id))).info())
     return plain({"items": items, "next_page_id": found.next_cursor})
+
+
+async def _listed(backend: Backend, query: ConversationSearch, cursor: str | None) -> operations.ConversationList:
+    order = _ORDERS[query.sort_order]
+    return await operations.list_conversations(backend, query.admitted(), limit=query.limit, cursor=cursor, order=order)
 
 
 @OPENHANDS.route(
