@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,8 +17,8 @@ from ..operations import Backend, Caller
 from .answers import ConversationInfo, OpenHandsSuccess, done, plain
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known, refusing
-from .ids import place_of
 from .looking import NAME, Seen, look, number_of
+from .placed import find_event
 
 _PLACE: Final = "/openhands/api/conversations/{conversation}"
 
@@ -92,12 +91,7 @@ async def _position(backend: Backend, seen: Seen, name: str | None, pointer: str
     """The position of the entry that an event is of."""
     if name is None:
         return None
-    if place := place_of(seen.number, name):
-        return place[0]
-    # The name of an action does not hold its place.
-    async with aclosing(operations.read_log(backend, seen.id)) as pages:
-        async for page in pages:
-            for entry in page:
-                if any(event["id"] == name for event in seen.writer.of(entry)):
-                    return entry.position
-    raise Refused.of_faults([Fault(pointer, "unknown_position", "is no event of this conversation")])
+    found = await find_event(backend, seen, name)
+    if found is None:
+        raise Refused.of_faults([Fault(pointer, "unknown_position", "is no event of this conversation")])
+    return found.position

@@ -18,14 +18,15 @@ from .conversations import LOOKED_THROUGH, LogPages
 T = TypeVar("T")
 
 
-async def read_log(backend: Backend, conversation_id: str, *, after: int = 0) -> LogPages:
-    """What the log has behind a position, to its end.
+async def read_log(backend: Backend, conversation_id: str, *, after: int = 0, newest_first: bool = False) -> LogPages:
+    """What the log has behind a position, to its end; with ``newest_first`` from that position or the end back.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
         StoreUnavailable: a page took too long.
     """
-    async with aclosing(backend.store.runs.pages(conversation_id, after=after)) as pages:
+    found = backend.store.runs.pages(conversation_id, after=after, newest_first=newest_first)
+    async with aclosing(found) as pages:
         while True:
             try:
                 page = await within_deadline(anext(pages))
@@ -42,16 +43,14 @@ async def last_message(backend: Backend, conversation_id: str) -> LogEntry | Non
         StoreUnavailable: it took too long.
     """
     looked = 0
-    async with aclosing(backend.store.runs.pages(conversation_id, newest_first=True)) as pages:
-        while looked < LOOKED_THROUGH:
-            try:
-                page = await within_deadline(anext(pages))
-            except StopAsyncIteration:
-                return None
+    async with aclosing(read_log(backend, conversation_id, newest_first=True)) as pages:
+        async for page in pages:
             for entry in page:
                 if entry.type in MESSAGES and not entry.withdrawn:
                     return entry
             looked += len(page)
+            if looked >= LOOKED_THROUGH:
+                break
     return None
 
 

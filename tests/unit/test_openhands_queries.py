@@ -1,0 +1,77 @@
+"""Queries of OpenHands' clients: what is meant by a time, what is left out, and where a page begins."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from urllib.parse import quote
+
+import pytest
+
+from tests.unit.api_world import world
+from tests.unit.test_openhands_api import PREFIX, begin
+
+
+async def test_times_are_compared_as_times() -> None:
+    async with world() as api:
+        talk = await begin(api)
+        for each in "abc":
+            await talk.say(each)
+        everything = await talk.events()
+        told = everything[2]["timestamp"]
+        at = datetime.fromisoformat(told + "+00:00")
+        abroad = at.astimezone(timezone(timedelta(hours=-11)))
+        later = [event for event in everything if event["timestamp"] >= told]
+        for form in (told, told + "Z", at.isoformat(), abroad.isoformat(), told.replace("T", " ")):
+            assert await talk.events(f"&timestamp__gte={quote(form)}") == later, form
+            assert await talk.events(f"&timestamp__lt={quote(form)}") == everything[: -len(later)], form
+            assert await talk.ask("GET", f"/events/count?timestamp__gte={quote(form)}") == len(later), form
+        for form in ("2020-01-01", "2020-01-01T00:00Z", "20200101T000000.5+0100", "0001-01-01T00:00:00"):
+            assert await talk.events(f"&timestamp__gte={quote(form)}") == everything, form
+
+
+@pytest.mark.parametrize("form", ["yesterday", "2026-13-01", "", "0001-01-01T00:00:00+01:00", "x" * 1000])
+async def test_what_is_no_time_is_refused_in_a_sentence(form: str) -> None:
+    async with world() as api:
+        talk = await begin(api)
+        for path in ("/events/search", "/events/count"):
+            refused = await talk.ask("GET", f"{path}?timestamp__gte={quote(form)}", status=422)
+            [fault] = refused["detail"]
+            assert fault["loc"] == ["query", "timestamp__gte"]
+            assert fault["msg"].startswith("must be")
+
+
+async def test_fields_of_other_clients_are_left_out() -> None:
+    async with world() as api:
+        talk = await begin(api)
+        for path in ("", "/events/search", "/events/count", "/agent_final_response"):
+            await talk.ask("GET", f"{path}?include_skills=true&something=else")
+        for path in (f"{PREFIX}/search", f"{PREFIX}/count", f"{PREFIX}?ids={talk.id}", "/openhands/server_info"):
+            mark = "&" if "?" in path else "?"
+            answer = await api.client.get(f"{path}{mark}include_skills=false&something=else")
+            assert answer.status_code == 200, answer.text
+        assert (await api.client.get("/v1/runs?something=else")).status_code == 400
+
+
+async def test_a_page_that_nobody_has_named_is_the_first() -> None:
+    async with world() as api:
+        talks = [await begin(api) for _ in range(2)]
+        for name in ("nothing", "a" * 2000, talks[0].id):
+            found = (await api.client.get(f"{PREFIX}/search?sort_order=CREATED_AT&page_id={name}")).json()
+            assert [each["id"] for each in found["items"]] == [talk.id for talk in talks]
+            events = await talks[0].events()
+            for order, expected in (("TIMESTAMP", events), ("TIMESTAMP_DESC", events[::-1])):
+                page = await talks[0].ask("GET", f"/events/search?sort_order={order}&page_id={name}")
+                assert page["items"] == expected
+
+
+async def test_a_page_begins_with_the_event_that_it_names_in_both_orders() -> None:
+    async with world() as api:
+        talk = await begin(api)
+        for each in "ab":
+            await talk.say(each, run=True)
+            await api.finish(await talk.run(), f"{each}!")
+        everything = await talk.events()
+        for at, event in enumerate(everything):
+            for order, expected in (("TIMESTAMP", everything[at:]), ("TIMESTAMP_DESC", everything[at::-1])):
+                page = await talk.ask("GET", f"/events/search?sort_order={order}&page_id={event['id']}")
+                assert page["items"] == expected
