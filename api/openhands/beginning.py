@@ -18,7 +18,7 @@ from .confirmation import Policy
 from .content import GivenContent
 from .fields import Known, refusing
 from .generations import Generation
-from .secrets import GivenSecret, values_of
+from .secrets import GivenSecret
 from .state import Kept
 
 
@@ -106,7 +106,7 @@ class StartConversation(Known):
     def conversation(self) -> NewConversation:
         """The conversation to begin, under an id of its own if none is chosen."""
         number, agent = self.conversation_id or uuid4(), self.spec()
-        secrets = values_of({**self._of_context(), **self.secrets})
+        secrets = {**self._of_context(), **self.secrets}
         with refusing(named={"metadata": "tags"}):
             return NewConversation(
                 id=str(number), agent=agent, title=self.title, metadata=self.tags or {}, secrets=secrets

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
-from pydantic import SecretStr
+from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from palaver.errors import Fault, Refused
 from palaver.fields import AtMost, SecretName, SecretText
 
 from .. import operations
@@ -18,43 +16,32 @@ from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known
 from .looking import number_of
 
-_LOOKED_UP: Final = "must be the value itself: nothing is looked up from here"
-
 
 class StaticSecret(Known):
-    """A secret that is here."""
+    """A secret that is here. Without a value it is taken away."""
 
     kind: Literal["StaticSecret"] = "StaticSecret"
     value: SecretText | None = None
 
 
-class LookupSecret(Known):
-    """One that the server would have to fetch."""
+def _value(given: object) -> object:
+    match given:
+        case {"kind": kind} if kind != "StaticSecret":
+            raise ValueError("must be the value itself, or a StaticSecret: nothing is looked up from here")
+        case dict():
+            return given.get("value")
+        case _:
+            return given
 
-    kind: Literal["LookupSecret"]
 
-
-GivenSecret = SecretText | LookupSecret | StaticSecret
+GivenSecret = Annotated[SecretText | None, BeforeValidator(_value, json_schema_input_type=SecretText | StaticSecret)]
+"""A secret as a text, or as an object of a client."""
 
 
 class NewSecrets(Known):
     """Secrets by name."""
 
     secrets: Annotated[dict[SecretName, GivenSecret], AtMost("secrets")]
-
-
-def values_of(secrets: Mapping[str, GivenSecret]) -> dict[str, SecretStr | None]:
-    """The values by name; None takes one away.
-
-    Raises:
-        Refused: one would have to be fetched.
-    """
-    found: dict[str, SecretStr | None] = {}
-    for name, given in secrets.items():
-        if isinstance(given, LookupSecret):
-            raise Refused.of_faults([Fault(f"/secrets/{name}", "unsupported_option", _LOOKED_UP)])
-        found[name] = given.value if isinstance(given, StaticSecret) else given
-    return found
 
 
 @OPENHANDS.route(
@@ -68,5 +55,5 @@ def values_of(secrets: Mapping[str, GivenSecret]) -> dict[str, SecretStr | None]
 async def set_secrets(backend: Backend, conversation: ConversationUuid, wanted: NewSecrets) -> Response:
     """Encrypted as they are kept, and masked in what tools return. Nobody is told what they are."""
     id = operations.conversation_of(backend, number_of(conversation))
-    await operations.set_secrets(backend, id, values_of(wanted.secrets), pointer="/secrets")
+    await operations.set_secrets(backend, id, wanted.secrets, pointer="/secrets")
     return done()

@@ -196,7 +196,7 @@ async def test_title_tags_policy_and_analyzer_are_changed(talk: Talk) -> None:
     assert (info["title"], info["tags"]) == ("T", {"x": "y"})
     assert info["confirmation_policy"] == {"kind": "ConfirmRisky", "threshold": "MEDIUM", "confirm_unknown": True}
     assert info["security_analyzer"] == {"kind": "LLMSecurityAnalyzer"}
-    native = (await talk.api.client.get(_native(talk))).json()
+    native = (await talk.api.client.get(native_path(talk))).json()
     assert native["agent"]["approvals"]["require"] == "risky"
 
 
@@ -307,16 +307,6 @@ async def test_conversations_are_searched_and_counted() -> None:
         assert (await api.client.get(f"{PREFIX}/search?status=asleep")).status_code == 422
 
 
-async def test_secrets_are_taken_and_not_told() -> None:
-    async with world() as api:
-        agent = {**AGENT, "agent_context": {"secrets": {"C": "value-of-c"}}}
-        talk = await begin(api, agent=agent, secrets={"A": "value-of-a"})
-        await talk.ask("POST", "/secrets", {"secrets": {"B": {"kind": "StaticSecret", "value": "value-of-b"}}})
-        names = await api.client.get(f"{_native(talk)}/secrets")
-        assert names.json() == {"data": ["A", "B", "C"]}
-        assert "value-of" not in str([await talk.ask("GET"), await talk.events()])
-
-
 async def test_a_conversation_of_ours_is_seen() -> None:
     async with world() as api:
         run = await api.submit()
@@ -339,7 +329,6 @@ async def test_a_conversation_of_ours_is_seen() -> None:
         ),
         ({"client_tools": [{"name": "a"}]}, ["body", "client_tools"]),
         ({"tags": {"a" * 1000: "b"}}, ["body", "tags"]),
-        ({"secrets": {"K": {"kind": "LookupSecret", "url": "http://a"}}}, ["body", "secrets", "K"]),
         ({"initial_message": {"content": [{"type": "image", "image_urls": ["no"]}]}}, ["body", "content", "url"]),
         ({"plugins": [{"source": "a"}]}, ["body", "plugins"]),
         ({"agent": {**AGENT, "mcp_config": {"a": {}}}}, ["body", "agent", "mcp_config"]),
@@ -356,7 +345,7 @@ async def test_what_there_is_not_is_refused_at_its_place(fields: dict[str, Any],
 
 async def test_no_answer_has_a_key(talk: Talk) -> None:
     await talk.say(run=True)
-    native = await talk.api.client.get(_native(talk))
+    native = await talk.api.client.get(native_path(talk))
     told = [await talk.ask("GET"), await talk.events(), native.json(), await talk.run()]
     assert "sk-secret" not in str(told)
 
@@ -411,5 +400,6 @@ async def test_who_asks_whether_it_is_there_needs_no_key() -> None:
             assert (await api.client.get(f"/openhands/{name}")).status_code == 200
 
 
-def _native(talk: Talk) -> str:
+def native_path(talk: Talk) -> str:
+    """The conversation among ours."""
     return f"/v1/conversations/{talk.api.store.runs.conversation_of_number(UUID(talk.id))}"
