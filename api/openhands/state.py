@@ -68,9 +68,10 @@ class Kept(BaseModel):
 
     @classmethod
     def of_spec(cls, agent: AgentSpec | None) -> Self:
-        """For a conversation that was begun through another dialect."""
+        """For a conversation that was begun through another dialect: any client may come to it, and nothing in what it
+        asks tells the generations apart, so it is told what both know."""
         described = {"kind": "Agent", "llm": {"model": agent.model if agent else "none/none", "usage_id": "agent"}}
-        return cls(agent=described, max_iterations=agent.max_steps if agent else 500)
+        return cls(generation=Generation.OLDER, agent=described, max_iterations=agent.max_steps if agent else 500)
 
 
 def _without_keys(value: Any) -> Any:

@@ -64,6 +64,17 @@ def confirm(name, *, policy, **options):
     conversations[name].set_confirmation_policy(getattr(confirmation_policy, policy)(**options))
 
 
+def keep(name, *, secrets):
+    """Give it secrets, as objects of the client where they are described."""
+    from openhands.sdk import secret
+
+    made = {
+        key: getattr(secret, given.pop("kind"))(**given) if isinstance(given, dict) else given
+        for key, given in secrets.items()
+    }
+    conversations[name].update_secrets(made)
+
+
 def analyze(name):
     """Set what judges how risky a call is."""
     conversations[name].set_security_analyzer(llm_analyzer.LLMSecurityAnalyzer())
@@ -109,7 +120,7 @@ def close(name, *, delete=False):
 
 
 WORDS = {
-    "open": open_, "call": call, "confirm": confirm, "analyze": analyze, "events": events, "heard": heard,
+    "open": open_, "call": call, "confirm": confirm, "keep": keep, "analyze": analyze, "events": events, "heard": heard,
     "state": state, "parse": parse, "close": close,
 }  # fmt: skip
 
