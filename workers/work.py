@@ -263,6 +263,7 @@ class Work:
             runtime.histograms.model_call(agent.provider, agent.model_name, seconds, progress.first_after, usage)
         if not purpose:
             self._notes.finish_reason = reply.finish_reason
+            self._notes.response_id, self._notes.response_model = reply.response_id, reply.response_model
             self._notes.first_token = progress.first_after
         return reply
 

@@ -117,6 +117,10 @@ def test_a_run_is_one_trace_below_its_caller(cluster: Cluster, receiver: Receive
     assert chat.attributes["gen_ai.request.model"] == "tool-2"
     assert chat.attributes["gen_ai.conversation.id"] == run.conversation_id
     assert chat.attributes["gen_ai.response.finish_reasons"] == ("tool_calls",)
+    assert chat.attributes["gen_ai.response.model"] == "tool-2"
+    ids = [span.attributes["gen_ai.response.id"] for span in others if span.name.startswith("chat")]
+    assert len(set(ids)) == 3
+    assert all(each.startswith("chatcmpl-") for each in ids)
     assert chat.attributes["gen_ai.usage.input_tokens"] > 0
     assert chat.attributes["gen_ai.response.time_to_first_chunk"] > 0
     assert tool.kind == "SPAN_KIND_INTERNAL"

@@ -135,7 +135,7 @@ def test_a_whole_answer_is_what_a_stream_is() -> None:
     output = [
         json.loads(line[6:])["item"] for line in TURN.split(b"\n") if b"output_item.done" in line and line[:1] == b"d"
     ]
-    body = json.dumps({"status": "completed", "error": None, "output": [0] * 5, "usage": USAGE})
+    body = json.dumps({"id": "resp_1", "status": "completed", "error": None, "output": [0] * 5, "usage": USAGE})
     raws = [json.dumps(item) for item in output]
     raws[0], raws[3] = THOUGHT, HIDDEN
     answer = reader()

@@ -14,7 +14,7 @@ from palaver.providers import Provider
 
 from .chat_completions import ChatCompletions
 from .messages import Messages
-from .port import PAUSE, AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
+from .port import PAUSE, WITHHELD, AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
 from .responses import Responses
 from .without_addresses import WithoutAddresses
 
@@ -24,6 +24,7 @@ __all__ = [
     "PAUSE",
     "PROTOCOLS",
     "RESPONSES",
+    "WITHHELD",
     "AnswerReader",
     "CallSettings",
     "ModelProtocol",

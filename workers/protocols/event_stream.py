@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from palaver.errors import MalformedResponse, TruncatedStream
 from palaver.limits import most
 from palaver.models import Usage
+from palaver.secrets import hide
 
 from .bounds import too_large
 from .calls import Calls
 from .lines import Lines
 
 _TEXT: Final = most("answer_text")
+_LONGEST_NAME: Final = 512
+"""Characters of what a provider calls an answer: proxies put names of their own around it."""
 
 
 class EventStreamReader:
@@ -31,6 +35,8 @@ class EventStreamReader:
         self._calls = Calls(max_calls)
         self._finish = ""
         """Why the answer ended, as the protocol says it."""
+        self._id = self._model = ""
+        """What the provider calls the answer, and the model that gives it."""
         self.done = False
         """The provider has said that this was all."""
         self._anything = False
@@ -85,6 +91,10 @@ class EventStreamReader:
         self._content.append(text)
         return text
 
+    def _identify(self, answer: Mapping[str, Any]) -> None:
+        """Take in what the provider calls the answer, and the model that gives it, from where it says so."""
+        self._id, self._model = _name(answer.get("id")), _name(answer.get("model"))
+
     def _take_in_the_rest(self) -> None:
         """What stands behind the last line feed."""
         if self._lines.waiting:
@@ -93,6 +103,11 @@ class EventStreamReader:
     def _cut_off(self, why: str) -> TruncatedStream | MalformedResponse:
         """What is wrong with a stream that has no end: it is cut off, or it never was one."""
         return _something_else() if self._foreign and not self._anything else TruncatedStream(why)
+
+
+def _name(name: Any) -> str:
+    """Empty for what is none, or has a secret of this process in it."""
+    return name if isinstance(name, str) and len(name) <= _LONGEST_NAME and hide(name) == name else ""
 
 
 def _something_else() -> MalformedResponse:

@@ -14,6 +14,8 @@ from palaver.providers import Thinking
 
 PAUSE: Final = "pause"
 """The finish reason of an answer that its provider goes on with if it gets back what came."""
+WITHHELD: Final = "content_filter"
+"""That of an answer, or the rest of one, that the provider's policy or the model refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,18 @@ class ModelReply:
     content: str
     tool_calls: tuple[ToolCall, ...]
     finish_reason: str
-    """``length``, ``content_filter`` and ``PAUSE`` whatever the protocol calls them; any other is an ordinary end."""
+    """``length``, ``WITHHELD`` and ``PAUSE`` whatever the protocol calls them; any other is an ordinary end."""
     usage: Usage
     opaque: str = ""
     """What the provider wants back unchanged: JSON of an object that the protocol alone understands; empty for
     nothing."""
+    response_id: str = ""
+    response_model: str = ""
+    """What the provider calls the answer, and the model that gave it; empty if it does not say."""
+    explanation: str = ""
+    """Why it was withheld, in the provider's words; empty if that is not said apart from the answer."""
+    request_id: str | None = None
+    """What the provider calls the request, of an answer that it withheld."""
 
 
 @dataclass(frozen=True, slots=True)

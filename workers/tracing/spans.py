@@ -36,6 +36,10 @@ _SAID: Final[Mapping[str, Sequence[str]]] = {
 """The fields of events that are no content. A reason that a person gives is."""
 
 
+_OF_ONE: Final = {"first_token": names.TIME_TO_FIRST_CHUNK, "response_id": names.RESPONSE_ID}
+"""What is told of a model call that no other one has."""
+
+
 def spans(record: Record, content: Mapping[str, str]) -> Iterator[bytes]:
     """The spans of a record, with the attributes of ``content``: the calls within an attempt are spans, too."""
     if isinstance(record, EndedRun):
@@ -61,8 +65,10 @@ def _model_step(record: Attempt, content: Mapping[str, str]) -> bytes:
     common = {names.STEP: record.step, **_of_attempt(record), **_usage(*told.get("usage", (0, 0, 0, 0, 0)))}
     if "finish_reason" in told:
         common[names.FINISH_REASONS] = (told["finish_reason"],)
-    first = {names.TIME_TO_FIRST_CHUNK: told["first_token"]} if "first_token" in told else {}
-    return _attempt(record, _chat(record.run, record.model), common, {**first, **content})
+    if "response_model" in told:
+        common[names.RESPONSE_MODEL] = told["response_model"]
+    special = {name: told[each] for each, name in _OF_ONE.items() if each in told}
+    return _attempt(record, _chat(record.run, record.model), common, {**special, **content})
 
 
 def _tool_step(record: Attempt, call_id: str, content: Mapping[str, str]) -> bytes:

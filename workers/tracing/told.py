@@ -29,6 +29,8 @@ class AttemptNotes:
     """What is noted while an attempt is made."""
 
     finish_reason: str = ""
+    response_id: str = ""
+    response_model: str = ""
     first_token: float | None = None
     """Seconds from the call of the model to the first of its answer."""
     inline_calls: list[InlineCall] = field(default_factory=list)
@@ -45,6 +47,8 @@ class AttemptNotes:
                 usage.reasoning_tokens,
             ),
             "finish_reason": self.finish_reason,
+            "response_id": self.response_id,
+            "response_model": self.response_model,
             "first_token": self.first_token,
             "error": failure and (failure.error_class, failure.code),
             "inline": [(each.call_id, each.tool, each.since, each.seconds, each.error) for each in self.inline_calls],

@@ -15,14 +15,14 @@ from palaver.secrets import hide
 from ..bounds import check_stored, parsed, tokens, too_large
 from ..calls import text_of
 from ..event_stream import EventStreamReader
-from ..port import ModelReply
+from ..port import WITHHELD, ModelReply
 from ..verbatim import elements, members
 from .opaque import EXTRA, OpaqueFields
 
 _CHOICES: Final = most("answer_choices")
 _FINISHES: Final = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
-    **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), "content_filter"),
+    **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), WITHHELD),
     **dict.fromkeys(("error", "network_error", "insufficient_system_resource"), "error"),
 }
 """What providers call the same ends; any other is an ordinary one."""
@@ -64,6 +64,8 @@ class Completion(EventStreamReader):
             self._anything = True
             if chunk.get("error"):
                 raise ProviderHTTPError(200, payload)
+            if not self._id:
+                self._identify(chunk)
             if chunk.get("usage"):
                 self._count(chunk["usage"])
             text = ""
@@ -136,6 +138,7 @@ class Completion(EventStreamReader):
             self._anything = self.done = True
             if document.get("error"):
                 raise ProviderHTTPError(200, body)
+            self._identify(document)
             if document.get("usage"):
                 self._count(document["usage"])
             for choice in _few(document.get("choices") or ())[:1]:
@@ -185,19 +188,19 @@ class Completion(EventStreamReader):
             raise self._cut_off("the stream ended without a finish reason")
         finish = _FINISHES.get(self._finish.lower(), self._finish)
         if self._refused and not self._answered and not self._calls and finish != "error":
-            finish = "content_filter"  # OpenAI says "stop" of it
+            finish = WITHHELD  # OpenAI says "stop" of it
         if finish == "error":
             raise ProviderError("the model broke off with an error")
         content, by_index = hide("".join(self._content)), self._calls.whole()
         calls = tuple(by_index.values())
-        if not content and not calls and finish not in ("content_filter", "length"):
+        if not content and not calls and finish not in (WITHHELD, "length"):
             raise EmptyCompletion
         if finish == "tool_calls" and not calls:
             raise MalformedResponse("the answer announces tool calls and has none")
         check_stored(self._length + self._calls.length, content, calls)
         self.uncounted = not self._counted
         opaque = self._opaque.whole({index: call.id for index, call in by_index.items()}, self._calls.given())
-        return ModelReply(content, calls, finish or "stop", self.usage, opaque)
+        return ModelReply(content, calls, finish or "stop", self.usage, opaque, self._id, self._model)
 
 
 def _text_of_choice(payload: bytes, place: int, *, whole: bool) -> str:

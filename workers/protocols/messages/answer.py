@@ -14,12 +14,12 @@ from palaver.secrets import hide
 from ..bounds import check_stored, parsed, tokens
 from ..calls import text_of
 from ..event_stream import EventStreamReader
-from ..port import PAUSE, ModelReply
+from ..port import PAUSE, WITHHELD, ModelReply
 from ..verbatim import elements, members
 from .kept import Block, Blocks
 
 _OUT_OF_WINDOW: Final = "model_context_window_exceeded"
-_FINISHES: Final = {"max_tokens": "length", "refusal": "content_filter", "pause_turn": PAUSE}
+_FINISHES: Final = {"max_tokens": "length", "refusal": WITHHELD, "pause_turn": PAUSE}
 """What the port calls the same ends; any other is an ordinary one."""
 _INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """Parts of the input, each counted apart."""
@@ -32,6 +32,8 @@ class Answer(EventStreamReader):
         super().__init__(max_calls=max_calls)
         self._blocks = Blocks()
         self._counts: dict[str, int] = {}
+        self._explanation = ""
+        """Why the answer was refused."""
 
     def _event(self, payload: bytes) -> str:
         """Take in an event; answers its text. The name of an event stands in it, too."""
@@ -50,9 +52,10 @@ class Answer(EventStreamReader):
                 case "content_block_stop":
                     self._blocks.found[event["index"]].ended = True
                 case "message_start":
+                    self._identify(event["message"])
                     self._count(event["message"].get("usage"))
                 case "message_delta":
-                    self._finish = text_of(event["delta"].get("stop_reason")) or self._finish
+                    self._stop(event["delta"])
                     self._count(event.get("usage"))
                 case "message_stop":
                     self.done = True
@@ -109,8 +112,10 @@ class Answer(EventStreamReader):
             self._anything = self.done = True
             if document.get("error"):
                 raise ProviderHTTPError(200, body)
+            self._identify(document)
             self._count(document.get("usage"))
-            self._finish = text_of(document["stop_reason"]) or "end_turn"
+            self._stop(document)
+            self._finish = self._finish or "end_turn"
             texts = []
             raws = elements(members(body.decode())["content"])
             for index, (block, raw) in enumerate(zip(document["content"], raws, strict=True)):
@@ -128,6 +133,12 @@ class Answer(EventStreamReader):
             arguments = members(raw).get("input")
             self._calls.add(index, identity=found.get("id"), name=found.get("name"), arguments=arguments)
         return self._say_in(block, text_of(found["text"])) if kind == "text" else ""
+
+    def _stop(self, told: dict[str, Any]) -> None:
+        """Take in why the answer ended."""
+        self._finish = text_of(told.get("stop_reason")) or self._finish
+        if details := told.get("stop_details"):
+            self._explanation = text_of(details.get("explanation") or details.get("category"))
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Take in counts, of which later ones take the place of earlier ones."""
@@ -170,7 +181,7 @@ class Answer(EventStreamReader):
         finish = _FINISHES.get(self._finish, self._finish)
         content = hide("".join(self._content))
         # A limit may have cut the last call off; none of such an answer is made.
-        cut = finish in ("length", "content_filter")
+        cut = finish in ("length", WITHHELD)
         calls = {} if cut else self._calls.whole()
         if not all(self._blocks.found[index].ended for index in calls):
             raise MalformedResponse("a tool call of the answer has no end")
@@ -181,4 +192,6 @@ class Answer(EventStreamReader):
             raise MalformedResponse("the answer announces tool calls and has none")
         check_stored(self._length + self._calls.length, content, tuple(calls.values()))
         self.uncounted = not self._counts
-        return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque)
+        return ModelReply(
+            content, tuple(calls.values()), finish, self.usage, opaque, self._id, self._model, self._explanation
+        )

@@ -15,12 +15,12 @@ from palaver.secrets import hide
 from ..bounds import check_stored, parsed, tokens
 from ..calls import text_of
 from ..event_stream import EventStreamReader
-from ..port import ModelReply
+from ..port import WITHHELD, ModelReply
 from ..verbatim import elements, members
 from .items import PLAIN
 from .kept import Item, Items, phase_of
 
-_FINISHES: Final = {"content_filter": "content_filter", "refusal": "content_filter"}
+_FINISHES: Final = dict.fromkeys(("content_filter", "refusal"), WITHHELD)
 """What the port calls the same reasons for an answer that is incomplete; any other is a limit."""
 _ECHOES: Final = (b'{"type":"response.in_progress"', b'{"type":"response.queued"')
 """Events that repeat the request and say nothing else."""
@@ -144,6 +144,7 @@ class Answer(EventStreamReader):
 
     def _end(self, response: dict[str, Any], raw: Any) -> str:
         """The answer is over; ``raw`` gives its JSON. Answers the text of one whose items did not come before."""
+        self._identify(response)
         self._count(response.get("usage"))
         if response.get("error") or response.get("status") == "failed":
             raise ProviderHTTPError(200, orjson.dumps({"error": response.get("error")}))
@@ -190,10 +191,10 @@ class Answer(EventStreamReader):
         self._take_in_the_rest()
         if not self._finish:
             raise self._cut_off("the stream ended before the response was completed")
-        finish = "content_filter" if self._refused else self._finish
+        finish = WITHHELD if self._refused else self._finish
         content = hide("".join(self._content))
         # A limit may have cut the last call off; none of such an answer is made.
-        calls = {} if finish in ("length", "content_filter") else self._calls.whole()
+        calls = {} if finish in ("length", WITHHELD) else self._calls.whole()
         if not all(self._items.found[index].ended for index in calls):
             raise MalformedResponse("a tool call of the answer has no end")
         if not content and not calls and finish == "end":
@@ -202,4 +203,4 @@ class Answer(EventStreamReader):
         self.uncounted = not self._counted
         opaque = self._items.whole({index: call.id for index, call in calls.items()})
         finish = "tool_calls" if calls else "stop" if finish == "end" else finish
-        return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque)
+        return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque, self._id, self._model)
