@@ -229,6 +229,8 @@ class Run(BaseModel):
     """That as JSON, if the run completed and its agent's ``response_format`` asks for it."""
     error: Annotated[ErrorObject, AsItCame] | None = None
     """Set on every failed run, and on no other."""
+    incomplete_details: Annotated[ErrorObject, AsItCame] | None = None
+    """What is known of an answer that the provider withheld, if that ended the run (``content_filter``)."""
     cancel: Cancel | None = None
     usage: Usage = Usage()
     times: RunTimes

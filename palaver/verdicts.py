@@ -106,6 +106,8 @@ class Finish:
     notes: tuple[LogNote, ...] = ()
     prompt_tokens: int = 0
     opaque: Opaque | None = None
+    withheld: Failure | None = None
+    """What there is to say of an answer that the provider withheld."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 import aiohttp
@@ -33,7 +34,7 @@ from palaver.providers import Price, Provider
 
 from .active_step import CallProgress
 from .guarded_resolver import GuardedResolver
-from .protocols import CHAT_COMPLETIONS, AnswerReader, CallSettings, ModelProtocol, ModelReply, protocol_of
+from .protocols import CHAT_COMPLETIONS, WITHHELD, AnswerReader, CallSettings, ModelProtocol, ModelReply, protocol_of
 from .response_heads import Answer
 
 _BREATH = 16 * 1024
@@ -219,6 +220,8 @@ class ModelPort:
                 reply = reader.reply()
                 limit.reschedule(None)
                 await _end_of(stream)
+                if reply.finish_reason == WITHHELD:
+                    reply = replace(reply, request_id=request_id_of(response.headers))
                 return reply
         except TimeoutError:
             if not limit.expired():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from palaver.content import TextPart, length_of
-from palaver.errors import ErrorClass, Failure, ToolError, ToolFailure
+from palaver.errors import ErrorClass, Failure, ProviderDetails, ToolError, ToolFailure
 from palaver.errors.sentences import Sentence
 from palaver.failpoints import failpoint
 from palaver.lifecycle import StopReason
@@ -17,13 +17,13 @@ from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, Too
 from .condensing import ask_within_window, condense_now
 from .failures import log_raised
 from .output_check import misfit_of
-from .protocols import PAUSE
+from .protocols import PAUSE, WITHHELD, ModelReply
 from .reasoning import ask_with_reasoning
 from .sources.containment import Told, failure_of
 from .tool_calls import make_call
 from .work import Work
 
-_STOPS = {"content_filter": StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
+_STOPS = {WITHHELD: StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
 
 
 async def call_model(work: Work) -> Verdict:
@@ -48,13 +48,21 @@ async def call_model(work: Work) -> Verdict:
         stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)
         misfit = misfit_of(message, work) if stop is StopReason.END_TURN else None
         if misfit is None:
-            return Finish(message, stop, prompt_tokens=tokens, opaque=opaque)
+            withheld = _withheld(reply, work) if stop is StopReason.CONTENT_FILTER else None
+            return Finish(message, stop, prompt_tokens=tokens, opaque=opaque, withheld=withheld)
         if misfit.failure.recoverable:
             return Continue(message, prompt_tokens=tokens, opaque=opaque, misfit=misfit)
         return GiveUp(misfit.failure, StopReason.ERROR, message=message, opaque=opaque, misfit=misfit)
     outcomes, calls = await _begin(work, reply.tool_calls)
     message = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
     return Continue(message, tuple(outcomes), tuple(calls), prompt_tokens=tokens, opaque=opaque)
+
+
+def _withheld(reply: ModelReply, work: Work) -> Failure:
+    """What there is to say of an answer that was refused: the same as of a request that is."""
+    agent = work.lease.agent
+    provider = ProviderDetails(agent.provider, agent.model_name, 200, reply.request_id, reply.explanation)
+    return Failure.of(ErrorClass.CONTENT_FILTER, code=f"{agent.provider}.{WITHHELD}", provider=provider)
 
 
 async def _condense(work: Work) -> Verdict:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from palaver.cli.text import one_line, why
+from palaver.cli.text import one_line, said, why
 from palaver.errors import FACTS, ErrorClass
 from palaver.lifecycle import StopReason
+from palaver.limits import most
 from palaver.models import Run
 
 _GO_ON: Final = "what it did is kept; go on with `palaver run TEXT -c {conversation}`"
@@ -16,6 +17,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     ErrorClass.PERMISSION: "ask provider {provider} for access to this model, or choose another one",
     ErrorClass.NOT_FOUND: "check the model's name and the base_url of provider {provider}",
     ErrorClass.QUOTA_EXHAUSTED: "add credit at provider {provider}, or choose a model of another one",
+    ErrorClass.CONTENT_FILTER: "say it in other words, in a new conversation if this one stays refused; or choose"
+    " another model",
     ErrorClass.CONTEXT_WINDOW: 'send less, begin a new conversation, or leave "condense" of the agent on',
     ErrorClass.INVALID_OUTPUT: "say in the instructions what is wanted, simplify the schema, or choose another model",
     ErrorClass.NO_WORKER: "start a worker that has it, then go on with `palaver retry {run}`",
@@ -33,22 +36,25 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 class Advice(NamedTuple):
-    """``why`` a run ended, and ``what_to_do`` with the user action; empty where there is nothing to say."""
+    """``why`` a run ended, what the ``provider_said`` of it, and ``what_to_do`` with the user action; empty where there
+    is nothing to say."""
 
     why: str
+    provider_said: str
     what_to_do: str
 
 
 def advise(run: Run) -> Advice:
     """What there is to say about a run that has ended otherwise than completed, or by request."""
     kind, action, sentence = _judged(run)
+    words = said(run.error or run.incomplete_details, most("provider_message"))
     told = _ADVICE.get(kind) or _ADVICE.get(action)
     if told is None:
-        return Advice(sentence, "")
+        return Advice(sentence, words, "")
     provider = run.error.get("provider") if run.error else None
     name = one_line(provider.get("name")) if isinstance(provider, dict) else run.model.partition("/")[0]
     what_to_do = told.format(provider=name, conversation=run.conversation_id, run=run.id)
-    return Advice(sentence, f"{what_to_do} ({action})")
+    return Advice(sentence, words, f"{what_to_do} ({action})")
 
 
 def _judged(run: Run) -> tuple[str, str, str]:
@@ -63,8 +69,8 @@ def _judged(run: Run) -> tuple[str, str, str]:
         case StopReason.DEADLINE as stop:
             return stop, "retry", "The run is past its deadline."
         case StopReason.CONTENT_FILTER as stop:
-            facts = FACTS[ErrorClass.CONTENT_FILTER]
-            return stop, facts.user_action, facts.sentence
+            facts, details = FACTS[ErrorClass.CONTENT_FILTER], run.incomplete_details
+            return stop, facts.user_action, why(details) if details else facts.sentence
         case StopReason.CONVERSATION_FULL as stop:
             return stop, "fix_input", "The conversation has no room for another model call; begin a new one."
         case StopReason.MAX_TOKENS as stop:

@@ -13,7 +13,7 @@ from rich.text import Text
 from palaver.cli.advice import advise
 from palaver.cli.doing import doing, doing_lines
 from palaver.cli.pending import action_lines
-from palaver.cli.text import amount, clock, lacked, moment, one_line, outage_of, plain, said, usage, waiting
+from palaver.cli.text import amount, clock, lacked, moment, one_line, outage_of, plain, usage, waiting
 from palaver.limits import most
 from palaver.listed_model import ListedModel
 from palaver.models import Cancel, Run
@@ -74,7 +74,7 @@ def show_run(to: Console, run: Run) -> None:
         "tags": ", ".join(run.tags),
         "metadata": ", ".join(f"{name}={text}" for name, text in run.metadata.items()),
         "error" if run.error else "why": told.why,
-        "provider said": said(run.error, _LONGEST),
+        "provider said": told.provider_said,
         "what to do": told.what_to_do or (f"palaver resume {run.id}" if run.status == "paused" else ""),
     }
     for name, text in facts.items():

@@ -85,8 +85,8 @@ class Transcript:
         told = advise(run)
         if told.why:
             self._line(told.why, "red")
-        if words := said(run.error, 2000):
-            self._line(f"the provider said: {words}", "red")
+        if told.provider_said:
+            self._line(f"the provider said: {told.provider_said}", "red")
         if told.what_to_do:
             self._line(f"what to do: {told.what_to_do}", "yellow")
         reason = f" ({run.stop_reason})" if run.stop_reason and run.stop_reason.value != run.status else ""

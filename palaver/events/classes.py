@@ -137,6 +137,8 @@ class RunFinished(BaseEvent):
     stop_reason: StopReason
     error: ErrorObject | None
     """Set if the run failed, and only then."""
+    incomplete_details: ErrorObject | None = None
+    """Set if the provider withheld an answer, and only then."""
 
 
 class StepStarted(BaseEvent):

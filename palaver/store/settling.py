@@ -90,6 +90,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
             outcomes, calls = verdict.outcomes, verdict.calls
         case Finish():
             kind, message, stop = VerdictKind.FINISH, verdict.message, verdict.stop_reason
+            error = _error(verdict.withheld, lease) if verdict.withheld else None
         case RetryAfter():
             kind, fallback, attempts = VerdictKind.RETRY, verdict.fallback, verdict.attempts
             delay_ms, error = int(verdict.delay * 1000), _error(verdict.failure, lease)
@@ -248,8 +249,9 @@ def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
 
 
 def _end(verdict: GiveUp, lease: Lease) -> bytes | None:
-    """The error of the run that ends here; only a run that failed has one."""
-    return _error(verdict.failure, lease) if verdict.stop_reason.status is RunStatus.FAILED else None
+    """What the run that ends here says of it: only one that failed, or whose answer was withheld, says anything."""
+    told = verdict.stop_reason.status is RunStatus.FAILED or verdict.stop_reason is StopReason.CONTENT_FILTER
+    return _error(verdict.failure, lease) if told else None
 
 
 def _error(failure: Failure, lease: Lease) -> bytes:

@@ -71,9 +71,17 @@ async def _a_failed_run(driver: StoreDriver) -> str:
     return run_id
 
 
+async def _a_refused_run(driver: StoreDriver) -> str:
+    """A run whose answer the provider withheld."""
+    run_id, lease = await driver.begin()
+    withheld = Failure.of(ErrorClass.CONTENT_FILTER)
+    await driver.store.steps.settle(lease, Finish(None, StopReason.CONTENT_FILTER, withheld=withheld))
+    return run_id
+
+
 async def test_each_kind_comes_with_each_of_its_fields(driver: StoreDriver) -> None:
     seen: defaultdict[str, set[str]] = defaultdict(set)
-    for made in (_failures, _decisions, _a_failed_run):
+    for made in (_failures, _decisions, _a_failed_run, _a_refused_run):
         run = await driver.get(await made(driver))
         queued = (await driver.store.runs.conversation(run.conversation_id)).active_run
         for run_id in {run.id, queued or run.id}:

@@ -167,4 +167,40 @@ def test_a_run_that_a_limit_or_a_policy_stopped_has_none(cluster: Cluster) -> No
         run = cluster.http.post("/v1/runs", json=what, headers={"Prefer": "wait=30"}).json()
         cluster.submitted.append(run["id"])
         assert (run["status"], run["stop_reason"], run["error"]) == ("incomplete", stop_reason, None)
-        assert cluster.events(run["id"])[-1].data == {"status": "incomplete", "stop_reason": stop_reason, "error": None}
+        finished, details = cluster.events(run["id"])[-1].data, run["incomplete_details"]
+        assert finished.pop("incomplete_details", None) == details
+        assert finished == {"status": "incomplete", "stop_reason": stop_reason, "error": None}
+        assert (details is not None) == (stop_reason == "content_filter")
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "words"),
+    [
+        ("fake/policy", 400, "Your request was rejected by the content management policy."),
+        ("fake/say-9+filter", 200, None),
+        ("claude/policy", 400, "Output blocked by content filtering policy"),
+        ("claude/say-9+filter", 200, "This request was blocked under our usage policy"),
+        ("responding/policy", 400, "Your request was rejected by the content management policy."),
+        ("responding/say-9+filter", 200, None),
+    ],
+)
+def test_what_the_provider_said_of_an_answer_that_it_withheld_is_on_the_run(
+    cluster: Cluster, model: str, status: int, words: str | None
+) -> None:
+    provider, _, script = model.partition("/")
+    run = cluster.ended(cluster.submit(model))
+    assert (run.stop_reason, run.error) == ("content_filter", None)
+    details = run.incomplete_details
+    assert details is not None
+    assert (details["class"], details["user_action"]) == ("content_filter", "fix_input")
+    assert details["provider"] is not None
+    assert (details["provider"]["name"], details["provider"]["model"]) == (provider, script)
+    assert details["provider"]["http_status"] == status
+    assert details["provider"]["request_id"] == f"req-{cluster.model_calls(run.id)[-1].n}"
+    said = details["provider"].get("message")
+    assert (said or "").startswith(words or "")
+    assert (said is None) == (words is None)
+    shown = CommandResult(cluster.stack.url, "show", run.id).out
+    assert (f"\nprovider said {said}\n" in shown) == (said is not None)
+    assert "\nwhy           content_filter: The provider's content policy withheld the answer." in shown
+    assert "\nwhat to do    say it in other words" in shown

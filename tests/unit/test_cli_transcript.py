@@ -162,7 +162,7 @@ class TestEnds:
             ("incomplete", "budget", "The run's budget is used up.", "--budget (settings)"),
             ("incomplete", "max_steps", "The run used all its steps.", "--max-steps (settings)"),
             ("incomplete", "max_tokens", "The answer was cut", "max_output_tokens of the agent (settings)"),
-            ("incomplete", "content_filter", "content policy withheld", "or the instructions (fix_input)"),
+            ("incomplete", "content_filter", "content policy withheld", "or choose another model (fix_input)"),
             ("expired", "deadline", "The run is past its deadline.", f"go on with `palaver retry {RUN_ID}` (retry)"),
         ],
     )

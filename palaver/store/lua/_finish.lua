@@ -56,11 +56,12 @@ local function hand_on_usage()
   end
 end
 
--- End the run; nothing else ends one. `failure` is the run's error, JSON. Returns the id of the conversation's next run
--- ('' = none).
+-- End the run; nothing else ends one. `failure` is the run's error, JSON, or what there is to say of an answer that was
+-- withheld. Returns the id of the conversation's next run ('' = none).
 local function finish(reason, failure)
   local status_of = Lifecycle.STATUS_OF
   local status = status_of[reason]
+  local failed = status == RunStatus.FAILED
   seal(reason)
   -- A run whose turn never came has no messages in the log, and its steering messages stay out of it, too.
   if ENTERED then log_steering() end
@@ -69,7 +70,7 @@ local function finish(reason, failure)
     redis.call('HSET', RUN, 'withdrawn', 1)
     emit(EventKind.MESSAGES_WITHDRAWN, '{"first":' .. first .. ',"last":' .. last .. '}')
   end
-  set_status(status, 'stop_reason', reason, 'ended_at', NOW, unpack(failure and { 'error', failure } or {}))
+  set_status(status, 'stop_reason', reason, 'ended_at', NOW, unpack(failure and { failed and 'error' or 'incomplete_details', failure } or {}))
   local open = redis.call('HGETALL', STEPS)
   for i = 1, #open, 2 do
     local step = cjson.decode(open[i + 1])
@@ -86,8 +87,8 @@ local function finish(reason, failure)
   wait_no_more()
   if PAUSING then redis.call('HDEL', RUN, 'pausing') end
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
-    .. (failure or 'null') .. '}')
-  count_end(status, reason, failure)
+    .. (failed and failure or 'null') .. (failure and not failed and ',"incomplete_details":' .. failure or '') .. '}')
+  count_end(status, reason, failed and failure)
   hand_on_usage()
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
   redis.call('EXPIRE', RUN, Setting.RETENTION)

@@ -33,6 +33,8 @@ KINDS = {
     529: "overloaded_error",
 }
 """The type of an error, by its status; other statuses of the server have `api_error`."""
+REFUSAL = "This request was blocked under our usage policy: it could help to attack computers."
+"""Why an answer is refused."""
 SPENT = {"error_visibility": "user_facing", "error_code": "enforced_spend_limit_reached"}
 FAULTS = {
     "quota": (429, "This request would exceed your organization's monthly limit."),
@@ -139,7 +141,7 @@ def _start(reply: Reply) -> bytes:
 
 def _stop(reply: Reply) -> dict[str, Any]:
     stop = STOPS[reply.finish_reason]
-    details = {"type": "refusal", "category": None, "explanation": None} if stop == "refusal" else None
+    details = {"type": "refusal", "category": "cyber", "explanation": REFUSAL} if stop == "refusal" else None
     return {"stop_reason": stop, "stop_sequence": None, "stop_details": details}
 
 
