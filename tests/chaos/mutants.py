@@ -262,7 +262,7 @@ MUTANTS: Final = {
             "ordinary_day",
             "ends_truthfully",
             f"{_LUA}_finish.lua",
-            "unpack(failure and { 'error', failure } or {}))",
+            "unpack(failure and { failed and 'error' or 'incomplete_details', failure } or {}))",
             "unpack({}))",
         ),
         _mutant(

@@ -1,14 +1,16 @@
-"""A mutant of the product: a copy of the tree in which one promise is broken, and what the checkers say of it."""
+"""A mutant of the product: a copy of the tree in which one promise is broken, and what the checkers say of it, or the
+test that is named."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ from tests.pages import ROOT
 TREE: Final = ("palaver", "workers", "api", "deploy", "tests", "pyproject.toml")
 TAKES_AT_MOST: Final = 300.0
 """Seconds for a scenario, on a machine that has other things to do as well."""
+_NOTICED: Final = re.compile(r"AssertionError|DID NOT RAISE|^E +palaver\.", re.MULTILINE)
+"""How pytest says that something is not as it should be, or was refused."""
 _PROBE: Final = """
 import json, api.app, palaver.store.scripts, workers.step
 print(json.dumps([module.__file__ for module in (api.app, palaver.store.scripts, workers.step)]))
@@ -41,6 +45,17 @@ class Mutant:
     name: str
     scenario: str
     caught_by: frozenset[str]
+    change: Change
+
+
+@dataclass(frozen=True)
+class TestedMutant:
+    """A change that breaks a promise, and the test that fails: of the store's contract, or without processes."""
+
+    __test__ = False
+
+    name: str
+    test: str
     change: Change
 
 
@@ -80,3 +95,32 @@ def run_in(root: Path, *arguments: str) -> str:
     )
     assert done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stderr[-3000:]}"
     return done.stdout.splitlines()[-1]
+
+
+def unnoticed(mutant: TestedMutant) -> str:
+    """What pytest says if no test notices the mutant; empty if one does."""
+    options = ["-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    if mutant.test.startswith("tests/contract"):
+        options += ["-k", "not real"]  # on the fake alone
+    with tree(mutant.change) as root:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", mutant.test, *options],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            timeout=TAKES_AT_MOST,
+        )
+    # 1: a test failed. Nothing else is an answer, nor is code that does not run any more.
+    noticed = done.returncode == 1 and _NOTICED.search(done.stdout)
+    return "" if noticed else done.stdout[-3000:] + done.stderr[-1000:]
+
+
+def play_named(mutants: Mapping[str, TestedMutant]) -> None:
+    """Play those that the command line names, or all. Exits with 1 if one survives."""
+    survived = 0
+    for name in sys.argv[1:] or mutants:
+        said = unnoticed(mutants[name])
+        survived += bool(said)
+        print(f"{'SURVIVED' if said else 'caught'}: {name}", flush=True)
+    sys.exit(min(survived, 1))

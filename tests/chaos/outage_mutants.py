@@ -7,30 +7,17 @@ They are played against the contract of the store and the tests of workers, with
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
 from typing import Final
 
-from tests.chaos.mutation import TAKES_AT_MOST, Change, tree
+from tests.chaos.mutation import Change, TestedMutant, play_named
 
 _LUA: Final = "palaver/store/lua/"
 _CONTRACT: Final = "tests/contract/test_provider_outages.py"
 _LIMITER: Final = "tests/unit/test_provider_limiter.py"
 
 
-@dataclass(frozen=True)
-class OutageMutant:
-    """A change that breaks a promise, and the test that fails."""
-
-    name: str
-    test: str
-    change: Change
-
-
-def _mutant(name: str, test: str, file: str, old: str, new: str) -> OutageMutant:
-    return OutageMutant(name, test, Change(file, old, new))
+def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant:
+    return TestedMutant(name, test, Change(file, old, new))
 
 
 OUTAGE_MUTANTS: Final = {
@@ -180,32 +167,5 @@ OUTAGE_MUTANTS: Final = {
 }
 
 
-def unnoticed(mutant: OutageMutant) -> str:
-    """What pytest says if no test notices the mutant; empty if one does."""
-    options = ("-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", "not real")
-    with tree(mutant.change) as root:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", mutant.test, *options],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
-            capture_output=True,
-            text=True,
-            timeout=TAKES_AT_MOST,
-        )
-    # 1: a test failed. Nothing else is an answer.
-    noticed = done.returncode == 1 and "AssertionError" in done.stdout
-    return "" if noticed else done.stdout[-3000:] + done.stderr[-1000:]
-
-
-def main() -> None:
-    """Play the mutants that are named, or all."""
-    survived = 0
-    for name in sys.argv[1:] or OUTAGE_MUTANTS:
-        said = unnoticed(OUTAGE_MUTANTS[name])
-        survived += bool(said)
-        print(f"{'SURVIVED' if said else 'caught'}: {name}", flush=True)
-    sys.exit(min(survived, 1))
-
-
 if __name__ == "__main__":
-    main()
+    play_named(OUTAGE_MUTANTS)

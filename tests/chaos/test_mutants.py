@@ -1,13 +1,15 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
-itself gets through the same scenarios. Mutants of the circuit breaker are caught by its tests."""
+itself gets through the same scenarios. Mutants of the circuit breaker and of the model protocols are caught by their
+tests."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.chaos.mutants import MUTANTS
-from tests.chaos.mutation import Mutant, play
-from tests.chaos.outage_mutants import OUTAGE_MUTANTS, OutageMutant, unnoticed
+from tests.chaos.mutation import Mutant, TestedMutant, play, unnoticed
+from tests.chaos.outage_mutants import OUTAGE_MUTANTS
+from tests.chaos.protocol_mutants import PROTOCOL_MUTANTS
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
 from tests.pages import ROOT
@@ -15,7 +17,8 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.process
 
 QUICK = ("a lease of a tool that is no record of intent",)
-QUICK_OUTAGE = "two probes at once"
+TESTED = {**OUTAGE_MUTANTS, **PROTOCOL_MUTANTS}
+QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")
 """Those that are played outside of `make chaos` as well."""
 
 
@@ -23,8 +26,8 @@ def named(*, quick: bool) -> list[str]:
     return [name for name in MUTANTS if (name in QUICK) is quick]
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS.values(), *OUTAGE_MUTANTS.values()], ids=lambda mutant: mutant.name)
-def test_what_a_mutant_breaks_is_there(mutant: Mutant | OutageMutant) -> None:
+@pytest.mark.parametrize("mutant", [*MUTANTS.values(), *TESTED.values()], ids=lambda mutant: mutant.name)
+def test_what_a_mutant_breaks_is_there(mutant: Mutant | TestedMutant) -> None:
     assert (ROOT / mutant.change.file).read_text().count(mutant.change.old) == 1
 
 
@@ -39,13 +42,14 @@ def test_a_mutant_is_caught(name: str) -> None:
     catch(name)
 
 
-def test_a_quick_mutant_of_the_circuit_breaker_is_noticed() -> None:
-    notice(QUICK_OUTAGE)
+@pytest.mark.parametrize("name", QUICK_TESTED)
+def test_a_quick_mutant_is_noticed(name: str) -> None:
+    notice(name)
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("name", sorted(OUTAGE_MUTANTS.keys() - {QUICK_OUTAGE}))
-def test_a_mutant_of_the_circuit_breaker_is_noticed(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(TESTED.keys() - {*QUICK_TESTED}))
+def test_a_mutant_is_noticed(name: str) -> None:
     notice(name)
 
 
@@ -67,7 +71,7 @@ def catch(name: str) -> None:
 
 
 def notice(name: str) -> None:
-    """Run the test that is named for a mutant of the circuit breaker; it must fail."""
-    said = unnoticed(OUTAGE_MUTANTS[name])
+    """Run the test that is named for a mutant; it must fail."""
+    said = unnoticed(TESTED[name])
     record("mutants", seed=0, counts={"mutants": 1, "mutants caught": int(not said)})
     assert not said, f"{name}: {said}"
