@@ -41,14 +41,18 @@ class Approvals(Strict):
 
 
 class ClientTool(Strict):
-    """A tool that the client runs: its calls wait for outputs that come in by ``/input``."""
+    """A tool that the client runs: its calls wait for outputs that come in by ``/input``, unless it is acknowledged."""
 
     name: ToolName
     description: Annotated[str, AtMost("tool_description")] = ""
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
-    """The JSON schema of the arguments, as the model sees it; the client checks them."""
+    """The JSON schema of the arguments, as the model sees it; the client checks them. Those of an acknowledged call are
+    checked here: nobody could tell the model later."""
     timeout: float = Field(default=3600, ge=1, le=_MONTH)
     """Seconds. A call without an output by then is told to the model as timed out."""
+    acknowledgement: Annotated[str, AtMost("acknowledgement"), Field(min_length=1)] | None = None
+    """What the model is told of a call at once: the client sees the call in the events and does what it likes. None for
+    a tool whose output the run waits for."""
 
 
 class PendingAction(BaseModel):

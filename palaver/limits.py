@@ -141,6 +141,7 @@ _ALL: Final = (
         ("no_worker_told", "the same while a worker tells that it has it", 14_400, "seconds", "fails: `no_worker`"),
         ("lacks", "tools, providers and keys that steps wait for, as told", 50, "names", "the others are left out"),
         ("tool_description", "description of a client tool", 10_000, "characters", "422 `validation_error`"),
+        ("acknowledgement", "`acknowledgement` of one", 2_000, "characters", "422 `validation_error`"),
     ),
     *_group(
         "Conversations and runs",

@@ -85,6 +85,8 @@ class Continue:
     """Calls that are answered already."""
     calls: tuple[OpenCall, ...] = ()
     """Calls that become tool steps."""
+    risky: tuple[str, ...] = ()
+    """Ids of the calls of tools that are declared risky."""
     usage: Usage = field(default_factory=Usage)
     """Of all calls of the attempt, also of those that failed."""
     notes: tuple[LogNote, ...] = ()

@@ -55,7 +55,8 @@ async def call_model(work: Work) -> Verdict:
         return GiveUp(misfit.failure, StopReason.ERROR, message=message, opaque=opaque, misfit=misfit)
     outcomes, calls = await _begin(work, reply.tool_calls)
     message = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
-    return Continue(message, tuple(outcomes), tuple(calls), prompt_tokens=tokens, opaque=opaque)
+    risky = tuple(call.id for call in reply.tool_calls if work.risky(call))
+    return Continue(message, tuple(outcomes), tuple(calls), risky, prompt_tokens=tokens, opaque=opaque)
 
 
 def _withheld(reply: ModelReply, work: Work) -> Failure:
@@ -72,8 +73,8 @@ async def _condense(work: Work) -> Verdict:
 
 
 async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:
-    """Run inline tools and refuse invalid calls here. All other calls become tool steps; some of them wait for an
-    approval or for the client. What comes behind a call that ends the run is not begun.
+    """Run inline tools, acknowledge calls of client tools and refuse invalid ones here. All other calls become tool
+    steps; some of them wait for an approval or for the client. What comes behind a call that ends the run is not begun.
 
     If the budget does not allow all calls, all of them become steps, and the store starts none.
     """
@@ -94,7 +95,10 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
         await asyncio.sleep(0)
         try:
             if (client_tool := work.client_tool(call)) is not None:
-                open_calls.append(OpenCall(call, False, awaits="client_tool", timeout=client_tool.timeout))
+                if client_tool.acknowledgement is not None:
+                    outcomes.append(answer(call, client_tool.acknowledgement))
+                else:
+                    open_calls.append(OpenCall(call, False, awaits="client_tool", timeout=client_tool.timeout))
                 continue
             tool, arguments = work.tool(call)
             approvals = work.lease.agent.approvals

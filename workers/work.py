@@ -22,6 +22,7 @@ from palaver.sealing import KeyMissing
 from palaver.secrets import hide, keep, keep_everywhere
 from palaver.stuck import Nudge, Stuck, find_repetition
 from palaver.tools import ToolDeclaration
+from palaver.tools.schemas import fitting
 from palaver.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, ReasoningDropped, RetryAfter, Verdict
 
 from .abilities import SECRET_KEY
@@ -173,11 +174,12 @@ class Work:
         """The client tool that ``call`` names; None if it names another tool.
 
         Raises:
-            InvalidToolCall: the arguments are no JSON object. The client checks whether they fit.
+            InvalidToolCall: the arguments are no JSON object, or do not fit a tool that is acknowledged. The client
+                checks those of others.
         """
         for tool in self.lease.agent.client_tools:
             if tool.name == call.name:
-                read(call.arguments)
+                read(call.arguments) if tool.acknowledgement is None else fitting(tool, call.arguments)
                 return tool
         return None
 
@@ -193,6 +195,10 @@ class Work:
             offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools))) or "none"
             raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
         return self.runtime.tools.check(call.name, call.arguments)
+
+    def risky(self, call: ToolCall) -> bool:
+        """Whether the tool that ``call`` names is declared so."""
+        return call.name in self.lease.agent.tools and self.runtime.tools[call.name].risky
 
     async def confirm(self) -> None:
         """Before a side effect begins: renew the lease if it may have expired. This process may have been

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pydantic import Field, SecretStr
 
+from palaver.actions import ClientTool
 from palaver.endpoints import INLINE, Endpoint
 from palaver.errors import ErrorClass, Fault, Refused
 from palaver.models import AgentSpec
@@ -129,6 +130,7 @@ def spec_of(
     *,
     max_iterations: int = 500,
     stuck: StuckLimits | None = None,
+    client_tools: Sequence[ClientTool] = (),
     policy: Policy | None = None,
     analyzed: bool = False,
 ) -> AgentSpec:
@@ -158,6 +160,7 @@ def spec_of(
             endpoint=endpoint,
             instructions=prompt_of(agent),
             tools=names,
+            client_tools=tuple(client_tools),
             approvals=approvals(policy or Policy(), names, analyzed=analyzed),
             max_steps=min(max_iterations, 10_000),
             condense=condenses,
@@ -209,6 +212,8 @@ def there(pointer: str) -> str:
     """The place in OpenHands' body of a place in an agent's spec."""
     if pointer.startswith("/agent/endpoint"):
         return "/agent/llm/api_key" if pointer.endswith("api_key") else "/agent/llm/base_url"
+    if pointer.startswith("/agent/client_tools"):
+        return pointer.removeprefix("/agent")
     _, agent, field, *rest = (*pointer.split("/"), "", "")
     if agent != "agent" or field not in _PLACES:
         return pointer

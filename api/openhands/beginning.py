@@ -14,6 +14,7 @@ from palaver.models import AgentSpec
 from palaver.stuck_limits import StuckLimits
 
 from .agents import GivenAgent, spec_of
+from .client_tools import GivenClientTool, client_tools_of
 from .confirmation import Policy
 from .content import GivenContent
 from .fields import Known, refusing
@@ -64,7 +65,7 @@ class StartConversation(Known):
     stuck_detection_thresholds: Thresholds = Thresholds()
     workspace: dict[str, Any] = Field(default={})
     tool_module_qualnames: dict[str, str] = Field(default={})
-    client_tools: list[dict[str, Any]] | None = None
+    client_tools: list[GivenClientTool] | None = None
     tags: dict[str, str] | None = None
     plugins: list[dict[str, Any]] | None = None
     hook_config: dict[str, Any] | None = None
@@ -99,6 +100,7 @@ class StartConversation(Known):
             self.given_agent(),
             max_iterations=self.max_iterations,
             stuck=self.stuck_detection_thresholds.limits() if self.stuck_detection else None,
+            client_tools=client_tools_of(self.client_tools or ()),
             policy=self.confirmation_policy,
             analyzed=self.security_analyzer is not None,
         )
@@ -131,7 +133,6 @@ class StartConversation(Known):
 
     def _faults(self) -> Iterator[Fault]:
         refused = {
-            "client_tools": "calls of client tools cannot be answered by this dialect: use tools of this server",
             "plugins": "there are no plugins here: name tools of this server in agent.tools",
             "hook_config": "there are no hooks here",
         }

@@ -6,8 +6,8 @@ for retries, waits and leases. Fields and kinds that the older client does not k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,11 +15,13 @@ from uuid import UUID
 
 import orjson
 
+from palaver.actions import ClientTool
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
 from palaver.lifecycle import RunStatus, StopReason
 
 from ..operations import LogEntry
+from .client_tools import client_action
 from .content import shown
 from .errors import of_failure, of_limit
 from .generations import Generation
@@ -39,6 +41,8 @@ class Writer:
 
     conversation: UUID
     generation: Generation
+    client_tools: Mapping[str, ClientTool] = field(default_factory=dict)
+    """By name."""
 
     def system_prompt(self, at: datetime, text: str) -> Event:
         """What the agent is told before everything else."""
@@ -68,7 +72,7 @@ class Writer:
             case "tool":
                 yield self._result(entry, message, data.get("step"), data.get("error"))
             case "assistant" if message.get("tool_calls"):
-                yield from self._actions(entry, message, data.get("step"))
+                yield from self._actions(entry, data)
             case "assistant":
                 yield self._said(entry, "agent", message) | self._response(entry, data.get("step"))
             case _:
@@ -123,11 +127,13 @@ class Writer:
             said["reasoning_content"] = thoughts
         return self._event("MessageEvent", self._id(entry), entry.at, source) | {"llm_message": said}
 
-    def _actions(self, entry: LogEntry, message: dict[str, Any], step: str | None) -> Iterator[Event]:
+    def _actions(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
+        message, step = data["message"], data.get("step")
         text, thoughts = message.get("content", ""), entry.opaque.reasoning() if entry.opaque else ""
         for index, call in enumerate(message["tool_calls"]):
             name, arguments = call["name"], call.get("arguments", "{}")
-            action = _action(name, arguments)
+            made = call["id"] not in data.get("invalid_calls", ())
+            action = self._action(name, arguments) if made else None
             event = self._event("ActionEvent", self._action_id(entry, step, call["id"]), entry.at, "agent")
             yield event | {
                 "thought": shown(text) if text and not index else [],
@@ -137,6 +143,7 @@ class Writer:
                 "tool_call_id": call["id"],
                 "tool_call": {"id": call["id"], "name": name, "arguments": arguments, "origin": "completion"},
                 **self._response(entry, step),
+                **(self._risk(call, data.get("risky_calls")) if made else {}),
             }
 
     def _result(self, entry: LogEntry, message: dict[str, Any], step: str | None, error: Any) -> Event:
@@ -152,7 +159,45 @@ class Writer:
             event = self._event("AgentErrorEvent", self._id(entry), entry.at, "agent") | about | {"error": said}
             return event | self._if_newer(classification=of_failure(error)[2]) if error else event
         event = self._event("ObservationEvent", self._id(entry), entry.at, "environment")
-        return event | about | action | {"observation": _observation(tool, content)}
+        return event | about | action | {"observation": self._observation(tool, content)}
+
+    def _action(self, tool: str, arguments: str) -> Event | None:
+        """What a call does, in a kind that its clients know; None if its arguments are no object: nothing was done."""
+        try:
+            data = orjson.loads(arguments or "{}")
+        except orjson.JSONDecodeError:
+            return None
+        match tool, data:
+            case _ if not isinstance(data, dict):
+                return None
+            case "finish", {"message": str(message)}:
+                return {"kind": "FinishAction", "message": message}
+            case "think", {"thought": str(thought)}:
+                return {"kind": "ThinkAction", "thought": thought}
+        own = client_action(self.client_tools[tool], data) if self._is_of_client(tool) else None
+        return own or {"kind": "MCPToolAction", "data": data}
+
+    def _observation(self, tool: str, content: list[Event]) -> Event:
+        shown = {"content": content, "is_error": False}
+        match tool:
+            case "finish":
+                return {"kind": "FinishObservation", **shown}
+            case "think":
+                return {"kind": "ThinkObservation", **shown}
+            case _ if self._is_of_client(tool):
+                return {"kind": "ClientToolObservation", **shown}
+            case _:
+                return {"kind": "MCPToolObservation", **shown, "tool_name": tool}
+
+    def _is_of_client(self, tool: str) -> bool:
+        """Whether the client carries it out, and has a kind of its own for it."""
+        return self.generation is Generation.NEWER and tool in self.client_tools
+
+    def _risk(self, call: dict[str, Any], risky: Sequence[str] | None) -> dict[str, str]:
+        """How risky a call is, as its tool said when it was begun. Of tools that clients carry out nobody knows."""
+        if risky is None or call["name"] in self.client_tools:
+            return {}
+        return {"security_risk": "HIGH" if call["id"] in risky else "LOW"}
 
     def _status(self, entry: LogEntry, part: int, status: ExecutionStatus) -> Event:
         return self.state(self._id(entry, part), entry.at, STATUS, status.value)
@@ -194,30 +239,3 @@ _WRITERS: Final[Mapping[str, _Write]] = MappingProxyType(
 def timestamp(at: datetime) -> str:
     """A time as all events have it: clients order by the text, so it is always as long, and of one zone, UTC."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
-
-
-def _action(tool: str, arguments: str) -> Event | None:
-    """What a call does, in a kind that a bare client knows; None if its arguments are no object: nothing was done."""
-    try:
-        data = orjson.loads(arguments or "{}")
-    except orjson.JSONDecodeError:
-        return None
-    match tool, data:
-        case _ if not isinstance(data, dict):
-            return None
-        case "finish", {"message": str(message)}:
-            return {"kind": "FinishAction", "message": message}
-        case "think", {"thought": str(thought)}:
-            return {"kind": "ThinkAction", "thought": thought}
-        case _:
-            return {"kind": "MCPToolAction", "data": data}
-
-
-def _observation(tool: str, content: list[Event]) -> Event:
-    match tool:
-        case "finish":
-            return {"kind": "FinishObservation", "content": content, "is_error": False}
-        case "think":
-            return {"kind": "ThinkObservation", "content": content, "is_error": False}
-        case _:
-            return {"kind": "MCPToolObservation", "content": content, "is_error": False, "tool_name": tool}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from palaver.actions import ClientTool
 from palaver.conversation import Conversation
 from palaver.errors import Fault, Refused, UnknownRun
 from palaver.lifecycle import RunStatus
@@ -14,6 +16,7 @@ from palaver.models import Run
 
 from .. import operations
 from ..operations import Backend
+from .client_tools import told_of
 from .content import shown
 from .events import Writer
 from .state import Kept, full_state
@@ -39,6 +42,12 @@ class Seen:
     def id(self) -> str:
         """The conversation's id here."""
         return self.conversation.id
+
+    @property
+    def client_tools(self) -> Sequence[ClientTool]:
+        """The tools that clients carry out themselves."""
+        agent = self.conversation.agent
+        return told_of(agent.client_tools) if agent else ()
 
     @property
     def active(self) -> Run | None:
@@ -81,7 +90,7 @@ class Seen:
     @property
     def writer(self) -> Writer:
         """What writes its events."""
-        return Writer(self.number, self.kept.generation)
+        return Writer(self.number, self.kept.generation, {tool.name: tool for tool in self.client_tools})
 
     def info(self) -> dict[str, Any]:
         """The whole of it."""
@@ -95,6 +104,7 @@ class Seen:
             created_at=about.created_at,
             updated_at=about.updated_at,
             usage=about.usage,
+            client_tools=self.client_tools,
         )
 
 

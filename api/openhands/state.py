@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from palaver.actions import ClientTool
 from palaver.models import AgentSpec, Usage
 
+from .client_tools import described
 from .confirmation import Policy
 from .generations import Generation
 from .statuses import ExecutionStatus
@@ -100,6 +102,7 @@ def full_state(
     created_at: datetime,
     updated_at: datetime,
     usage: Usage,
+    client_tools: Sequence[ClientTool],
 ) -> dict[str, Any]:
     """The answer to a look at a conversation, and the value of a ``full_state``: both generations read what they know.
 
@@ -126,7 +129,7 @@ def full_state(
         "updated_at": _instant(updated_at),
         "tags": dict(tags),
         "agent": kept.agent,
-        "client_tools": [],
+        "client_tools": [described(tool) for tool in client_tools],
         "tool_module_qualnames": kept.tool_module_qualnames,
     }
 

@@ -189,6 +189,10 @@ class MessageCreated(BaseEvent):
     """The model that gave it."""
     prompt_tokens: int | None = None
     """Input tokens of that call."""
+    risky_calls: tuple[str, ...] | None = None
+    """Ids of its calls of tools that are declared ``risky``; None if it did not come from a model step."""
+    invalid_calls: tuple[str, ...] = ()
+    """Ids of its calls that are not made: there is no such tool, or the arguments do not fit it."""
     steer: bool = False
     """The user said it while the run was going on."""
     nudge: bool = False

@@ -109,6 +109,8 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
         data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
         if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
             data["prompt_tokens"] = verdict.prompt_tokens
+        if isinstance(verdict, Continue) and message.tool_calls:
+            data |= _about_calls(verdict)
         opaque = None if isinstance(verdict, RetryAfter) else verdict.opaque
         stored = opaque.stored if opaque else None
         entries.append(NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored))
@@ -238,6 +240,15 @@ def _action(lease: Lease, step: OpenCall) -> bytes | None:
             "timeout": int(step.timeout * 1000),
         }
     )
+
+
+def _about_calls(verdict: Continue) -> dict[str, Any]:
+    """What was found out about the calls of a message when they were begun: tools may be declared otherwise later."""
+    failed = ((each.message.call_id, each.failure) for each in verdict.outcomes)
+    invalid = [
+        call_id for call_id, failure in failed if failure and failure.error_class is ErrorClass.INVALID_TOOL_CALL
+    ]
+    return {"risky_calls": verdict.risky} | ({"invalid_calls": invalid} if invalid else {})
 
 
 def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:

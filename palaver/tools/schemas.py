@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from palaver import json_schemas
+from palaver.actions import ClientTool
 from palaver.arguments import in_words, read
 from palaver.errors import InvalidToolCall
 from palaver.json_schemas import Misfit, Unfit
@@ -23,7 +24,7 @@ def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[Misfit
         return []
 
 
-def fitting(declared: ToolDeclaration, text: str) -> dict[str, Any]:
+def fitting(declared: ToolDeclaration | ClientTool, text: str) -> dict[str, Any]:
     """The arguments in the JSON ``text``, if they fit the schema of the tool.
 
     Raises:

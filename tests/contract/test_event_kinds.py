@@ -8,7 +8,7 @@ from palaver.errors import ErrorClass, Failure
 from palaver.events import EVENTS, BaseEvent, EventKind, Kept
 from palaver.leases import Delta, Lease, Progress
 from palaver.lifecycle import StopReason
-from palaver.models import Budget, Message, Usage
+from palaver.models import Budget, Message, ToolCall, Usage
 from palaver.stuck import Nudge
 from palaver.verdicts import Condensed, Continue, Finish, Misfit, Postpone, ReasoningDropped, ToolOutcome
 from tests.checkers.events import declared
@@ -64,10 +64,14 @@ async def _decisions(driver: StoreDriver) -> str:
 
 
 async def _a_failed_run(driver: StoreDriver) -> str:
-    """A run that fails while another one of its conversation waits behind it."""
+    """A run whose model makes up a tool, and that fails while another one of its conversation waits behind it."""
     run_id, lease = await driver.begin()
     await driver.submit(conversation_id=lease.conversation_id)
-    await driver.give_up(lease)
+    call = ToolCall(id="c1", name="made_up")
+    refused = ToolOutcome.failed(call, Failure.of(ErrorClass.INVALID_TOOL_CALL))
+    asked = Message(role="assistant", tool_calls=(call,))
+    settled = await driver.store.steps.settle(lease, Continue(asked, (refused,)))
+    await driver.give_up(await driver.claim(settled.deliveries[0]))
     return run_id
 
 

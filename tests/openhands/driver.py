@@ -31,10 +31,15 @@ conversations = {}
 lock = threading.Lock()
 
 
-def open_(name, *, host, api_key=None, llm, tools=(), agent=None, **options):
+def open_(name, *, host, api_key=None, llm, tools=(), agent=None, client_tools=(), **options):
     """The conversation, new or attached to."""
     made = Agent(llm=LLM(**llm), tools=[Tool(**each) for each in tools], **(agent or {}))
     told[name] = []
+    if client_tools:
+        # The older generation has none.
+        from openhands.sdk.tool.client_tool import ClientToolSpec
+
+        options["client_tools"] = [ClientToolSpec(**each) for each in client_tools]
     if "conversation_id" in options:
         options["conversation_id"] = uuid.UUID(options["conversation_id"])
     conversation = Conversation(

@@ -9,6 +9,7 @@ from uuid import UUID
 import orjson
 
 from api.operations import LogEntry
+from palaver.actions import ClientTool
 from palaver.errors import FACTS, ErrorClass
 from palaver.events import complete
 from palaver.opaque import Opaque
@@ -40,11 +41,19 @@ def said(position: int, role: str, content: Any = "", **data: Any) -> LogEntry:
     return entry(position, "message.created", message={"role": role, "content": content}, **data)
 
 
-def called(position: int, *calls: tuple[str, str, str], step: str = "1", text: str = "") -> LogEntry:
+def called(position: int, *calls: tuple[str, str, str], step: str = "1", text: str = "", **data: Any) -> LogEntry:
     """An answer with calls: the id, the tool and the arguments of each."""
     listed = [{"id": id, "name": name, "arguments": arguments} for id, name, arguments in calls]
     message = {"role": "assistant", "content": text, "tool_calls": listed}
-    return entry(position, "message.created", message=message, step=step, thoughts="So that is how it is.")
+    return entry(position, "message.created", message=message, step=step, thoughts="So that is how it is.", **data)
+
+
+SHOW: Final = ClientTool(
+    name="show",
+    description="Show something.",
+    parameters={"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]},
+    acknowledgement="Shown.",
+)
 
 
 def answered(
@@ -82,4 +91,9 @@ LOG: Final = (
     entry(20, "run.finished", status="failed", stop_reason="error", error=error(ErrorClass.AUTHENTICATION)),
     entry(21, "run.finished", status="failed", stop_reason="stuck", error=error(ErrorClass.STUCK)),
     entry(22, "run.finished", status="incomplete", stop_reason="max_steps", error=None),
+    called(
+        23, ("c6", "calculator", "{}"), ("c7", "show", '{"what":"a map"}'), ("c8", "show", '{"what":"a map","of":1}'),
+        ("c9", "show", '{"what":[]}'), ("c10", "show", "{}"), step="4", risky_calls=["c6"], invalid_calls=["c10"],
+    ),
+    answered(24, "c7", "show", "Shown.", step="4"),
 )  # fmt: skip

@@ -229,3 +229,34 @@ def test_the_agent_is_asked_and_condensed_beside_its_runs(openhands: OpenHandsCl
     metrics = conversation.do("state")["stats"]["usage_to_metrics"]["agent"]
     assert metrics["accumulated_token_usage"]["prompt_tokens"] > 0
     conversation.do("close")
+
+
+def test_the_client_carries_out_its_own_tools(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    if openhands.generation != "1.58.2":
+        pytest.skip("the older client has no tools of its own")
+    parameters = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
+    own = [{"name": "show_it", "description": "Show something.", "parameters": parameters}]
+    conversation = open_conversation(openhands, cluster, "tool-1+use-show_it", client_tools=own)
+    conversation.call("send_message", '[[args {"what": "a map"}]] hello')
+    conversation.run()
+    assert conversation.status == "finished"
+    eventually(lambda: len(kinds(conversation.do("heard"))) == 4)
+    happened = ("ActionEvent", "ObservationEvent")
+    action, result = (event for event in conversation.do("events") if event["kind"] in happened)
+    assert action["action"] == {"kind": "ClientAction_show_it", "what": "a map"}
+    assert result["observation"]["kind"] == "ClientToolObservation"
+    check_told(conversation)
+    conversation.do("close")
+    # Who attaches knows them from the server.
+    again = open_conversation(openhands, cluster, "echo", conversation_id=conversation.id)
+    assert len(kinds(again.do("events"))) == 5
+    again.do("close")
+
+
+def test_clients_are_told_how_risky_a_call_is(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    conversation = open_conversation(openhands, cluster, "tool-1", "send")
+    conversation.call("send_message", '[[args {"seconds": 0}]] hello')
+    conversation.run()
+    actions = [event for event in conversation.do("events") if event["kind"] == "ActionEvent"]
+    assert [event["security_risk"] for event in actions] == ["HIGH"]
+    conversation.do("close")

@@ -266,3 +266,26 @@ def test_no_worker_holds_a_run_that_waits(cluster: Cluster) -> None:
     assert cluster.run(run_id, wait=20).status == "requires_action"
     assert time.monotonic() - begun < 5, "a long poll waits for what never comes"
     cluster.cancel(run_id)
+
+
+def test_calls_of_a_tool_that_is_acknowledged_wait_for_nobody(cluster: Cluster) -> None:
+    schema = {"type": "object", "properties": {"what": {"enum": ["map"]}}}
+    shown = {"name": "show", "parameters": schema, "acknowledgement": "It is on the screen."}
+    for what, answer in (("map", "It is on the screen."), ("tree", "do not fit")):
+        said = f'[[args {{"what": "{what}"}}]]'
+        run_id = cluster.submit("tool-1+use-show", said, tools=["send"], agent={"client_tools": [shown]})
+        run = cluster.ended(run_id)
+        assert (run.status, run.usage.tool_calls) == ("completed", 1)
+        ((_, content),) = told(cluster, run_id).items()
+        assert answer in content
+        assert not any(event.type == "action.required" for event in cluster.events(run_id))
+
+
+def test_the_log_says_which_calls_were_risky_and_which_were_not_made(cluster: Cluster) -> None:
+    run_id = cluster.submit("parallel-2+use-each", '[[args {"seconds": 0}]]', tools=["send", "calculator"])
+    (action,) = cluster.pending(run_id)
+    asked = next(event.data for event in cluster.events(run_id) if event.data.get("risky_calls") is not None)
+    other = next(each["id"] for each in asked["message"]["tool_calls"] if each["id"] != action.call_id)
+    assert (asked["risky_calls"], asked["invalid_calls"]) == ([action.call_id], [other])
+    cluster.take(run_id, decision(action.id))
+    cluster.ended(run_id)

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from api.openhands.agents import GivenAgent, spec_of, there
+from api.openhands.client_tools import GivenClientTool, client_tools_of, told_of
 from api.openhands.confirmation import Policy
 from api.openhands.problems import respond
 from api.openhands.sizes import MOST, fitting
@@ -198,5 +199,33 @@ def test_problems_say_what_and_where() -> None:
 
 def _state(kept: Kept, usage: Usage = UNUSED) -> dict[str, Any]:
     status = ExecutionStatus.IDLE
-    named: dict[str, Any] = {"title": None, "tags": {}, "created_at": BEGAN, "updated_at": BEGAN}
+    named: dict[str, Any] = {"title": None, "tags": {}, "created_at": BEGAN, "updated_at": BEGAN, "client_tools": ()}
     return full_state(CONVERSATION, kept, status, usage=usage, **named)
+
+
+def test_client_tools_are_acknowledged_and_bounded_together() -> None:
+    large = {"type": "object", "description": "x" * 30_000}
+    given = [GivenClientTool(name=f"show_{i}", description="", parameters=large) for i in range(10)]
+    taken = client_tools_of(given[:8])
+    assert all(tool.acknowledgement for tool in taken)
+    assert told_of(taken) == taken
+    with pytest.raises(Refused) as refused:
+        client_tools_of(given)
+    assert [fault.pointer for fault in refused.value.faults] == ["/client_tools"]
+    # Another dialect may have taken more.
+    assert len(told_of([*taken, *taken])) == 8
+
+
+@pytest.mark.parametrize("text", ["\U0001f600" * 40, "\x01" * 60, "a" * 63], ids=["wide", "escaped", "plain"])
+def test_an_event_of_very_many_short_texts_fits_too(text: str) -> None:
+    many = [{"type": "text", "text": text} for _ in range(40_000)]
+    for event in (
+        {"kind": "ObservationEvent", "observation": {"kind": "MCPToolObservation", "content": many}},
+        {"kind": "MessageEvent", "llm_message": {"role": "user", "content": many}},
+        {"kind": "ActionEvent", "thought": many, "action": {"kind": "ClientAction_a", "of": [text] * 40_000}},
+        {"kind": "ActionEvent", "thought": [], "action": {"kind": "MCPToolAction", "data": {"a": {"b": many}}}},
+    ):
+        shown = fitting(event)
+        assert 0 < len(orjson.dumps(shown)) <= MOST
+        assert shown["kind"] == event["kind"]
+        assert fitting(event) == shown

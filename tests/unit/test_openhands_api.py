@@ -327,7 +327,12 @@ async def test_a_conversation_of_ours_is_seen() -> None:
             {"agent": {**AGENT, "llm": {"model": "openai/x", "base_url": "http://10.0.0.1"}}},
             ["body", "agent", "llm", "base_url"],
         ),
-        ({"client_tools": [{"name": "a"}]}, ["body", "client_tools"]),
+        ({"client_tools": [{"name": "a b", "description": ""}]}, ["body", "client_tools", "0", "name"]),
+        (
+            {"client_tools": [{"name": "a", "description": "", "parameters": {"type": "string"}}]},
+            ["body", "client_tools", "0", "parameters", "type"],
+        ),
+        ({"client_tools": [{"name": "finish", "description": ""}]}, ["body", "client_tools", "0", "name"]),
         ({"tags": {"a" * 1000: "b"}}, ["body", "tags"]),
         ({"initial_message": {"content": [{"type": "image", "image_urls": ["no"]}]}}, ["body", "content", "url"]),
         ({"plugins": [{"source": "a"}]}, ["body", "plugins"]),

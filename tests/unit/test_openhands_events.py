@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta, timezone
+from typing import Any
 from uuid import UUID, uuid4
 
+import orjson
 import pytest
 
 from api.openhands.events import Event, Writer, timestamp
@@ -12,10 +14,10 @@ from api.openhands.generations import Generation
 from api.openhands.ids import action_id, event_id, place_of
 from palaver.errors import ErrorClass
 from palaver.lifecycle import RunStatus, StopReason
-from tests.openhands.log import BEGAN, CONVERSATION, LOG, answered, called, entry, error, said
+from tests.openhands.log import BEGAN, CONVERSATION, LOG, SHOW, answered, called, entry, error, said
 
-NEWER = Writer(CONVERSATION, Generation.NEWER)
-OLDER = Writer(CONVERSATION, Generation.OLDER)
+NEWER = Writer(CONVERSATION, Generation.NEWER, {"show": SHOW})
+OLDER = Writer(CONVERSATION, Generation.OLDER, {"show": SHOW})
 
 
 def _all(writer: Writer) -> list[Event]:
@@ -23,7 +25,7 @@ def _all(writer: Writer) -> list[Event]:
 
 
 def test_each_look_at_a_log_gives_the_same_events() -> None:
-    assert _all(NEWER) == _all(Writer(UUID(CONVERSATION.hex), Generation.NEWER))
+    assert _all(NEWER) == _all(Writer(UUID(CONVERSATION.hex), Generation.NEWER, {"show": SHOW}))
     names = [event["id"] for event in _all(NEWER)]
     assert len(set(names)) == len(names)
     assert not set(names).intersection(event["id"] for event in map(dict, _all(Writer(uuid4(), Generation.NEWER))))
@@ -60,7 +62,7 @@ def test_a_call_whose_arguments_are_no_object_did_nothing(arguments: str) -> Non
 def test_a_result_names_the_action_that_it_is_of() -> None:
     asked = {event["tool_call_id"]: event["id"] for event in _all(NEWER) if event["kind"] == "ActionEvent"}
     results = [event for event in _all(NEWER) if "action_id" in event]
-    assert len(results) == 4
+    assert len(results) == 5
     assert all(asked[event["tool_call_id"]] == event["action_id"] for event in results)
 
 
@@ -70,6 +72,49 @@ def test_the_same_call_id_in_another_step_is_another_action() -> None:
     )
     of_step, of_call = (action_id(CONVERSATION, "run_1", step, "c") for step in ("2", "2/c"))
     assert of_step == of_call
+
+
+@pytest.mark.parametrize("writer", [NEWER, OLDER])
+def test_how_risky_a_call_was_is_told_from_the_log(writer: Writer) -> None:
+    asked = ("a", "send", "{}"), ("b", "add", "{}"), ("c", "show", '{"what":"x"}'), ("d", "add", '{"y":1}')
+    events = writer.of(called(4, *asked, risky_calls=["a"], invalid_calls=["d"]))
+    assert [event.get("security_risk") for event in events] == ["HIGH", "LOW", None, None]
+    # What was there before the log said so, nobody knows.
+    assert not any("security_risk" in event for event in writer.of(called(4, *asked)))
+
+
+def test_a_call_that_was_not_made_has_no_action() -> None:
+    made, refused = NEWER.of(called(4, ("a", "add", "{}"), ("b", "add", "{}"), risky_calls=[], invalid_calls=["b"]))
+    assert "action" in made
+    assert "action" not in refused
+
+
+@pytest.mark.parametrize(
+    ("properties", "arguments", "kind"),
+    [
+        ({"what": {"type": "string"}}, {"what": "x"}, "ClientAction_show"),
+        ({"what": {"type": "string"}}, {}, "ClientAction_show"),
+        ({"what": {"type": "string"}}, {"what": None}, "ClientAction_show"),
+        ({"what": {"type": ["string", "null"]}}, {"what": "x"}, "ClientAction_show"),
+        ({"what": {"type": "array", "items": {"type": "integer"}}}, {"what": [1]}, "ClientAction_show"),
+        ({"what": {"anyOf": []}}, {"what": [1]}, "ClientAction_show"),
+        ({"what": {"type": "boolean"}}, {"what": True}, "ClientAction_show"),
+        ({"what": {"type": "integer"}}, {"what": True}, "MCPToolAction"),
+        ({"what": {"type": "string"}}, {"what": 1}, "MCPToolAction"),
+        ({"what": {"type": "array", "items": {"type": "integer"}}}, {"what": ["1"]}, "MCPToolAction"),
+        ({"what": {}}, {"more": 1}, "MCPToolAction"),
+        ({"kind": {"type": "string"}}, {"kind": "x"}, "MCPToolAction"),
+    ],
+)
+def test_a_call_of_a_client_tool_is_of_the_kind_that_its_client_has_made(
+    properties: dict[str, Any], arguments: dict[str, Any], kind: str
+) -> None:
+    tool = SHOW.model_copy(update={"parameters": {"type": "object", "properties": properties}})
+    asked = called(4, ("a", "show", orjson.dumps(arguments).decode()))
+    [event] = Writer(CONVERSATION, Generation.NEWER, {"show": tool}).of(asked)
+    assert event["action"]["kind"] == kind
+    [event] = Writer(CONVERSATION, Generation.OLDER, {"show": tool}).of(asked)
+    assert event["action"] == {"kind": "MCPToolAction", "data": arguments}
 
 
 def test_what_the_model_can_mend_is_no_end() -> None:
