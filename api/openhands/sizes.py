@@ -10,26 +10,33 @@ from palaver.limits import KIB
 
 MOST: Final = 900 * KIB
 """Bytes of an event as JSON."""
-_LONGEST: Final = 256 * KIB
-_LEAST: Final = 64
+_TEXTS: Final = (128 * KIB, 16 * KIB)
+"""Characters that are left of a long text, if that is enough."""
+_TEXT: Final = KIB
+_ITEMS: Final = 24
+"""What is left in any case of a text and of a list: an event has two lists of texts at most, of 6 KiB each as JSON."""
+_NOT_SHOWN: Final = {"kind": "MCPToolAction", "data": {"left_out": "The arguments are too large to be shown."}}
 
 
 def fitting(event: dict[str, Any]) -> dict[str, Any]:
-    """An event that a client can take: of one that is too large, the longest texts are cut. It is so wherever it is
-    shown, so that no two tellings of it differ."""
-    longest = _LONGEST
+    """An event that a client can take: of one that is too large, long texts are cut, and if it has many short ones, the
+    first are kept. It is so wherever it is shown, so that no two tellings of it differ."""
     shown = event
-    while len(orjson.dumps(shown)) > MOST and longest > _LEAST:
+    for longest in _TEXTS:
+        if len(orjson.dumps(shown)) <= MOST:
+            return shown
         shown = _cut(event, longest)
-        longest //= 2
-    return shown
+    if len(orjson.dumps(shown)) <= MOST:
+        return shown
+    least: dict[str, Any] = _cut({**event, "action": _NOT_SHOWN} if "action" in event else event, _TEXT, _ITEMS)
+    return least
 
 
-def _cut(value: Any, longest: int) -> Any:
+def _cut(value: Any, longest: int, items: int | None = None) -> Any:
     if isinstance(value, str) and len(value) > longest:
         return f"{value[:longest]}… [{len(value) - longest} characters more]"
     if isinstance(value, dict):
-        return {name: _cut(each, longest) for name, each in value.items()}
+        return {name: _cut(each, longest, items) for name, each in value.items()}
     if isinstance(value, list):
-        return [_cut(each, longest) for each in value]
+        return [_cut(each, longest, items) for each in value[:items]]
     return value
