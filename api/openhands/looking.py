@@ -55,6 +55,13 @@ class Seen:
         return None if self.run is None or self.run.status.terminal else self.run
 
     @property
+    def newest_run(self) -> str | None:
+        """The id of the one that was begun last; None if there was none."""
+        about = self.conversation
+        ended = about.last_outcome.run_id if about.last_outcome else None
+        return next(reversed(about.queued_runs), None) or about.active_run or ended
+
+    @property
     def unanswered(self) -> bool:
         """The last word is the user's, and no run is there to answer it."""
         return self.last is not None and self.last["role"] == "user"

@@ -21,10 +21,10 @@ from palaver.events import EventKind
 from palaver.tasks import end
 
 from .. import operations
-from ..operations import Backend
+from ..operations import Backend, LogEntry
 from ..sockets import CloseCodes
 from .dialect import OPENHANDS
-from .events import FULL_STATE, Event
+from .events import FULL_STATE, STATUS, Event
 from .generations import Generation
 from .looking import Seen, look, number_of
 from .statuses import ExecutionStatus
@@ -35,6 +35,7 @@ _LATELY: Final = 200
 _AGAIN: Final = (1.0, 4.0)
 """Seconds after which a state is told again, each after the one before: answers to requests come late."""
 _CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004)
+_FAILURES: Final = frozenset({ExecutionStatus.ERROR, ExecutionStatus.STUCK})
 _STOPS: Final = frozenset(
     {EventKind.RUN_PAUSING, EventKind.RUN_PAUSED, EventKind.RUN_REQUIRES_ACTION, EventKind.RUN_FINISHED}
 )
@@ -70,11 +71,28 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
         async for page in pages:
             for entry in page:
                 for event in seen.writer.of(entry):
-                    await _send(socket, event)
+                    await _send(socket, await _as_it_is(backend, seen, entry, event))
                 if entry.type in _STOPS:
                     await remind(running=False)
             if not page:
                 await remind(running=True)
+
+
+async def _as_it_is(backend: Backend, seen: Seen, entry: LogEntry, event: Event) -> Event:
+    """An event that a client may be told by now.
+
+    A status of error or stuck ends the wait of a client at once, whatever run it is for: to one that is behind, and has
+    begun another run already, the run goes on. The event is told all the same, or it would be told later, as missed.
+    """
+    if event.get("key") != STATUS or event["value"] not in _FAILURES:
+        return event
+    newest = (await _now(backend, seen.number)).newest_run
+    return event if newest == entry.run_id else {**event, "value": ExecutionStatus.RUNNING.value}
+
+
+async def _now(backend: Backend, number: UUID) -> Seen:
+    """The conversation, looked at once for all sockets that want it now."""
+    return await operations.once_there(lambda: backend.looks.read(number, lambda: look(backend, number)))
 
 
 def _number(socket: WebSocket) -> UUID:
@@ -90,7 +108,7 @@ async def _reminding(backend: Backend, socket: WebSocket, seen: Seen) -> AsyncIt
     again: list[asyncio.Task[None]] = []
 
     async def tell(*, running: bool) -> None:
-        now = await operations.once_there(lambda: look(backend, seen.number))
+        now = await _now(backend, seen.number)
         if running or now.status is not ExecutionStatus.RUNNING:
             await _send(socket, _full_state(now))
 

@@ -70,6 +70,8 @@ class Backend:
     measured: Measured
     reads: Sharing = field(default_factory=lambda: Sharing(_READS))
     """Reads of runs that many may want at the same moment."""
+    looks: Sharing = field(default_factory=lambda: Sharing(_READS))
+    """What a dialect makes of several reads, for all who want the same; apart from ``reads``, which it waits for."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
 

@@ -56,24 +56,26 @@ async def last_message(backend: Backend, conversation_id: str) -> LogEntry | Non
 
 async def follow_log(backend: Backend, conversation_id: str, *, after: int, revision: int) -> LogPages:
     """What the log has behind a position, and what comes, as it comes, over all runs; an empty page says that the
-    conversation was changed beside it since ``revision``. Ends with the conversation only.
+    conversation was changed beside it since ``revision``. Ends with the conversation only. All who follow the same one
+    share what is read.
 
     While the store is away there is silence; then it goes on where it was.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
     """
-    position = after
-    with backend.store.conversation_feeds.listening(conversation_id) as news:
+    feeds, position = backend.store.conversation_feeds, after
+    with feeds.listening(conversation_id) as news:
         while True:
             news.stale = False
             try:
-                glance = await within_deadline(backend.store.runs.glance(conversation_id))
-                if glance.entries > position:
-                    async with aclosing(read_log(backend, conversation_id, after=position)) as pages:
-                        async for page in pages:
-                            position = page[-1].position
-                            yield page
+                glance = await within_deadline(feeds.glance(conversation_id))
+                while glance.entries > position:
+                    page = await within_deadline(feeds.page(conversation_id, position))
+                    if not page:
+                        break
+                    position = page[-1].position
+                    yield page
                 if glance.revision != revision:
                     revision = glance.revision
                     yield ()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from palaver.store import keys, records
 from palaver.store.connection import Connection, now_ms
 from palaver.store.events import LogEntry, PlacedEvent, StoredEvent, about_stream, from_log
 from palaver.store.feeds import AWAY, IDLE, Feeds, Watcher
-from palaver.store.reading import Reading
+from palaver.store.reading import Glance, Reading
 from palaver.store.sharing import Sharing
 from palaver.tasks import end
 
@@ -77,7 +77,7 @@ class ConversationFeeds:
         """
         await self._reading.conversation(conversation_id)
         with self._feeds.listening(keys.log(conversation_id)) as news:
-            follower = _Follower(self._redis, self._feeds, self._reading, self._reads, conversation_id, after, news)
+            follower = _Follower(self._redis, self._feeds, self.page, conversation_id, after, news)
             async with aclosing(follower.batches()) as batches:
                 async for events in batches:
                     yield events
@@ -85,6 +85,21 @@ class ConversationFeeds:
     def listening(self, conversation_id: str) -> contextlib.AbstractContextManager[Watcher]:
         """Hear that something was said or done in a conversation, or changed of it."""
         return self._feeds.listening(keys.log(conversation_id))
+
+    async def glance(self, conversation_id: str) -> Glance:
+        """How far a conversation is, read once for all who ask at the same time. Raises as `Reading.glance` does."""
+        return await self._reads.read(conversation_id, lambda: self._reading.glance(conversation_id))
+
+    async def page(self, conversation_id: str, after: int) -> Sequence[LogEntry]:
+        """A page of the log behind a position, read once for all who ask at the same time; empty at its end. Raises
+        what `Reading.pages` raises."""
+        return await self._reads.read((conversation_id, after), lambda: self._page(conversation_id, after))
+
+    async def _page(self, conversation_id: str, after: int) -> Sequence[LogEntry]:
+        async with aclosing(self._reading.pages(conversation_id, after=after)) as pages:
+            async for page in pages:
+                return page
+        return ()
 
     async def close(self) -> None:
         """Stop reading."""
@@ -98,13 +113,12 @@ class _Follower:
         self,
         redis: Connection,
         feeds: Feeds,
-        reading: Reading,
-        reads: Sharing,
+        page: Callable[[str, int], Awaitable[Sequence[LogEntry]]],
         conversation_id: str,
         after: Place,
         news: Watcher,
     ) -> None:
-        self._redis, self._feeds, self._reading, self._reads = redis, feeds, reading, reads
+        self._redis, self._feeds, self._page = redis, feeds, page
         self._id = conversation_id
         self._position, self._resumed = after
         self._news = news
@@ -173,13 +187,7 @@ class _Follower:
         if _full(self._entries):
             return
         last = self._entries[-1].position if self._entries else self._position
-        self._entries += await self._reads.read((self._id, last), lambda: self._page(last))
-
-    async def _page(self, after: int) -> Sequence[LogEntry]:
-        async with aclosing(self._reading.pages(self._id, after=after)) as pages:
-            async for page in pages:
-                return page
-        return ()
+        self._entries += await self._page(self._id, last)
 
     def _due(self) -> Sequence[PlacedEvent]:
         """What of the log can be told now: of the run that is heard only what its feed has come to."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import orjson
@@ -24,6 +25,7 @@ class Listener:
 
     def __init__(self, socket: ClientConnection, talk: Talk) -> None:
         self.talk = talk
+        self.url = f"ws://{socket.remote_address[0]}:{socket.remote_address[1]}/openhands/sockets/events/{talk.id}"
         self.heard: list[str] = []
         """A word for each event: the status that a state has, or else its kind."""
         self._socket = socket
@@ -99,6 +101,65 @@ async def test_while_the_store_is_away_there_is_silence(monkeypatch: pytest.Monk
         monkeypatch.setattr(sockets, "look", away)
         await _finish(listener.talk)
         await listener.until(lambda heard: heard[-1] == "full finished")
+
+
+async def test_a_failure_that_a_later_run_has_overtaken_does_not_end_its_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening() as listener:
+        talk, behind = listener.talk, asyncio.Event()
+
+        async def late(*given: Any) -> Any:
+            await behind.wait()
+            return await look(*given)
+
+        monkeypatch.setattr(sockets, "look", late)
+        await talk.say(run=True)
+        await talk.api.fail(await talk.run())
+        await listener.until(lambda heard: heard[-1] == "ConversationErrorEvent")
+        await talk.ask("POST", "/run")
+        behind.set()
+        heard = await listener.until(lambda heard: heard.count("running") == 3)
+        assert "error" not in heard, heard
+        assert "full error" not in heard, heard
+    # Whose client has begun nothing since is told.
+    async with listening() as listener:
+        await listener.talk.say(run=True)
+        await listener.talk.api.fail(await listener.talk.run())
+        await listener.until(lambda heard: "error" in heard and "full error" in heard)
+
+
+async def test_sockets_of_a_conversation_share_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_AGAIN", ())
+    async with listening() as listener:
+        talk, reads = listener.talk, list[str]()
+        watched, many = talk.api.store.runs, 8
+
+        def counting(name: str) -> Callable[..., Any]:
+            read = getattr(watched, name)
+
+            def counted(*given: Any, **named: Any) -> Any:
+                reads.append(name)
+                return read(*given, **named)
+
+            return counted
+
+        for name in ("glance", "pages", "conversation"):
+            monkeypatch.setattr(watched, name, counting(name))
+        async with AsyncExitStack() as stack:
+            others = [
+                Listener(await stack.enter_async_context(connect(listener.url, proxy=None)), talk) for _ in range(many)
+            ]
+            for other in others:
+                await other.until(len)
+            reads.clear()
+            await _finish(talk)
+            for other in (listener, *others):
+                await other.until(lambda heard: "full finished" in heard)
+            # Each event is news, and news that come meanwhile are read for once more.
+            assert Counter(reads)["pages"] < 2 * many, reads
+            assert Counter(reads)["conversation"] < 2 * many, reads
+            assert {tuple(each for each in other.heard if "full" not in each) for other in others} == {
+                ("MessageEvent", "running", "MessageEvent", "finished")
+            }
 
 
 async def test_what_is_no_uuid_is_no_conversation() -> None:
