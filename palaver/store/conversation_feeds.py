@@ -254,12 +254,10 @@ class _Follower:
             return 0
         # A number that somebody comes back with is of the run that had the turn there.
         resumed = self._resumed if entered is not None and int(entered) <= self._position else 0
-        before = f"{self._position}-0"
-        while chunk := await self._redis.xrevrange(keys.log(self._id), before, "-", _BACK):
-            for entry in (from_log(*each) for each in chunk):
+        async with aclosing(self._back_from(self._position)) as entries:
+            async for entry in entries:
                 if entry.run_id == run_id:
                     return max(entry.seq, resumed)
-            before = f"({chunk[-1][0].decode()}"
         return resumed
 
     async def _silent(self, seconds: float) -> bool:
@@ -323,10 +321,16 @@ class _Follower:
 
     async def _kept(self, newest: int) -> tuple[int, datetime | None]:
         """The newest position up to ``newest`` whose event this watcher was told, and its time."""
-        before = f"{newest}-0"
-        while newest and (chunk := await self._redis.xrevrange(keys.log(self._id), before, "-", _BACK)):
-            for entry in (from_log(*each) for each in chunk):
+        async with aclosing(self._back_from(newest)) as entries:
+            async for entry in entries:
                 if self._told_at is not None and entry.at <= self._told_at:
                     return entry.position, entry.at
-            before = f"({chunk[-1][0].decode()}"
         return 0, None
+
+    async def _back_from(self, position: int) -> AsyncGenerator[LogEntry, None]:
+        """The entries of the log up to ``position``, the newest first."""
+        before = f"{position}-0"
+        while chunk := await self._redis.xrevrange(keys.log(self._id), before, "-", _BACK):
+            for entry in chunk:
+                yield from_log(*entry)
+            before = f"({chunk[-1][0].decode()}"

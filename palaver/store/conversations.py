@@ -19,7 +19,6 @@ from palaver.conversation import (
     NewConversation,
 )
 from palaver.errors import StateConflict
-from palaver.ids import is_id
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec
 from palaver.store import keys, records
@@ -32,7 +31,7 @@ from palaver.store.contracts.replies import Busy, Unknown
 from palaver.store.contracts.secrets import Overfull
 from palaver.store.finding import Place, Search, ShardLists, find, look
 from palaver.store.moving import promised
-from palaver.store.reading import Reading, unknown_conversation
+from palaver.store.reading import Reading, check_conversation_id, known_fields, unknown_conversation
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 from palaver.store.vault import Vault, endpoint_of, with_key
@@ -103,8 +102,7 @@ class Conversations:
             NoRoom: ``store_nearly_full``.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
-        if not is_id("conv", conversation_id):
-            raise unknown_conversation(conversation_id)
+        check_conversation_id(conversation_id)
         await self._capacity.admit()
         about = {name: getattr(wanted, name) for name in _ABOUT if name in wanted.model_fields_set}
         change = ChangeConversation(
@@ -124,12 +122,8 @@ class Conversations:
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
-        fields = ("id", "deleting", "revision", f"kept:{dialect}")
-        known = is_id("conv", conversation_id)
-        found = await self._redis.hmget(keys.conversation(conversation_id), fields) if known else [None] * 4
-        if found[0] is None or found[1] is not None:
-            raise unknown_conversation(conversation_id)
-        return KeptText(None if found[3] is None else found[3].decode(), int(found[2] or 0))
+        text, revision = await known_fields(self._redis, conversation_id, f"kept:{dialect}", "revision")
+        return KeptText(None if text is None else text.decode(), int(revision or 0))
 
     async def list(
         self,

@@ -14,7 +14,7 @@ import orjson
 from palaver.conversation import Conversation
 from palaver.conversation import Fork as WantedFork
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownConversation
-from palaver.ids import is_id, new_run_id, shard_of
+from palaver.ids import new_run_id, shard_of
 from palaver.models import Message
 from palaver.store import keys
 from palaver.store.capacity import Capacity
@@ -25,7 +25,7 @@ from palaver.store.contracts.replies import Busy, Mismatch, Unknown
 from palaver.store.contracts.runs import Refused
 from palaver.store.conversations import Kept, fields_of
 from palaver.store.moving import promised
-from palaver.store.reading import unknown_conversation
+from palaver.store.reading import check_conversation_id, unknown_conversation
 from palaver.store.refusals import refusal
 from palaver.store.runs import Runs, idempotency, sha256
 from palaver.store.scripts import Scripts
@@ -82,7 +82,7 @@ class History:
             StateConflict: ``conversation_full`` or ``steering_full``, there is no room for them.
             NotDurable: taken, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
-        _check(conversation_id)
+        check_conversation_id(conversation_id)
         texts = tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages)
         key = Key.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
         append = Append(
@@ -105,7 +105,7 @@ class History:
             StateConflict: ``conversation_busy``, a run is active; ``unknown_position``, it cannot be gone back to that.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
-        _check(conversation_id)
+        check_conversation_id(conversation_id)
         key = Key.of(idempotency_key, conversation_id, f"after {after}", by)
         withdraw = WithdrawAfter(
             run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
@@ -137,7 +137,7 @@ class History:
             NoRoom: ``store_nearly_full``.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
-        _check(conversation_id)
+        check_conversation_id(conversation_id)
         key = Key.of(idempotency_key, conversation_id, f"fork {wanted.model_dump_json(exclude_unset=True)}", by)
         chosen = target or self._runs.new_conversation(shard_of(conversation_id))
         fork = Fork(
@@ -194,11 +194,6 @@ class History:
                 raise unknown_conversation(conversation_id)
             case other:
                 assert_never(other)
-
-
-def _check(conversation_id: str) -> None:
-    if not is_id("conv", conversation_id):
-        raise unknown_conversation(conversation_id)
 
 
 def _appended(conversation_id: str, reply: Appended | Mismatch | Refused | Unknown) -> Appended:

@@ -120,7 +120,8 @@ class Reading:
         Raises:
             UnknownConversation: there is nothing.
         """
-        if not is_id("conv", conversation_id) or not await self._redis.exists(keys.conversation(conversation_id)):
+        check_conversation_id(conversation_id)
+        if not await self._redis.exists(keys.conversation(conversation_id)):
             raise unknown_conversation(conversation_id)
 
     async def conversation(self, conversation_id: str) -> Conversation:
@@ -162,12 +163,8 @@ class Reading:
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
-        names = ("id", "deleting", "entries", "revision")
-        there = is_id("conv", conversation_id)
-        found = await self._redis.hmget(keys.conversation(conversation_id), names) if there else [None] * len(names)
-        if found[0] is None or found[1] is not None:
-            raise unknown_conversation(conversation_id)
-        return Glance(int(found[2] or 0), int(found[3] or 0))
+        entries, revision = await known_fields(self._redis, conversation_id, "entries", "revision")
+        return Glance(int(entries or 0), int(revision or 0))
 
     async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[LogEntry]:
         """Log entries behind position ``after``, in order: ``limit`` at most, fewer only at the log's end.
@@ -192,8 +189,7 @@ class Reading:
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
-        if not is_id("conv", conversation_id):
-            raise unknown_conversation(conversation_id)
+        check_conversation_id(conversation_id)
         conversation, log, ends = keys.conversation(conversation_id), keys.log(conversation_id), False
         while not ends:
             read = ReadLog(conversation=conversation, log=log, after=after, newest_first=newest_first)
@@ -208,6 +204,25 @@ class Reading:
                     raise unknown_conversation(conversation_id)
                 case other:
                     assert_never(other)
+
+
+async def known_fields(redis: Connection, conversation_id: str, *names: str) -> Sequence[bytes | None]:
+    """Fields of a conversation's hash.
+
+    Raises:
+        UnknownConversation: there is none of that id (any more).
+    """
+    check_conversation_id(conversation_id)
+    there, deleting, *found = await redis.hmget(keys.conversation(conversation_id), ("id", "deleting", *names))
+    if there is None or deleting is not None:
+        raise unknown_conversation(conversation_id)
+    return found
+
+
+def check_conversation_id(text: str) -> None:
+    """Raise UnknownConversation for what is no id of one: there is no key for it."""
+    if not is_id("conv", text):
+        raise unknown_conversation(text)
 
 
 def unknown_conversation(conversation_id: str) -> UnknownConversation:

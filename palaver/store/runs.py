@@ -11,8 +11,8 @@ from typing import assert_never
 
 import orjson
 
-from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownConversation, UnknownRun
-from palaver.ids import is_id, new_run_id, pick_shard, shard_of
+from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
+from palaver.ids import new_run_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.limits import beyond
 from palaver.models import AgentSpec, CancelMode, Message, Submission
@@ -27,6 +27,7 @@ from palaver.store.contracts.runs import Created, Full, Past, Refused, Replayed,
 from palaver.store.events import Withdrawn
 from palaver.store.listing import Listing
 from palaver.store.moving import deliveries, promised, settled
+from palaver.store.reading import check_conversation_id, unknown_conversation
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 from palaver.store.vault import Vault, endpoint_of, with_key
@@ -122,8 +123,7 @@ class Runs(Listing):
             # An idempotency key is found again by its own shard.
             target = self.new_conversation(pick_shard(key.digest, len(self.shards)) if key.digest else None)
             return await self.take_on(await self.to_submit(submission, target, "new", key, by=by))
-        if not is_id("conv", conversation_id):
-            raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
+        check_conversation_id(conversation_id)
         kind: SubmitKind = "condense" if condenses else "known"
         return await self.take_on(await self.to_submit(submission, conversation_id, kind, key, by=by))
 
@@ -221,7 +221,7 @@ class Runs(Listing):
             case Copied() as part:
                 return part
             case Unknown():
-                raise UnknownConversation(f"there is no conversation {conversation_id}")
+                raise unknown_conversation(conversation_id)
             case other:
                 assert_never(other)
 
@@ -277,7 +277,7 @@ def taken_on(
         case Refused(code, other):
             raise refusal(code, other or submit.retried_from)
         case Unknown():
-            raise UnknownConversation(f"there is no conversation {submit.conversation_id}")
+            raise unknown_conversation(submit.conversation_id)
         case none:
             assert_never(none)
 

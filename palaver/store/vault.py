@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from palaver.errors import UnknownConversation
 from palaver.fields import revealed
-from palaver.ids import all_shards, is_id
+from palaver.ids import all_shards
 from palaver.limits import most
 from palaver.models import AgentSpec
 from palaver.sealing import KeyMissing, SealBroken
@@ -22,6 +22,7 @@ from palaver.store.connection import Connection
 from palaver.store.contracts import KeepSecrets
 from palaver.store.contracts.replies import RefusalCode, Unknown
 from palaver.store.contracts.secrets import Kept, NewSecret, Overfull
+from palaver.store.reading import check_conversation_id, known_fields, unknown_conversation
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 
@@ -88,7 +89,7 @@ class Vault:
             StateConflict: ``secrets_full``.
             KeyMissing: this process has no key.
         """
-        _check(conversation_id)
+        check_conversation_id(conversation_id)
         sealed = self.sealed(conversation_id, values)
         match await self._scripts.run(KeepSecrets(conversation=keys.conversation(conversation_id), secrets=sealed)):
             case Kept():
@@ -96,7 +97,7 @@ class Vault:
             case Overfull(code):
                 raise refusal(code, None)
             case Unknown():
-                raise UnknownConversation(f"there is no conversation {conversation_id}")
+                raise unknown_conversation(conversation_id)
             case other:
                 assert_never(other)
 
@@ -167,12 +168,7 @@ class Vault:
             since, size = last, size * 2 if last == since else _PAGE
 
     async def _sealed(self, conversation_id: str) -> Mapping[str, str]:
-        _check(conversation_id)
-        there, deleting, text = await self._redis.hmget(
-            keys.conversation(conversation_id), ("id", "deleting", "secrets")
-        )
-        if there is None or deleting is not None:
-            raise UnknownConversation(f"there is no conversation {conversation_id}")
+        (text,) = await known_fields(self._redis, conversation_id, "secrets")
         found: dict[str, str] = orjson.loads(text) if text else {}
         return found
 
@@ -193,8 +189,3 @@ def with_key(secrets: Mapping[str, SecretStr | None], agent: AgentSpec | None) -
     if endpoint is None or endpoint.api_key is None:
         return revealed(secrets)
     return {**revealed(secrets), endpoint.secret_name: endpoint.api_key.get_secret_value()}
-
-
-def _check(conversation_id: str) -> None:
-    if not is_id("conv", conversation_id):
-        raise UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")

@@ -5,8 +5,9 @@ local PAGE, PAGE_BYTES = Limit.SCRIPT_PAGE, Limit.SCRIPT_PAGE_BYTES
 
 local function size_of(entry) return #entry[2][LogEntry.DATA] + #(entry[2][LogEntry.OPAQUE] or '') end
 
--- Entries from `from` to `to`, with XREVRANGE as `command` from the newest on: PAGE at most, and none behind those with which they have PAGE_BYTES of data. Redis does
--- nothing else meanwhile, so the first few are looked at before more are asked for. Also answers whether that is all.
+-- Entries from `from` to `to`, with XREVRANGE as `command` from the newest on: PAGE at most, and none behind those with
+-- which they have PAGE_BYTES of data. Redis does nothing else meanwhile, so the first few are looked at before more are
+-- asked for. Also answers whether that is all.
 local function page(log, from, to, command)
   local found, bytes, count = {}, 0, 8
   while #found < PAGE and bytes < PAGE_BYTES do
