@@ -22,7 +22,8 @@ from palaver.lifecycle import StopReason
 from palaver.models import AgentSpec, Submission
 from palaver.settings import Settings
 from palaver.store import Store
-from palaver.store.runs import IdempotencyKey, Submitted, taken_on
+from palaver.store.idempotency import IdempotencyKey
+from palaver.store.runs import Submitted, taken_on
 from palaver.verdicts import GiveUp
 
 _AGENT = AgentSpec(model="fake/echo", instructions="You are a careful assistant. " * 20, tools=("calculator",))

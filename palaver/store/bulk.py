@@ -11,8 +11,9 @@ from palaver.leases import Settled
 from palaver.models import CancelMode, Retry, Run
 from palaver.store.contracts.declaration import Script
 from palaver.store.control import again_of
+from palaver.store.idempotency import IdempotencyKey
 from palaver.store.moving import outcome
-from palaver.store.runs import IdempotencyKey, Runs, Submitted, cancelled, taken_on, to_cancel
+from palaver.store.runs import Runs, Submitted, cancelled, taken_on, to_cancel
 from palaver.store.scripts import Scripts
 
 R = TypeVar("R")

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from secrets import token_hex
 from typing import TypeVar, assert_never
 
 import orjson
@@ -26,9 +25,10 @@ from palaver.store.contracts.logs import Deleted
 from palaver.store.contracts.replies import Active, Busy, Ended, Mismatch, More, Unknown
 from palaver.store.contracts.runs import Accepted, NewItem, RefusedItem
 from palaver.store.events import LogEntry
+from palaver.store.idempotency import IdempotencyKey, TakenOnce, idempotency
 from palaver.store.moving import deliveries, promised
 from palaver.store.refusals import refusal
-from palaver.store.runs import IdempotencyKey, Runs, Submitted, idempotency, sha256
+from palaver.store.runs import Runs, Submitted
 from palaver.store.scripts import Scripts
 from palaver.tools.rendering import render
 
@@ -66,15 +66,13 @@ class RunControl:
         """
         conversation_id = await self._runs.conversation_of(run_id)
         new = tuple(map(_new_item, items))
-        key, request = (
-            idempotency(idempotency_key, f"{run_id} {orjson.dumps([each._asdict() for each in new]).decode()}", by),
-            token_hex(16),
-        )
+        what = orjson.dumps([each._asdict() for each in new]).decode()
+        key = TakenOnce.of(idempotency_key, run_id, what, by)
         act = Act(
             run=keys.of_run(run_id, conversation_id),
-            idempotency=keys.idempotency(shard_of(run_id), key.digest or sha256(request)),
-            fingerprint=key.fingerprint or None,
-            request=request,
+            idempotency=key.record,
+            fingerprint=key.fingerprint,
+            request=key.request,
             by=orjson.dumps(by),
             items=new,
         )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import starmap
-from secrets import token_hex
 from typing import Final, assert_never
 
 import orjson
@@ -24,10 +23,11 @@ from palaver.store.contracts.logs import Appended, Forked, Misplaced, NoPlace, P
 from palaver.store.contracts.replies import Busy, Mismatch, Unknown
 from palaver.store.contracts.runs import Refused
 from palaver.store.conversations import Kept, fields_of
+from palaver.store.idempotency import TakenOnce
 from palaver.store.moving import promised
 from palaver.store.reading import check_conversation_id, unknown_conversation
 from palaver.store.refusals import refusal
-from palaver.store.runs import Runs, idempotency, sha256
+from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
 from palaver.store.vault import Vault, with_key
 
@@ -38,22 +38,6 @@ _MISPLACED: Final[Mapping[Misplaced, str]] = {
     "far": "is too far behind the last message to see whether a turn is open there: name one nearer to it",
 }
 _ABOUT: Final = ("title", "metadata", "tags", "agent")
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The idempotency key of a request, and the name of this very try of it."""
-
-    record: str
-    fingerprint: str | None
-    request: str
-
-    @classmethod
-    def of(cls, key: str | None, conversation_id: str, what: str, by: str | None) -> Key:
-        """Of a request that asks for ``what`` in a conversation."""
-        request, found = token_hex(16), idempotency(key, f"{conversation_id} {what}", by)
-        shard = shard_of(conversation_id)
-        return cls(keys.idempotency(shard, found.digest or sha256(request)), found.fingerprint or None, request)
 
 
 class History:
@@ -84,7 +68,7 @@ class History:
         """
         check_conversation_id(conversation_id)
         texts = tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages)
-        key = Key.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
+        key = TakenOnce.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
         append = Append(
             run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
             idempotency=key.record,
@@ -106,7 +90,7 @@ class History:
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         check_conversation_id(conversation_id)
-        key = Key.of(idempotency_key, conversation_id, f"after {after}", by)
+        key = TakenOnce.of(idempotency_key, conversation_id, f"after {after}", by)
         withdraw = WithdrawAfter(
             run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
             idempotency=key.record,
@@ -138,7 +122,7 @@ class History:
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         check_conversation_id(conversation_id)
-        key = Key.of(idempotency_key, conversation_id, f"fork {wanted.model_dump_json(exclude_unset=True)}", by)
+        key = TakenOnce.of(idempotency_key, conversation_id, f"fork {wanted.model_dump_json(exclude_unset=True)}", by)
         chosen = target or self._runs.new_conversation(shard_of(conversation_id))
         fork = Fork(
             conversation=keys.conversation(chosen),

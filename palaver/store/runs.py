@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +24,7 @@ from palaver.store.contracts.logs import Copied
 from palaver.store.contracts.replies import Ended, Mismatch, Moved, Unknown
 from palaver.store.contracts.runs import Created, Full, Past, Refused, Replayed, Steered, SubmitKind
 from palaver.store.events import Withdrawn
+from palaver.store.idempotency import IdempotencyKey, idempotency, sha256
 from palaver.store.listing import Listing
 from palaver.store.moving import deliveries, promised, settled
 from palaver.store.reading import check_conversation_id, unknown_conversation
@@ -32,27 +32,6 @@ from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 from palaver.store.vault import Vault, endpoint_of, with_key
 from palaver.traces import new_trace
-
-
-def sha256(text: str) -> str:
-    """Hexadecimal."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class IdempotencyKey:
-    """A client's key as the store has it; both empty when there is none."""
-
-    digest: str = ""
-    fingerprint: str = ""
-    """Of the request that it is used with."""
-
-
-def idempotency(key: str | None, request: str, by: str | None) -> IdempotencyKey:
-    """``key`` used with ``request`` by the bearers of API keys of that name: others' keys are other keys."""
-    if key is None:
-        return IdempotencyKey()
-    return IdempotencyKey(sha256(key if by is None else f"{by}\n{key}"), sha256(request))
 
 
 @dataclass(frozen=True, slots=True)

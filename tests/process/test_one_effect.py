@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from palaver.store import keys
-from palaver.store.runs import sha256
+from palaver.store.idempotency import sha256
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision, tool_output

@@ -1,15 +1,15 @@
--- needs: input, stop, version
+-- needs: input, request, stop, version
 if not STATUS then return reply.unknown() end
 local function accepted(next_run, replayed)
   return reply.accepted { status = STATUS, deliveries = deliveries, next_run = next_run, replayed = replayed }
 end
 
-local earlier = redis.call('HMGET', keys.idempotency, 'fingerprint', 'request')
-if earlier[2] == args.request then
+local earlier = earlier_request(args.request)
+if earlier and not earlier.replayed then
   publish_what_is_ready()
   return accepted()
 end
-if earlier[1] then return earlier[1] == (args.fingerprint or '') and accepted(nil, true) or reply.mismatch() end
+if earlier then return earlier.same and accepted(nil, true) or reply.mismatch() end
 if STATUS == RunStatus.CANCELLING or has_ended() then return reply.ended { status = STATUS } end
 
 local ALL = Action.ALL
@@ -60,8 +60,7 @@ for i, item in ipairs(args.items) do
 end
 local refused = steering_refused(messages)
 if refused then return reply.refused_item { number = #args.items, code = refused } end
-redis.call('HSET', keys.idempotency, 'run', ID, 'fingerprint', args.fingerprint or '', 'request', args.request)
-redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
+remember('run', ID, 'request', args.request)
 
 local by, answered = cjson.decode(args.by), {}
 if next(taken) then drop_actions(taken) end

@@ -1,9 +1,10 @@
--- needs: input, other_runs, version
+-- needs: input, other_runs, request, version
 -- RUN is of no run: what is active is acted on with its own keys.
-local earlier = redis.call('HMGET', keys.idempotency, 'fingerprint', 'request', 'run', 'position')
-local replayed = earlier[2] ~= args.request
-if earlier[1] and replayed and earlier[1] ~= args.fingerprint then return reply.mismatch() end
-if earlier[1] then return reply.appended { run_id = earlier[3], position = earlier[4], replayed = replayed } end
+local earlier = earlier_request(args.request, 'run', 'position')
+if earlier and not earlier.same then return reply.mismatch() end
+if earlier then
+  return reply.appended { run_id = earlier.fields[1], position = earlier.fields[2], replayed = earlier.replayed }
+end
 
 local kept = redis.call('HMGET', CONV, 'id', 'deleting', 'active', 'said', 'unfinished')
 if not kept[1] or kept[2] then return reply.unknown() end
@@ -29,7 +30,5 @@ else
 end
 if code then return reply.refused { code = code, other = active } end
 local position = not active and ENTRIES or ''
-redis.call('HSET', keys.idempotency, 'fingerprint', args.fingerprint or '', 'request', args.request, 'run', active or '',
-  'position', position)
-redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
+remember('request', args.request, 'run', active or '', 'position', position)
 return reply.appended { run_id = active, position = position, replayed = false }

@@ -1,8 +1,7 @@
--- needs: begin, copied, fields
-local earlier = redis.call('HMGET', keys.idempotency, 'fingerprint', 'request', 'fork')
-local replayed = earlier[2] ~= args.request
-if earlier[1] and replayed and earlier[1] ~= args.fingerprint then return reply.mismatch() end
-if earlier[1] then return reply.forked { conversation_id = earlier[3], replayed = replayed } end
+-- needs: begin, copied, fields, request
+local earlier = earlier_request(args.request, 'fork')
+if earlier and not earlier.same then return reply.mismatch() end
+if earlier then return reply.forked { conversation_id = earlier.fields[1], replayed = earlier.replayed } end
 
 local there = redis.call('HMGET', CONV, 'id', 'deleting', 'forked_from')
 if there[2] or (there[1] and there[3] ~= args.forked_from) then return reply.busy() end
@@ -16,6 +15,5 @@ set_fields(args.given)
 redis.call('HSET', CONV, 'forked_from', args.forked_from, 'forked_through', args.through)
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', args.through) end
 let_conversation_expire()
-redis.call('HSET', keys.idempotency, 'fingerprint', args.fingerprint or '', 'request', args.request, 'fork', CONVERSATION)
-redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
+remember('request', args.request, 'fork', CONVERSATION)
 return reply.forked { conversation_id = CONVERSATION, replayed = false }

@@ -1,4 +1,4 @@
--- needs: input, other_runs, copied, create, left_to_say, secrets, version
+-- needs: input, other_runs, copied, create, left_to_say, request, secrets, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
 -- The same run id: the API repeats this submit because the answer was lost.
 if ID then
@@ -14,10 +14,6 @@ if args.fingerprint or conflict == OnConflict.STEER then
 end
 if (args.start_by or NOW + 1) <= NOW then return reply.past { field = 'start_by' } end
 if (args.deadline or NOW + 1) <= NOW then return reply.past { field = 'deadline' } end
-local function remember(...)
-  redis.call('HSET', keys.idempotency, 'fingerprint', args.fingerprint or '', ...)
-  redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
-end
 local function refused(code, other) return reply.refused { code = code, other = other } end
 
 local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome', 'unfinished',

@@ -1,9 +1,8 @@
--- needs: emit, place, withdraw, version
+-- needs: emit, place, request, withdraw, version
 -- RUN is of no run.
-local earlier = redis.call('HMGET', keys.idempotency, 'fingerprint', 'request')
-local replayed = earlier[2] ~= args.request
-if earlier[1] and replayed and earlier[1] ~= args.fingerprint then return reply.mismatch() end
-if earlier[1] then return reply.withdrawn_behind { replayed = replayed } end
+local earlier = earlier_request(args.request)
+if earlier and not earlier.same then return reply.mismatch() end
+if earlier then return reply.withdrawn_behind { replayed = earlier.replayed } end
 
 local there = redis.call('HMGET', CONV, 'id', 'deleting', 'active')
 if not there[1] or there[2] then return reply.unknown() end
@@ -16,6 +15,5 @@ if args.position < ENTRIES then
   -- Its run is not the last one any more: nothing goes on with it.
   redis.call('HDEL', CONV, 'last_outcome')
 end
-redis.call('HSET', keys.idempotency, 'fingerprint', args.fingerprint or '', 'request', args.request)
-redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
+remember('request', args.request)
 return reply.withdrawn_behind { replayed = false }
