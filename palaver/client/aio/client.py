@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
@@ -13,15 +14,15 @@ from palaver.client.aio.control import AsyncRunControl
 from palaver.client.aio.conversations import AsyncConversations
 from palaver.client.aio.exporting import export
 from palaver.client.aio.following import follow
+from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import Transport
 from palaver.client.aio.waiting import LONG_POLL, RunWaiter
-from palaver.client.answers import models_of, object_of, page_of, run_of, runs_of
+from palaver.client.answers import models_of, object_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import SubmitOptions, Until, agent_object, check
-from palaver.client.requests import PAGE
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
@@ -169,19 +170,10 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         """
         check(wanted, RunFilter)
         admitted = requests.run_filter(wanted)
-        cursor: str | None = None
-        left = limit
-        while left is None or left > 0:
-            size = PAGE if left is None else min(left, PAGE)
-            response = await self._transport.call(requests.list_runs(admitted, size, cursor))
-            page = page_of(response)
-            runs = runs_of(page, response)[:left]
-            for run in runs:
-                yield run
-            left = None if left is None else left - len(runs)
-            cursor = page.cursor
-            if cursor is None:
-                return
+        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as found:
+            async for page, response in found:
+                for run in runs_of(page, response):
+                    yield run
 
     async def events(
         self, run_id: str, after: int = 0, *, include: Literal["reasoning"] | None = None
@@ -228,15 +220,10 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        cursor: str | None = None
-        while True:
-            response = await self._transport.call(requests.list_models(PAGE, cursor))
-            page = page_of(response)
-            for each in models_of(page, response):
-                yield each
-            cursor = page.cursor
-            if cursor is None:
-                return
+        async with aclosing(pages(self._transport, requests.list_models)) as found:
+            async for page, response in found:
+                for each in models_of(page, response):
+                    yield each
 
     async def queues(self) -> dict[str, Any]:
         """How much waits, since when, and who works, as the API says it. Raises as `get`."""

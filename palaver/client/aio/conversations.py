@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Literal, Unpack
 
 from palaver.client import requests
 from palaver.client.aio.following import follow_conversation
+from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import Transport
 from palaver.client.answers import conversation_of, conversations_of, count_of, messages_of, page_of
 from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
-from palaver.client.requests import PAGE
 from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.conversation_message import ConversationMessage
 from palaver.events import Event
@@ -54,19 +55,11 @@ class AsyncConversations:
         """
         check(wanted, ConversationFilter)
         admitted = requests.conversation_filter(wanted)
-        cursor: str | None = None
-        left = limit
-        while left is None or left > 0:
-            size = PAGE if left is None else min(left, PAGE)
-            response = await self._transport.call(requests.list_conversations(admitted, order, size, cursor))
-            page = page_of(response)
-            found = conversations_of(page, response)[:left]
-            for each in found:
-                yield each
-            left = None if left is None else left - len(found)
-            cursor = page.cursor
-            if cursor is None:
-                return
+        ask = partial(requests.list_conversations, admitted, order)
+        async with aclosing(pages(self._transport, ask, limit)) as found:
+            async for page, response in found:
+                for each in conversations_of(page, response):
+                    yield each
 
     async def count_conversations(self, **wanted: Unpack[ConversationFilter]) -> ConversationCount:
         """How many conversations fit all that is given. Raises as `conversations`."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from palaver.client import requests
+from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import Transport
 from palaver.client.answers import object_of, page_of, run_of, runs_of
 from palaver.client.errors import NotFound
 from palaver.client.exported import Exported, record
-from palaver.client.requests import PAGE, Request
+from palaver.client.requests import Request
 from palaver.events import UNDER_WAY
 from palaver.filters import RunFilter
 from palaver.lifecycle import RunStatus
@@ -57,20 +60,15 @@ class _Exporting:
 
     async def runs(self, admitted: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Of all runs that fit."""
-        cursor: str | None = None
-        while True:
-            response = await self._transport.call(requests.list_runs(admitted, PAGE, cursor))
-            page = page_of(response)
-            # As they came: a newer API may say more of them than this version knows.
-            for run, _ in zip(page.data, runs_of(page, response), strict=True):
-                try:
-                    async for each in self._run(run):
-                        yield each
-                except NotFound:
-                    continue
-            cursor = page.cursor
-            if cursor is None:
-                return
+        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted))) as found:
+            async for page, response in found:
+                # As they came: a newer API may say more of them than this version knows.
+                for run, _ in zip(page.data, runs_of(page, response), strict=True):
+                    try:
+                        async for each in self._run(run):
+                            yield each
+                    except NotFound:
+                        continue
 
     async def _run(self, run: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         run_id = run["id"]

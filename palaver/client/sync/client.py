@@ -6,21 +6,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
 from palaver.client import requests
-from palaver.client.answers import models_of, object_of, page_of, run_of, runs_of
+from palaver.client.answers import models_of, object_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import SubmitOptions, Until, agent_object, check
-from palaver.client.requests import PAGE
 from palaver.client.sync.control import RunControl
 from palaver.client.sync.conversations import Conversations
 from palaver.client.sync.exporting import export
 from palaver.client.sync.following import follow
+from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import Transport
 from palaver.client.sync.waiting import LONG_POLL, RunWaiter
 from palaver.errors import RunFailed
@@ -168,18 +169,9 @@ class Palaver(RunControl, Conversations):
         """
         check(wanted, RunFilter)
         admitted = requests.run_filter(wanted)
-        cursor: str | None = None
-        left = limit
-        while left is None or left > 0:
-            size = PAGE if left is None else min(left, PAGE)
-            response = self._transport.call(requests.list_runs(admitted, size, cursor))
-            page = page_of(response)
-            runs = runs_of(page, response)[:left]
-            yield from runs
-            left = None if left is None else left - len(runs)
-            cursor = page.cursor
-            if cursor is None:
-                return
+        with closing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as found:
+            for page, response in found:
+                yield from runs_of(page, response)
 
     def events(
         self, run_id: str, after: int = 0, *, include: Literal["reasoning"] | None = None
@@ -224,14 +216,9 @@ class Palaver(RunControl, Conversations):
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        cursor: str | None = None
-        while True:
-            response = self._transport.call(requests.list_models(PAGE, cursor))
-            page = page_of(response)
-            yield from models_of(page, response)
-            cursor = page.cursor
-            if cursor is None:
-                return
+        with closing(pages(self._transport, requests.list_models)) as found:
+            for page, response in found:
+                yield from models_of(page, response)
 
     def queues(self) -> dict[str, Any]:
         """How much waits, since when, and who works, as the API says it. Raises as `get`."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
+from functools import partial
 from typing import Literal, Unpack
 
 from palaver.client import requests
 from palaver.client.answers import conversation_of, conversations_of, count_of, messages_of, page_of
 from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
-from palaver.client.requests import PAGE
 from palaver.client.sync.following import follow_conversation
+from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import Transport
 from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.conversation_message import ConversationMessage
@@ -55,18 +56,10 @@ class Conversations:
         """
         check(wanted, ConversationFilter)
         admitted = requests.conversation_filter(wanted)
-        cursor: str | None = None
-        left = limit
-        while left is None or left > 0:
-            size = PAGE if left is None else min(left, PAGE)
-            response = self._transport.call(requests.list_conversations(admitted, order, size, cursor))
-            page = page_of(response)
-            found = conversations_of(page, response)[:left]
-            yield from found
-            left = None if left is None else left - len(found)
-            cursor = page.cursor
-            if cursor is None:
-                return
+        ask = partial(requests.list_conversations, admitted, order)
+        with closing(pages(self._transport, ask, limit)) as found:
+            for page, response in found:
+                yield from conversations_of(page, response)
 
     def count_conversations(self, **wanted: Unpack[ConversationFilter]) -> ConversationCount:
         """How many conversations fit all that is given. Raises as `conversations`."""

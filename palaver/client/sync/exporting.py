@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 from palaver.client import requests
 from palaver.client.answers import object_of, page_of, run_of, runs_of
 from palaver.client.errors import NotFound
 from palaver.client.exported import Exported, record
-from palaver.client.requests import PAGE, Request
+from palaver.client.requests import Request
+from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import Transport
 from palaver.events import UNDER_WAY
 from palaver.filters import RunFilter
@@ -58,19 +61,14 @@ class _Exporting:
 
     def runs(self, admitted: Mapping[str, Any]) -> Generator[dict[str, Any], None, None]:
         """Of all runs that fit."""
-        cursor: str | None = None
-        while True:
-            response = self._transport.call(requests.list_runs(admitted, PAGE, cursor))
-            page = page_of(response)
-            # As they came: a newer API may say more of them than this version knows.
-            for run, _ in zip(page.data, runs_of(page, response), strict=True):
-                try:
-                    yield from self._run(run)
-                except NotFound:
-                    continue
-            cursor = page.cursor
-            if cursor is None:
-                return
+        with closing(pages(self._transport, partial(requests.list_runs, admitted))) as found:
+            for page, response in found:
+                # As they came: a newer API may say more of them than this version knows.
+                for run, _ in zip(page.data, runs_of(page, response), strict=True):
+                    try:
+                        yield from self._run(run)
+                    except NotFound:
+                        continue
 
     def _run(self, run: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
         run_id = run["id"]

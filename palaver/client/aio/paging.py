@@ -1,0 +1,29 @@
+"""Lists that the API answers a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+
+from palaver.client.aio.transport import Transport
+from palaver.client.answers import Page, Response, page_of
+from palaver.client.requests import PAGE, Request
+
+
+async def pages(
+    transport: Transport, ask: Callable[[int, str | None], Request], limit: int | None = None
+) -> AsyncGenerator[tuple[Page, Response], None]:
+    """The pages of a list, each with the answer that brought it: to its end, or until they have ``limit`` entries.
+
+    ``ask`` makes the request for a page: of so many entries, from behind a cursor.
+    """
+    cursor: str | None = None
+    left = limit
+    while left is None or left > 0:
+        response = await transport.call(ask(PAGE if left is None else min(left, PAGE), cursor))
+        page = page_of(response)
+        yield replace(page, data=page.data[:left]), response
+        left = None if left is None else left - len(page.data)
+        cursor = page.cursor
+        if cursor is None:
+            return
