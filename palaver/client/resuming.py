@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import ClassVar, Final
 
-from palaver.client import backoff
+from palaver.client import backoff, requests
 from palaver.client.answers import MAX_ANSWER, Response, event_of, unexpected
 from palaver.client.errors import APIError, ClientError, NotFound
+from palaver.client.requests import Request
 from palaver.client.sse import SSEParser
 from palaver.events import ConversationDeleted, Event, EventKind, StreamRewound
 from palaver.models import Run
@@ -35,7 +36,7 @@ class EventCursor:
         """Nothing comes any more."""
         self.progress = False
         """Whether this connection told anything new."""
-        self._run_id = run_id
+        self._id = run_id
         self._after = after
         self._reconnect = RECONNECT
         self._failures = 0
@@ -43,6 +44,10 @@ class EventCursor:
         self._down_since: float | None = None
         self._head = Response(0, {})
         self._parser = SSEParser()
+
+    def request(self, include: str | None) -> Request:
+        """For what follows."""
+        return requests.follow_run(self._id, self.position, include)
 
     def connected(self, head: Response) -> None:
         """A connection answered with ``head``.
@@ -87,16 +92,20 @@ class EventCursor:
             self.position, self.progress = event.seq, True
         return True
 
-    def rewound_by(self, error: ClientError) -> Event | None:
+    def told_by(self, error: ClientError) -> Event | None:
         """What to tell when ``error`` says that the server does not know the position any more, which was its own."""
         if self.position <= self._after or not isinstance(error, APIError) or error.code != "invalid_cursor":
             return None
         last = self.position
         self.position, self._after, self.progress = 0, 0, True
-        return StreamRewound(run_id=self._run_id, seq=0, at=datetime.now(UTC), first=1, last=last)
+        return StreamRewound(run_id=self._id, seq=0, at=datetime.now(UTC), first=1, last=last)
+
+    def doubt(self) -> Request | None:
+        """For the run, to ``look`` at it, if the stream ended without anything new."""
+        return None if self.progress or self.finished else requests.get_run(self._id)
 
     def look(self, run: Run) -> None:
-        """The stream ended without anything new: if it was all told before, no last event comes any more."""
+        """If it was all told before, no last event comes any more."""
         self.finished = run.status.terminal and run.last_event_id == self.position
 
     def pause(self, error: ClientError | None) -> float:
@@ -128,6 +137,10 @@ class ConversationCursor(EventCursor):
         self.place = after
         """The id of the last event told."""
 
+    def request(self, include: str | None) -> Request:
+        """For what follows."""
+        return requests.follow_conversation(self._id, self.place, include)
+
     def _takes(self, frame_id: str | None, event: Event) -> bool:
         if isinstance(event, StreamRewound) and event.seq == 0:
             self.place = str(event.first - 1)
@@ -136,21 +149,23 @@ class ConversationCursor(EventCursor):
         self.position = _position(self.place)
         return True
 
-    def rewound_by(self, error: ClientError) -> Event | None:
-        """What to tell when ``error`` says that the server does not know the place any more, which it has known."""
-        knew = self._ever_connected and self.position > 0
-        if not knew or not isinstance(error, APIError) or error.code != "invalid_cursor":
+    def told_by(self, error: ClientError) -> Event | None:
+        """What to tell when ``error`` says that the conversation, which was there, is gone, or that the server does not
+        know the place any more, which it has known."""
+        if not self._ever_connected or not isinstance(error, APIError):
+            return None
+        if isinstance(error, NotFound):
+            self.finished = True
+            return ConversationDeleted(run_id="", seq=0, at=datetime.now(UTC), position=self.position)
+        if error.code != "invalid_cursor" or not self.position:
             return None
         last = self.position
         self.position, self.place, self.progress = 0, "0", True
         return StreamRewound(run_id="", seq=0, at=datetime.now(UTC), first=1, last=last, position=0)
 
-    def deleted_by(self, error: ClientError) -> Event | None:
-        """What to tell when ``error`` says that the conversation, which was there, is gone."""
-        if not self._ever_connected or not isinstance(error, NotFound):
-            return None
-        self.finished = True
-        return ConversationDeleted(run_id="", seq=0, at=datetime.now(UTC), position=self.position)
+    def doubt(self) -> Request | None:
+        """None: the stream ends with the conversation, and asking for more says that it is gone."""
+        return None
 
 
 def _position(place: str) -> int:

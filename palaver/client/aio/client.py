@@ -23,6 +23,7 @@ from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import SubmitOptions, Until, agent_object, check
+from palaver.client.resuming import EventCursor
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.filters import RunFilter
@@ -189,7 +190,7 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
             APIError: any other 4xx.
             ConnectionFailed, Unavailable: never connected, or no sign of life for five minutes.
         """
-        async with aclosing(follow(self._transport, run_id, after, include)) as events:
+        async with aclosing(follow(self._transport, EventCursor(run_id, after), include)) as events:
             async for event in events:
                 yield event
 

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Literal, Unpack
 
 from palaver.client import requests
-from palaver.client.aio.following import follow_conversation
+from palaver.client.aio.following import follow
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import Transport
 from palaver.client.answers import conversation_of, conversations_of, count_of, messages_of, page_of
 from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
+from palaver.client.resuming import ConversationCursor
 from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.conversation_message import ConversationMessage
 from palaver.events import Event
@@ -117,6 +118,7 @@ class AsyncConversations:
             APIError: any other 4xx.
             ConnectionFailed, Unavailable: never connected, or no sign of life for five minutes.
         """
-        async with aclosing(follow_conversation(self._transport, conversation_id, str(after), include)) as events:
+        cursor = ConversationCursor(conversation_id, str(after))
+        async with aclosing(follow(self._transport, cursor, include)) as events:
             async for event in events:
                 yield event

@@ -4,69 +4,36 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from palaver.client import requests
 from palaver.client.aio.concurrency import sleep
 from palaver.client.aio.transport import Transport
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
-from palaver.client.resuming import SILENCE, ConversationCursor, EventCursor
+from palaver.client.resuming import SILENCE, EventCursor
 from palaver.events import Event
 
 
-async def follow(
-    transport: Transport, run_id: str, after: int, include: str | None = None
-) -> AsyncGenerator[Event, None]:
-    """The events behind ``after``, each once and in order, until the run has finished.
+async def follow(transport: Transport, cursor: EventCursor, include: str | None = None) -> AsyncGenerator[Event, None]:
+    """The events behind ``cursor``, each once and in order, until nothing comes any more.
 
     Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
     """
-    cursor = EventCursor(run_id, after)
     while True:
         error: ClientError | None = None
         try:
-            async with transport.open(requests.follow_run(run_id, cursor.position, include), SILENCE) as (head, chunks):
+            async with transport.open(cursor.request(include), SILENCE) as (head, chunks):
                 cursor.connected(head)
                 async for chunk in chunks:
                     for event in cursor.read(chunk):
                         yield event
                     if cursor.finished:
                         return
-            if not cursor.progress and not cursor.finished:
-                cursor.look(run_of(await transport.send(requests.get_run(run_id), transport.timeout)))
+            if (request := cursor.doubt()) is not None:
+                cursor.look(run_of(await transport.send(request, transport.timeout)))
         except ClientError as failed:
             error = failed
-            if rewound := cursor.rewound_by(failed):
+            if told := cursor.told_by(failed):
                 error = None
-                yield rewound
-        if cursor.finished:
-            return
-        await sleep(cursor.pause(error))
-
-
-async def follow_conversation(
-    transport: Transport, conversation_id: str, after: str, include: str | None = None
-) -> AsyncGenerator[Event, None]:
-    """The events of a conversation behind the one of the id ``after``, until it is deleted, also meanwhile.
-
-    Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
-    """
-    cursor = ConversationCursor(conversation_id, after)
-    while True:
-        error: ClientError | None = None
-        try:
-            request = requests.follow_conversation(conversation_id, cursor.place, include)
-            async with transport.open(request, SILENCE) as (head, chunks):
-                cursor.connected(head)
-                async for chunk in chunks:
-                    for event in cursor.read(chunk):
-                        yield event
-                    if cursor.finished:
-                        return
-        except ClientError as failed:
-            error = failed
-            if said := cursor.rewound_by(failed) or cursor.deleted_by(failed):
-                error = None
-                yield said
+                yield told
         if cursor.finished:
             return
         await sleep(cursor.pause(error))

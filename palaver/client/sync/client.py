@@ -17,6 +17,7 @@ from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import SubmitOptions, Until, agent_object, check
+from palaver.client.resuming import EventCursor
 from palaver.client.sync.control import RunControl
 from palaver.client.sync.conversations import Conversations
 from palaver.client.sync.exporting import export
@@ -187,7 +188,7 @@ class Palaver(RunControl, Conversations):
             APIError: any other 4xx.
             ConnectionFailed, Unavailable: never connected, or no sign of life for five minutes.
         """
-        with closing(follow(self._transport, run_id, after, include)) as events:
+        with closing(follow(self._transport, EventCursor(run_id, after), include)) as events:
             yield from events
 
     def export(

@@ -12,7 +12,8 @@ from palaver.client import requests
 from palaver.client.answers import conversation_of, conversations_of, count_of, messages_of, page_of
 from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
-from palaver.client.sync.following import follow_conversation
+from palaver.client.resuming import ConversationCursor
+from palaver.client.sync.following import follow
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import Transport
 from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
@@ -114,5 +115,6 @@ class Conversations:
             APIError: any other 4xx.
             ConnectionFailed, Unavailable: never connected, or no sign of life for five minutes.
         """
-        with closing(follow_conversation(self._transport, conversation_id, str(after), include)) as events:
+        cursor = ConversationCursor(conversation_id, str(after))
+        with closing(follow(self._transport, cursor, include)) as events:
             yield from events
