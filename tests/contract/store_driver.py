@@ -18,7 +18,6 @@ from palaver.ids import call_of
 from palaver.leases import Delivery, Lease, Settled, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import AgentSpec, Message, Run, Submission, ToolCall, Usage
-from palaver.retry import RetryPolicy
 from palaver.step_kinds import RECOVERED
 from palaver.store import Store, keys
 from palaver.store.control import Acted
@@ -34,7 +33,6 @@ AGENT = AgentSpec(model="fake/echo", instructions="Be brief.", tools=("calculato
 RATE_LIMITED = Failure.of(ErrorClass.RATE_LIMITED)
 INTERNAL = Failure.of(ErrorClass.INTERNAL)
 TOOL_ERROR = Failure.of(ErrorClass.TOOL_ERROR, "division by zero")
-NO_RETRIES = RetryPolicy()
 PAUSE, PAUSE_NOW, RESUME = Pause(type="pause"), Pause(type="pause", now=True), Resume(type="resume")
 STOP = Stop(type="stop")
 

@@ -75,7 +75,6 @@ TURN = (
     + call(4, "toolu_b")
     + ending("tool_use", output_tokens=30, output_tokens_details={"thinking_tokens": 12})
 )
-MUCH = {"type": "thinking_delta", "thinking": "x" * 200_000}
 THOUGHT = {"type": "thinking", "thinking": "Zwölf 🦊?", "signature": "EqQBC=="}
 HIDDEN = {"type": "redacted_thinking", "data": "ZW5j"}
 

@@ -22,7 +22,6 @@ BAD = ("provider_error", "bad_model_response", 200)
 EMPTY = ("provider_error", "empty_completion", 200)
 DOCUMENT = {"choices": [{"message": FINE, "finish_reason": "stop"}]}
 GZIP = "\x1f\x8b\x08 is not what it says"
-NO_TEXT = '"choices": [{"message": {"content": "\xff\xfe"}}]}'
 CALCULATOR = ("calculator",)
 
 MALFORMED = (
