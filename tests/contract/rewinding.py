@@ -13,10 +13,12 @@ async def snapshot(redis: Any) -> Snapshot:
 
 
 async def rewind(redis: Any, to: Snapshot) -> None:
-    """Everything is as it was then; the clock has gone on."""
+    """Everything is as it was then; the clock has gone on. As with a failover, nobody sees what is in between."""
     before = await redis.time()
-    await redis.flushall()
+    pipeline = redis.pipeline(transaction=True)
+    pipeline.flushall()
     for name, (ttl, value) in to.items():
-        await redis.restore(name, ttl, value)
+        pipeline.restore(name, ttl, value)
+    await pipeline.execute()
     while await redis.time() < (before[0], before[1] + 1000):
         pass
