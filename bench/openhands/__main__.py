@@ -1,0 +1,120 @@
+"""`python -m bench.openhands [--quick] [--only PART] [--out FILE]`: Palaver beside OpenHands' agent-server.
+
+`python -m bench.openhands.install` installs the reference, which needs Python 3.12 or 3.13. Takes about nine minutes,
+with --quick three. Everything listens on loopback alone and ends with the bench.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.openhands import answers, crashes, crowds, load, returns, stops
+from bench.openhands.install import VERSION
+from bench.openhands.rows import Row
+from bench.openhands.sides import WORKERS, AgentServer, Palaver, Side
+from bench.program import run
+from bench.report import Table, heading
+from bench.rig import Rig
+
+ABOUT: Final = f"""\
+The same programs of OpenHands' clients run on both. What is the same: the machine and the run (both are up all the
+time, and take turns), the model server, which answers at once unless a row says otherwise, over chat completions, the
+requests and sockets of the clients, and the conversations: what the user says, 20 calls of `think`, a tool that costs
+nothing, and the answer, which are 21 steps, each with one call of the model. The clients are httpx and websockets, one
+socket for each conversation, as OpenHands' own has it; the rows on `run()` are of its own client.
+
+OpenHands' agent-server {VERSION} is one process on one event loop, with files as its store; its limit of 10 runs at
+once is raised by its own setting where rows do not say otherwise, and neither VSCode nor its preset of tools is loaded.
+Palaver is one API, {WORKERS} model workers that send their events for Flower, and Redis with its append-only file; its
+CPU and memory are those of all of them. The model server and the clients are on the same machine and take their part of
+it. Numbers are medians, with the range over the rounds; a ratio above 1 says how many times better Palaver does, one
+below 1 is in bold.
+
+The aims: 8 times the steps/s, no 429 for 500 conversations, and 100 ms from a pause to the end of the model's call."""
+
+
+class Part(NamedTuple):
+    """Something to measure, thoroughly or quickly."""
+
+    title: str
+    note: str
+    measure: Callable[[Rig, Sequence[Side], bool], Awaitable[list[Row]]]
+
+
+PARTS: Final[Mapping[str, Part]] = {
+    "load": Part(
+        "Steps",
+        "A step is a call of the model, with its tool.",
+        lambda rig, sides, quick: load.measure(rig, sides, at_once=(1, 20, 50), rounds=1 if quick else 4),
+    ),
+    "requests": Part(
+        "Requests",
+        "One after the other, each in a conversation of its own; GET while it runs. The conversations beside them make "
+        "one step a second each.",
+        lambda rig, sides, quick: answers.measure(rig, sides, probes=10 if quick else 60, busy=20),
+    ),
+    "returns": Part(
+        "Waiting for a run",
+        "OpenHands' client, one run after another, each with one call of the model that takes 300 ms.",
+        lambda rig, sides, quick: returns.measure(rig, sides, runs=3 if quick else 20),
+    ),
+    "stops": Part(
+        "Stopping a run",
+        "In the middle of an answer of three seconds, as the model server sees its connection.",
+        lambda rig, sides, quick: stops.measure(rig, sides, stops=2 if quick else 8),
+    ),
+    "crowds": Part(
+        "A crowd",
+        "Palaver has no limit but that of its queue; the reference is shown with its own, which clients are told of by "
+        "429 and do not wait for.",
+        lambda rig, sides, quick: crowds.measure(rig, sides[0], crowd=100 if quick else 500, refused=20),
+    ),
+    "crashes": Part(
+        "A crash",
+        "Everything but Redis is killed in the second of four calls of each conversation, and started again at once. "
+        "A client looks each 100 ms, and runs again what ended with an error. Palaver goes on when the leases of the "
+        "dead run out (15 s).",
+        lambda rig, sides, quick: crashes.measure(rig, sides, crashes=1 if quick else 3, conversations=8),
+    ),
+}
+
+
+async def measure(names: Sequence[str], quick: bool, command: str) -> str:
+    """The report on these parts; says on stderr what it is at."""
+    tables: list[Table] = []
+    worse: list[str] = []
+    async with Rig() as rig:
+        sides: tuple[Side, Side] = (Palaver(rig), AgentServer(rig))
+        for side in sides:
+            await side.start()
+        for name in names:
+            begun = time.monotonic()
+            print(f"bench: {name} …", end="", file=sys.stderr, flush=True)
+            rows = await PARTS[name].measure(rig, sides, quick)
+            columns = ("", *(side.name for side in sides), "ratio")
+            tables.append(Table(PARTS[name].title, columns, [row.cells() for row in rows], PARTS[name].note))
+            worse += [f"- {row.what}: {row.ours}, there {row.theirs}" for row in rows if row.ratio and row.ratio < 1]
+            print(f" {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    lost = "\n".join(worse) or "Nowhere in these tables."
+    parts = ["# Beside OpenHands' agent-server", heading(command), ABOUT, *(table.markdown() for table in tables)]
+    return "\n\n".join([*parts, "## Where Palaver does worse", lost]) + "\n"
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m bench.openhands", description=(__doc__ or "").partition(":")[2])
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a first look")
+    parser.add_argument("--only", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)}")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the report there as well")
+    given = parser.parse_args()
+    command = " ".join(["python -m bench.openhands", *sys.argv[1:]])
+    run(measure([given.only] if given.only else list(PARTS), given.quick, command), given.out)
+
+
+if __name__ == "__main__":
+    main()
