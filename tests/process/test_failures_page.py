@@ -23,10 +23,13 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "failures.md"
 BLOCK: Final = re.compile(r"(```console\n|```json\n)(.*?)(```)", re.DOTALL)
 ID: Final = re.compile(r"\b(run|conv)_00\w{26}")
 FIELDS: Final = ("status", "stop_reason", "error")
+DETAILS: Final = ("incomplete_details",)
+"""Shown where there are some."""
 VARIES: Final = (
     (ID, r"\1_00…"),
     (re.compile(r"again in [\d.]+ s"), "again in … s"),
     (re.compile(r"\breq-\d+"), "req-…"),
+    (re.compile(r"^w1[ w\d]*(?=\n\(step 1 broke off)", re.MULTILINE), "w1 …"),
 )
 
 
@@ -77,7 +80,8 @@ class Reader:
 
     def _look(self) -> str:
         run = self._cluster.http.get(f"/v1/runs/{self._seen['run_00…']}").json()
-        return json.dumps({name: run[name] for name in FIELDS}, indent=1, ensure_ascii=False) + "\n"
+        shown = {name: run[name] for name in FIELDS} | {name: run[name] for name in DETAILS if run[name]}
+        return json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
 
 
 def test_the_page_says_what_happens(cluster: Cluster) -> None:

@@ -35,6 +35,8 @@ KINDS = {
 """The type of an error, by its status; other statuses of the server have `api_error`."""
 REFUSAL = "This request was blocked under our usage policy: it could help to attack computers."
 """Why an answer is refused."""
+_WORDS = {"401": "invalid x-api-key", "529": "Overloaded"}
+"""What errors say, by their status."""
 SPENT = {"error_visibility": "user_facing", "error_code": "enforced_spend_limit_reached"}
 FAULTS = {
     "quota": (429, "This request would exceed your organization's monthly limit."),
@@ -111,7 +113,7 @@ def error(
 def refused(name: str) -> tuple[int, bytes] | None:
     """Status and body of a fault that is an error answer; None for every other fault."""
     if name.isdigit():
-        return int(name), error(int(name), "Overloaded" if name == "529" else f"Error {name}.")
+        return int(name), error(int(name), _WORDS.get(name, f"Error {name}."))
     if name not in FAULTS:
         return None
     status, message = FAULTS[name]
