@@ -130,7 +130,7 @@ PROTOCOL_MUTANTS: Final = {
         ),
         _mutant(
             "ids of calls that Mistral refuses",
-            "test_real_servers.py",
+            "test_real_servers.py::test_mistral_is_sent_ids_that_it_takes_whoever_made_them",
             f"{_PROTOCOLS}chat_completions/__init__.py",
             "if not self._short_ids or _SHORT.fullmatch(given):",
             "if True:",
