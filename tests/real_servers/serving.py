@@ -58,3 +58,13 @@ def serving(
     finally:
         child.terminate()
         child.reap(time.monotonic() + 10)
+
+
+def started_again(child: Child) -> str:
+    """How a server ended that has crashed; it is started again now, as by a supervisor. Empty for one that runs."""
+    if child.running:
+        return ""
+    ended, last = child.exit_code, child.output.splitlines()[-5:]
+    child.start()
+    child.wait_until_ready(time.monotonic() + _START)
+    return "\n".join([f"{child.name} ended by itself with {ended}, and was started again", *last])

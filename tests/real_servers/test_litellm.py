@@ -13,11 +13,12 @@ from typing import Final
 import pytest
 
 from palaver.models import Run
+from palaver.stack.child import Child
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port
 from tests.checkers import CHECKERS
 from tests.process.cluster import Cluster, stream
-from tests.real_servers.serving import needed, serving
+from tests.real_servers.serving import needed, serving, started_again
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos, needed("LITELLM", "litellm")]
 
@@ -71,7 +72,7 @@ QUICK: Final = {"rules": dict.fromkeys(("provider_error", "connection", "rate_li
 
 
 @pytest.fixture(scope="module")
-def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Child]]:
     """A Palaver whose providers are routes of a proxy in front of its model server."""
     folder = tmp_path_factory.mktemp("litellm")
     cluster = Cluster(folder, environment=KEYS)
@@ -88,10 +89,23 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         log_path=folder / "litellm.log",
         environment={**ALONE, **KEYS, **behind},
     )
-    with proxy, cluster:
+    with proxy as child, cluster:
         for route in ROUTES:  # its first answer of a kind takes seconds, in which it does nothing else
             cluster.ended(cluster.submit(f"{route}/echo"), within=120)
-        yield cluster
+        yield cluster, child
+
+
+@pytest.fixture(scope="module")
+def _cluster(proxied: tuple[Cluster, Child]) -> Cluster:
+    return proxied[0]
+
+
+@pytest.fixture(autouse=True)
+def _proxy(proxied: tuple[Cluster, Child]) -> Iterator[None]:
+    """A proxy that crashes fails the test that it was asked in, and no other one."""
+    yield
+    crashed = started_again(proxied[1])
+    assert not crashed, crashed
 
 
 def statuses(cluster: Cluster, run_id: str) -> list[int | None]:
