@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 
@@ -20,7 +20,7 @@ from palaver.errors import ErrorClass
 from palaver.events import EventKind
 from palaver.lifecycle import RunStatus, StopReason
 
-from ..operations import LogEntry
+from ..operations import LogEntry, StoredEvent
 from .client_tools import client_action
 from .content import shown
 from .errors import of_failure, of_limit
@@ -55,6 +55,11 @@ class Writer:
     def state(self, id: str, at: datetime, key: str, value: Any) -> Event:
         """A part of the conversation's state, or all of it."""
         return self._event("ConversationStateUpdateEvent", id, at, "environment") | {"key": key, "value": value}
+
+    def delta(self, event: StoredEvent) -> Event:
+        """What a model says, or thinks, just now. It is not kept, so it needs no name that is found again."""
+        field = "content" if event.type == EventKind.MESSAGE_DELTA else "reasoning_content"
+        return self._event("StreamingDeltaEvent", str(uuid4()), event.at, "agent") | {field: event.data["text"]}
 
     def of(self, entry: LogEntry) -> list[Event]:
         """The events that an entry is, in order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID, uuid4
@@ -23,6 +23,7 @@ from palaver.tasks import end
 from .. import operations
 from ..operations import Backend, LogEntry
 from ..sockets import CloseCodes
+from .deltas import Deltas
 from .dialect import OPENHANDS
 from .events import FULL_STATE, STATUS, Event
 from .generations import Generation
@@ -66,12 +67,14 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
         after, revision = await _begin(backend, seen), seen.conversation.revision
     async with (
         _reminding(backend, socket, seen) as remind,
+        _telling_deltas(backend, socket, seen) as deltas,
         aclosing(operations.follow_log(backend, seen.id, after=after, revision=revision)) as pages,
     ):
         async for page in pages:
             for entry in page:
-                for event in seen.writer.of(entry):
-                    await _send(socket, await _as_it_is(backend, seen, entry, event))
+                async with deltas.before(entry) if deltas else nullcontext():
+                    for event in seen.writer.of(entry):
+                        await _send(socket, await _as_it_is(backend, seen, entry, event))
                 if entry.type in _STOPS:
                     await remind(running=False)
             if not page:
@@ -126,6 +129,20 @@ async def _reminding(backend: Backend, socket: WebSocket, seen: Seen) -> AsyncIt
         yield remind
     finally:
         await end(*again)
+
+
+@asynccontextmanager
+async def _telling_deltas(backend: Backend, socket: WebSocket, seen: Seen) -> AsyncIterator[Deltas | None]:
+    if not seen.kept.streams:
+        yield None
+        return
+    deltas = Deltas(backend, seen.writer, lambda event: _send(socket, event))
+    try:
+        if seen.active is not None:
+            await deltas.hear(seen.active.id, seen.active.last_event_id)
+        yield deltas
+    finally:
+        await deltas.hear_no_more()
 
 
 async def _begin(backend: Backend, seen: Seen) -> int:

@@ -60,6 +60,12 @@ class Kept(BaseModel):
     def _analyzer_without_keys(cls, analyzer: dict[str, Any] | None) -> dict[str, Any] | None:
         return analyzer and _words(analyzer, "kind")
 
+    @property
+    def streams(self) -> bool:
+        """Whether its client wants to be told what a model says while it says it. Only the newer one knows how."""
+        llm = self.agent.get("llm")
+        return self.generation is Generation.NEWER and isinstance(llm, dict) and llm.get("stream") is True
+
     def changed(self, **changes: Any) -> Self:
         """It, with other values of some fields."""
         return type(self)(**{**dict(self), **changes})

@@ -43,10 +43,10 @@ async def watch(backend: Backend, run_id: str, after: int, include: Included = N
     return follow(backend, run.id, after, include)
 
 
-def follow(backend: Backend, run_id: str, after: int = 0, include: Included = None) -> Batches:
+def follow(backend: Backend, run_id: str, after: int = 0, include: Included = None, *, counted: bool = True) -> Batches:
     """The events of a run that is there, behind ``after``. Raises what reading them raises, but for trouble with the
-    store, which passes."""
-    batches = with_gaps(backend.store.feeds.follow(run_id, after=after), after)
+    store, which passes. Whoever is ``counted`` otherwise is no further watcher."""
+    batches = with_gaps(backend.store.feeds.follow(run_id, after=after, counted=counted), after)
     return batches if include else quietly(batches)
 
 

@@ -14,7 +14,7 @@ from typing import IO, Any, Final, Self
 
 from tests.openhands.install import HERE, interpreter
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds for what a client does at once on a machine that is not busy."""
 
 

@@ -27,11 +27,13 @@ from openhands.sdk.workspace import RemoteWorkspace  # noqa: E402
 
 told = {}
 """Events that the callbacks of each conversation were told, in order."""
+said = {}
+"""Pieces of answers that they were told meanwhile."""
 conversations = {}
 lock = threading.Lock()
 
 
-def open_(name, *, host, api_key=None, llm, tools=(), agent=None, client_tools=(), **options):
+def open_(name, *, host, api_key=None, llm, tools=(), agent=None, client_tools=(), tokens=False, **options):
     """The conversation, new or attached to."""
     made = Agent(llm=LLM(**llm), tools=[Tool(**each) for each in tools], **(agent or {}))
     told[name] = []
@@ -40,6 +42,9 @@ def open_(name, *, host, api_key=None, llm, tools=(), agent=None, client_tools=(
         from openhands.sdk.tool.client_tool import ClientToolSpec
 
         options["client_tools"] = [ClientToolSpec(**each) for each in client_tools]
+    if tokens:
+        said[name] = []
+        options["token_callbacks"] = [said[name].append]
     if "conversation_id" in options:
         options["conversation_id"] = uuid.UUID(options["conversation_id"])
     conversation = Conversation(
@@ -95,6 +100,11 @@ def heard(name):
     return [each.model_dump(mode="json") for each in list(told[name]) if isinstance(each, Event)]
 
 
+def tokens(name):
+    """The answers as they came piece by piece."""
+    return "".join(each.choices[0].delta.content or "" for each in list(said[name]))
+
+
 def state(name):
     """What the client shows of the conversation."""
     now = conversations[name].state
@@ -126,7 +136,7 @@ def close(name, *, delete=False):
 
 WORDS = {
     "open": open_, "call": call, "confirm": confirm, "keep": keep, "analyze": analyze, "events": events, "heard": heard,
-    "state": state, "parse": parse, "close": close,
+    "tokens": tokens, "state": state, "parse": parse, "close": close,
 }  # fmt: skip
 
 

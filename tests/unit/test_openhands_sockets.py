@@ -16,7 +16,9 @@ from websockets.exceptions import ConnectionClosed
 from api.openhands import sockets
 from api.openhands.looking import look
 from palaver.errors import StoreUnavailable
+from palaver.leases import Delta
 from tests.unit.test_api_sockets import serving
+from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import Talk, begin
 
 
@@ -43,15 +45,17 @@ def _word(event: dict[str, Any]) -> str:
             return f"full {status}"
         case {"key": "execution_status", "value": status}:
             return str(status)
+        case {"kind": "StreamingDeltaEvent"}:
+            return str(event.get("content") or event["reasoning_content"])
         case _:
             return str(event["kind"])
 
 
 @asynccontextmanager
-async def listening(prepare: Callable[[Talk], Any] | None = None) -> AsyncIterator[Listener]:
+async def listening(prepare: Callable[[Talk], Any] | None = None, **fields: Any) -> AsyncIterator[Listener]:
     """To a conversation, after something was done with it."""
     async with serving() as served:
-        talk = await begin(served.api)
+        talk = await begin(served.api, **fields)
         if prepare is not None:
             await prepare(talk)
         async with connect(f"{served.url}/openhands/sockets/events/{talk.id}", proxy=None) as socket:
@@ -160,6 +164,27 @@ async def test_sockets_of_a_conversation_share_what_they_read(monkeypatch: pytes
             assert {tuple(each for each in other.heard if "full" not in each) for other in others} == {
                 ("MessageEvent", "running", "MessageEvent", "finished")
             }
+
+
+async def test_what_the_model_says_is_told_as_it_says_it_to_who_wants_to_know() -> None:
+    for stream, expected in (
+        (True, ["Hm", "It", " is", "MessageEvent", "finished"]),
+        (False, ["MessageEvent", "finished"]),
+    ):
+        agent = {**AGENT, "llm": {**AGENT["llm"], "stream": stream}}
+        async with listening(agent=agent) as listener:
+            talk = listener.talk
+            await talk.say(run=True)
+            run = await talk.run()
+            lease = await talk.api.claim(run)
+            await talk.api.store.steps.write_deltas([Delta(lease, "Hm", reasoning=True), Delta(lease, "It")])
+            if stream:
+                await listener.until(lambda heard: heard[-1] == "It")
+            await talk.api.store.steps.write_deltas([Delta(lease, " is")])
+            await talk.api.finish(run, "It is", lease=lease)
+            heard = await listener.until(lambda heard: heard[-1] == "full finished")
+            assert [each for each in heard if "full" not in each][2:] == expected
+            assert "StreamingDeltaEvent" not in {event["kind"] for event in await talk.events()}
 
 
 async def test_what_is_no_uuid_is_no_conversation() -> None:
