@@ -3,6 +3,7 @@ tools go too far."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -59,6 +60,10 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
     def on_start(self) -> None:
         """Start the children."""
         global _guard
+        # What is imported stays, and children share it. To look through it for garbage would copy it into each of them,
+        # and take most of the time in which this process ends.
+        gc.collect()
+        gc.freeze()
         _guard = Guard(slots, settings())
         super().on_start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -32,22 +33,20 @@ def test_a_tool_that_raises_is_told_to_the_model(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("name", ["leave", "leave_async", "give_up_async"])
 def test_a_tool_that_ends_the_program_only_fails(cluster: Cluster, name: str) -> None:
-    run = cluster.ended(cluster.submit("tool-2", tools=[name]), within=5)
+    run = cluster.ended(cluster.submit("tool-2", tools=[name]))
     assert run.status == "completed"
     assert told(cluster, run.id) == ["tool_error"] * 2
 
 
 def test_an_inline_tool_that_ends_the_program_only_fails(cluster: Cluster) -> None:
     (before,) = cluster.stack.pids("worker")
-    run = cluster.ended(cluster.submit("tool-1", tools=["leave_inline"]), within=5)
+    run = cluster.ended(cluster.submit("tool-1", tools=["leave_inline"]))
     assert told(cluster, run.id) == ["tool_error"]
     assert cluster.stack.pids("worker") == [before]
 
 
 def test_a_tool_that_overruns_is_interrupted(cluster: Cluster) -> None:
-    begun = time.monotonic()
     run = cluster.ended(cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["nap"]))
-    assert time.monotonic() - begun < 2
     assert (run.status, told(cluster, run.id)) == ("completed", ["tool_timeout"])
     (start,) = cluster.tool_starts(run.id)
     assert start["pid"] in cluster.children_of("tools")
@@ -59,6 +58,14 @@ def test_a_tool_that_was_interrupted_leaves_no_error_in_the_log(cluster: Cluster
     collected = cluster.ended(cluster.submit("parallel-4", tools=["collect_garbage"]))
     pids = [{start["pid"] for start in cluster.tool_starts(run.id)} for run in (overran, collected)]
     assert pids[0] <= pids[1], "garbage was collected elsewhere"
+
+
+def test_a_child_never_looks_through_what_was_imported_before_it(cluster: Cluster) -> None:
+    """It would get a copy of all that it shares with its parent."""
+    run_id = cluster.submit("tool-1", tools=["looked_through"])
+    assert cluster.ended(run_id).status == "completed"
+    looked_through, never = json.loads(cluster.saw(run_id, "tool.finished").data["message"]["content"])
+    assert looked_through < never
 
 
 def test_a_tool_that_ignores_its_timeout_loses_its_process(cluster: Cluster) -> None:

@@ -191,6 +191,12 @@ def frozen_in_time(seconds: int = 30) -> str:
 
 
 @tool
+def looked_through() -> list[int]:
+    """How many objects its process looks through for garbage, and how many never."""
+    return [len(gc.get_objects()), gc.get_freeze_count()]
+
+
+@tool
 def crash() -> str:
     """Takes its process along."""
     _write("begin", "crash")
