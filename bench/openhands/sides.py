@@ -81,7 +81,7 @@ class Palaver:
         listening = ("--host", HOST, "--port", str(self._port), "--log-level", "warning")
         self._children = [
             self._rig.start("api", *listening, environment=self._environment),
-            *(self._rig.start_worker(_SLOTS, self._environment, "-E") for _ in range(WORKERS)),
+            *(self._rig.start_worker(_SLOTS, self._environment) for _ in range(WORKERS)),
         ]
 
 
