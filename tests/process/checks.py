@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from palaver.testing import eventually
+from palaver.testing.model_server import LedgerEntry
 from tests.checkers import CHECKERS, Violation, violations
-from tests.checkers.evidence import Evidence, calls_by_run, keys_of, read_histories, starts_by_run
+from tests.checkers.evidence import Evidence, History, calls_by_run, keys_of, read_histories, starts_by_run
 from tests.process.cluster import Cluster
 
 
@@ -50,7 +52,23 @@ def gather(cluster: Cluster, run_ids: Iterable[str]) -> Evidence:
     # -1: it has no time to live; -2: it is gone.
     histories = [replace(each, immortal=[key for key in keys_of(each) if next(lives) == -1]) for each in histories]
     starts = starts_by_run(cluster.tool_ledger())
-    return Evidence(histories, calls_by_run(cluster.model_calls()), starts, at=time.time())
+    return Evidence(histories, _calls(cluster, histories), starts, at=time.time())
+
+
+def _calls(cluster: Cluster, histories: Iterable[History]) -> Mapping[str, Sequence[LedgerEntry]]:
+    """What the model server was asked. It notes how a call ended a moment behind the last byte, when the run may be
+    over; and never, if it was killed."""
+    over = {run.id for history in histories for run, _ in history.ended}
+
+    def look() -> Mapping[str, Sequence[LedgerEntry]]:
+        return calls_by_run(cluster.model_calls())
+
+    def all_noted() -> bool:
+        return not any(call.outcome == "open" for run_id, calls in look().items() if run_id in over for call in calls)
+
+    with suppress(AssertionError):
+        eventually(all_noted, within=2)
+    return look()
 
 
 def what_is_left(cluster: Cluster) -> dict[str, Any]:
