@@ -111,6 +111,8 @@ def state(name):
     return {
         "status": now.execution_status.value,
         "agent": type(now.agent).__name__,
+        "workspace": now.workspace,
+        "kept_at": now.persistence_dir,
         "policy": type(now.confirmation_policy).__name__,
         "analyzer": type(now.security_analyzer).__name__,
         "stats": conversations[name].conversation_stats.model_dump(mode="json"),

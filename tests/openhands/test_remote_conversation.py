@@ -179,6 +179,10 @@ def test_hello_world(openhands: OpenHandsClient, cluster: Cluster) -> None:
     heard = ["MessageEvent", "MessageEvent"]
     eventually(lambda: kinds(conversation.do("heard")) == heard)
     assert kinds(conversation.do("events")) == ["SystemPromptEvent", *heard]
+    state = conversation.do("state")
+    assert (state["agent"], state["policy"]) == ("Agent", "NeverConfirm")
+    assert state["workspace"]["working_dir"] == "workspace"
+    assert state["kept_at"].endswith(conversation.id.replace("-", ""))
     check_told(conversation)
     conversation.do("close")
 

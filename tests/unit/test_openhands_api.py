@@ -11,9 +11,12 @@ import pytest
 
 from api import operations
 from api.openhands import running, steering
-from palaver.errors import ErrorClass, StateConflict, StoreUnavailable
+from palaver.errors import ErrorClass, Failure, StateConflict, StoreUnavailable
 from palaver.ids import uuid_of
+from palaver.lifecycle import StopReason
+from palaver.models import Message, ToolCall
 from palaver.settings import Settings
+from palaver.verdicts import Continue, GiveUp, ToolOutcome
 from tests.unit.api_world import World, call, world
 from tests.unit.test_openhands_agents import AGENT
 
@@ -159,6 +162,25 @@ async def test_a_run_that_failed_goes_on(talk: Talk) -> None:
     assert await talk.status() == "error", "only what is finished or stuck becomes idle by that"
     await talk.ask("POST", "/run")
     assert await talk.status() == "running"
+
+
+async def test_a_run_that_was_stuck_is_over_by_a_message_or_goes_on(talk: Talk) -> None:
+    asked = Message(role="assistant", tool_calls=(ToolCall(id="c1", name="calculator"),))
+    result = Message(role="tool", call_id="c1", name="calculator", content="2")
+    for goes_on in (False, True):
+        await talk.say(run=True)
+        stuck = GiveUp(Failure.of(ErrorClass.STUCK), StopReason.STUCK)
+        await talk.api.store.steps.settle(
+            await talk.api.claim(await talk.run()), Continue(asked, (ToolOutcome(result),))
+        )
+        await talk.api.store.steps.settle(await talk.api.claim(await talk.run()), stuck)
+        assert await talk.status() == "stuck"
+        if not goes_on:
+            await talk.say("try something else")
+            assert await talk.status() == "idle"
+        await talk.ask("POST", "/run")
+        assert await talk.status() == "running"
+        await talk.api.finish(await talk.run())
 
 
 async def test_events_come_in_pages_and_each_once(talk: Talk) -> None:

@@ -15,8 +15,9 @@ from websockets.exceptions import ConnectionClosed
 
 from api.openhands import sockets
 from api.openhands.looking import look
-from palaver.errors import StoreUnavailable
+from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.leases import Delta
+from palaver.verdicts import RetryAfter
 from tests.unit.test_api_sockets import serving
 from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import Talk, begin
@@ -93,6 +94,24 @@ async def test_a_stop_is_told_again_as_clients_listen_late(monkeypatch: pytest.M
         await listener.until(lambda heard: heard.count("full finished") == 4)
         await _finish(listener.talk)
         await listener.until(lambda heard: heard.count("full finished") == 7)
+
+
+async def test_from_the_request_to_its_end_no_state_says_that_a_run_has_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sockets, "_AGAIN", (0.01, 0.01))
+    async with listening() as listener:
+        talk = listener.talk
+        await talk.say(run=True)
+        run = await talk.run()
+        failure = Failure.of(ErrorClass.PROVIDER_ERROR)
+        # It waits for another attempt, and is changed beside that.
+        await talk.api.store.steps.settle(await talk.api.claim(run), RetryAfter(60.0, failure, 5))
+        await talk.ask("PATCH", "", {"title": "another"})
+        await listener.until(lambda heard: "full running" in heard)
+        await talk.api.store.runs.cancel(run["id"])
+        heard = await listener.until(lambda heard: "full idle" in heard[1:])
+        assert heard == ["full idle", "MessageEvent", "running", "full running", "idle", "full idle"]
 
 
 async def test_while_the_store_is_away_there_is_silence(monkeypatch: pytest.MonkeyPatch) -> None:
