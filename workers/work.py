@@ -32,7 +32,7 @@ from .opened_secrets import OpenedSecrets
 from .protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from .runtime import Runtime, away
 from .sources.containment import failure_of
-from .tracing.told import AttemptNotes, InlineCall
+from .tracing.told import AttemptNotes, InlineCall, word_of
 
 
 class Work:
@@ -268,7 +268,7 @@ class Work:
             seconds, usage = time.monotonic() - called_at, reader.usage
             runtime.histograms.model_call(agent.provider, agent.model_name, seconds, progress.first_after, usage)
         if not purpose:
-            self._notes.finish_reason = reply.finish_reason
+            self._notes.finish_reason = word_of(reply.finish_reason)
             self._notes.response_id, self._notes.response_model = reply.response_id, reply.response_model
             self._notes.first_token = progress.first_after
         return reply

@@ -18,9 +18,11 @@ from tests.process.hostile.answers import raw
 from tests.process.hostile.echoes import ECHOES
 from tests.process.hostile.server import HostileServer
 from tests.process.one_more import one_more
+from tests.process.otlp import Receiver
 from tests.process.sinks import (
     Sinks,
     monitored,
+    of_flower,
     of_messages,
     of_metrics,
     of_processes,
@@ -38,6 +40,9 @@ OLD_KEY = bytes(range(100, 132)).hex()
 TOOLS = ("tells", "tells_inline", "fails", "breaks", "asks_for_another")
 GIVEN = {NAME: CANARY, "PIN": SHORT}
 KEY = "sk-Canary/k1+endpoint7f3e9d2c4b"
+FLOWER = ("ann", "a-password-of-flower")
+LATE = 40.0
+"""Seconds in which the last span has come."""
 ONCE = {"retry": {"rules": {each: {"attempts": 1} for each in ("provider_error", "connection", "authentication")}}}
 
 
@@ -50,10 +55,20 @@ def hostile() -> Iterator[HostileServer]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, hostile: HostileServer) -> Iterator[Cluster]:
+def receiver() -> Iterator[Receiver]:
+    """Where the traces go."""
+    with Receiver().serving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, hostile: HostileServer, receiver: Receiver) -> Iterator[Cluster]:
     cluster = Cluster(
         tmp_path_factory.mktemp("trusted"),
+        processes={"flower": 1},
         environment={
+            "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
+            "FLOWER_BASIC_AUTH": ":".join(FLOWER),
             "PALAVER_SECRET_KEY": SECRET_KEY,
             "PALAVER_INLINE_PROVIDER_HOSTS": f"127.0.0.1:{hostile.port},localhost:{hostile.port},127.0.0.1:1",
             "PALAVER_API_KEYS": "ann=a-key-of-the-api-0123",
@@ -76,7 +91,7 @@ def at(hostile: HostileServer, model: str, **endpoint: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def sinks(cluster: Cluster, hostile: HostileServer) -> Iterator[Sinks]:
+def sinks(cluster: Cluster, hostile: HostileServer, receiver: Receiver) -> Iterator[Sinks]:
     with ExitStack() as stack:
         seen = stack.enter_context(monitored(cluster))
         runs = {name: cluster.submit(f"tool-1+use-{name}", "go", tools=[name], secrets=GIVEN) for name in TOOLS}
@@ -89,7 +104,12 @@ def sinks(cluster: Cluster, hostile: HostileServer) -> Iterator[Sinks]:
         found |= of_the_api(cluster, runs)
         found |= of_the_export(cluster, "a-key-of-the-api-0123")
         found |= of_metrics(cluster)
+        found |= of_flower(cluster, FLOWER)
         found |= of_processes(cluster)
+        eventually(lambda: set(runs.values()) <= receiver.roots(), within=LATE, why="the spans of all runs")
+        found["spans"] = b"\n".join(receiver.bodies)
+        # There is something to search: what the tools answered, without what they told.
+        assert b"the token has" in found["spans"]
         yield found
 
 

@@ -7,6 +7,7 @@ import pytest
 from palaver.errors import ConfigurationError
 from palaver.secrets import hide
 from palaver.traces import Parent, Trace, Tracing, is_on, new_trace
+from workers.tracing.told import word_of
 
 ON = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -135,3 +136,8 @@ def test_keys_of_a_collector_are_kept_out_of_what_is_shown() -> None:
     _tracing(OTEL_EXPORTER_OTLP_HEADERS="Authorization=Basic%20c2stY2FuYXJ5OnNlY3JldA==,x-project=one")
     shown = hide("Authorization: Basic c2stY2FuYXJ5OnNlY3JldA== was refused")
     assert "c2stY2FuYXJ5OnNlY3JldA==" not in shown
+
+
+def test_the_reason_for_an_end_is_a_word() -> None:
+    assert word_of("tool_calls") == "tool_calls"
+    assert word_of("so " * 100_000) == ("so " * 22)[:64]

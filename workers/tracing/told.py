@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from palaver.errors import Failure
+from palaver.secrets import hide
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
+
+_WORD: Final = 64
+"""Characters of a word: those of the protocols have 20 at most."""
+_LOOKED_AT: Final = 1024
+"""Characters that are looked through for secrets, so that one is found in whole before a text is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,11 @@ class AttemptNotes:
             "inline": [(each.call_id, each.tool, each.since, each.seconds, each.error) for each in self.inline_calls],
         }
         return orjson.dumps({name: value for name, value in told.items() if value})
+
+
+def word_of(said: str) -> str:
+    """A provider's word for why its answer ended. It may say anything there: a text of any length, or the key again."""
+    return hide(said[:_LOOKED_AT])[:_WORD]
 
 
 def _failure(verdict: Verdict) -> Failure | None:
