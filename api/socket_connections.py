@@ -13,7 +13,7 @@ from palaver.limits import beyond, most
 
 from .gate import HASTE, Gate, network_of
 from .sending import Sending
-from .sockets import KNOWN
+from .sockets import KNOWN, PARTING
 
 _log: Final = logging.getLogger("palaver.api.sockets")
 # Below that, uvicorn and websockets write addresses with their query, in which there may be a key. The route writes a
@@ -116,6 +116,9 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """End: the process does."""
-        super().shutdown()
+        """End: the process does. The route has heard of it and closes the socket, in a moment."""
+        if self.handshake_complete and not self.close_sent:
+            self.loop.call_later(PARTING, super().shutdown)
+        else:
+            super().shutdown()
         self.send_hastily()

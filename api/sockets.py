@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -28,6 +29,8 @@ _log: Final = logging.getLogger("palaver.api")
 _access: Final = logging.getLogger("uvicorn.access")
 _PATIENCE: Final = float(most("head_time"))
 """Seconds for a key in the first frame."""
+PARTING: Final = 5.0
+"""Seconds that a handler has when the process ends, to leave something to the next one."""
 KNOWN: Final = "palaver.known"
 """In the extensions of a scope: what to call as soon as it is known whose a socket is. ``api.connections`` has it."""
 _routes: Final[list[WebSocketRoute]] = []
@@ -55,6 +58,10 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
     """The route of a socket; ``has_socket`` knows it from then on."""
 
     async def endpoint(socket: WebSocket) -> None:
+        if backend_of(socket).closing.is_set():
+            # Who was sent away comes back at once, and is to find another process, or none.
+            await socket.send_denial_response(Response(status_code=503))
+            return
         await socket.accept()
         _say_so(socket)
         caller, access = caller_of(socket), socket.app.state.access
@@ -94,7 +101,11 @@ async def _serve(backend: Backend, socket: WebSocket, handler: SocketHandler, co
     try:
         await asyncio.wait([pump, heard, closing], return_when=asyncio.FIRST_COMPLETED)
         if not heard.done():
-            await _close(socket, pump.result() if pump.done() else codes.restarting)
+            code = pump.result() if pump.done() else codes.restarting
+            # Before the client hears of it, and comes back.
+            pump.cancel()
+            await asyncio.wait([pump], timeout=PARTING)
+            await _close(socket, code)
     finally:
         await end(pump, heard, closing)
 

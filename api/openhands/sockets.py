@@ -27,6 +27,7 @@ from .deltas import Deltas
 from .dialect import OPENHANDS
 from .events import FULL_STATE, STATUS, Event
 from .generations import Generation
+from .handover import leave_place, place_left
 from .looking import Seen, look, number_of
 from .statuses import ExecutionStatus
 
@@ -35,7 +36,8 @@ _LATELY: Final = 200
 """Entries, and the time, that an older client may have missed while it connected."""
 _AGAIN: Final = (1.0, 4.0)
 """Seconds after which a state is told again, each after the one before: answers to requests come late."""
-_CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004)
+_CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004, restarting=1001)
+"""Both generations connect again after 1001; after 1012 the older one would not."""
 _FAILURES: Final = frozenset({ExecutionStatus.ERROR, ExecutionStatus.STUCK})
 _STOPS: Final = frozenset(
     {EventKind.RUN_PAUSING, EventKind.RUN_PAUSED, EventKind.RUN_REQUIRES_ACTION, EventKind.RUN_FINISHED}
@@ -64,21 +66,26 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
     with operations.place_of_watcher(backend):
         seen = await look(backend, _number(socket))
         await _send(socket, _full_state(seen))
-        after, revision = await _begin(backend, seen), seen.conversation.revision
-    async with (
-        _reminding(backend, socket, seen) as remind,
-        _telling_deltas(backend, socket, seen) as deltas,
-        aclosing(operations.follow_log(backend, seen.id, after=after, revision=revision)) as pages,
-    ):
-        async for page in pages:
-            for entry in page:
-                async with deltas.before(entry) if deltas else nullcontext():
-                    for event in seen.writer.of(entry):
-                        await _send(socket, await _as_it_is(backend, seen, entry, event))
-                if entry.type in _STOPS:
-                    await remind(running=False)
-            if not page:
-                await remind(running=True)
+        told, revision = await _begin(backend, seen), seen.conversation.revision
+    try:
+        async with (
+            _reminding(backend, socket, seen) as remind,
+            _telling_deltas(backend, socket, seen) as deltas,
+            aclosing(operations.follow_log(backend, seen.id, after=told, revision=revision)) as pages,
+        ):
+            async for page in pages:
+                for entry in page:
+                    async with deltas.before(entry) if deltas else nullcontext():
+                        for event in seen.writer.of(entry):
+                            await _send(socket, await _as_it_is(backend, seen, entry, event))
+                    told = entry.position
+                    if entry.type in _STOPS:
+                        await remind(running=False)
+                if not page:
+                    await remind(running=True)
+    finally:
+        if backend.closing.is_set() and seen.kept.generation is Generation.OLDER:
+            await leave_place(backend, seen, told)
 
 
 async def _as_it_is(backend: Backend, seen: Seen, entry: LogEntry, event: Event) -> Event:
@@ -153,6 +160,9 @@ async def _begin(backend: Backend, seen: Seen) -> int:
     """
     position = seen.conversation.entries
     if seen.kept.generation is Generation.OLDER:
+        left = await place_left(backend, seen)
+        if left is not None:
+            return min(position, left)
         since = datetime.now(UTC) - _CONNECTING
         async with aclosing(operations.read_log(backend, seen.id, after=max(position - _LATELY, 0))) as pages:
             async for page in pages:
