@@ -23,7 +23,7 @@ DEV := $(VENV)/.dev-installed
 # Each process of a run takes whole files, with a server and a cluster of its own where these need one.
 PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
-CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/process -m chaos $(ARGS)
+CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/process tests/openhands -m chaos $(ARGS)
 CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
@@ -88,7 +88,7 @@ bench-openhands: $(DEV) ## measure beside OpenHands' agent-server (needs Python 
 	$(BIN)/python -m bench.openhands.install
 	$(BIN)/python -m bench.openhands $(ARGS)
 
-chaos: $(DEV) ## kill, pause and partition things for a while
+chaos: $(DEV) openhands-clients ## kill, pause and partition things for a while
 	$(BIN)/python -m pytest tests/unit tests/contract --hypothesis-profile=default
 	@mkdir -p .palaver/chaos
 	@export PALAVER_CHAOS_REPORT=$(CHAOS_REPORT); \
