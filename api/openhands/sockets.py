@@ -67,6 +67,7 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
         seen = await look(backend, _number(socket))
         await _send(socket, _full_state(seen))
         told, revision = await _begin(backend, seen), seen.conversation.revision
+        over = seen.status.over
     try:
         async with (
             _reminding(backend, socket, seen) as remind,
@@ -78,7 +79,13 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
                     async with deltas.before(entry) if deltas else nullcontext():
                         for event in seen.writer.of(entry):
                             await _send(socket, await _as_it_is(backend, seen, entry, event))
+                            over = _is_over(event, over)
                     told = entry.position
+                    if over and entry.type == EventKind.MESSAGE_CREATED and not entry.run_id:
+                        # Programs ask the client for the status before they run it. It is no full_state: that would
+                        # end the wait for the run which may have begun by now.
+                        over = False
+                        await _send(socket, _idle(seen, entry))
                     if entry.type in _STOPS:
                         await remind(running=False)
                 if not page:
@@ -170,6 +177,15 @@ async def _begin(backend: Backend, seen: Seen) -> int:
                     if entry.at >= since:
                         return min(position, entry.position - 1)
     return position
+
+
+def _is_over(event: Event, before: bool) -> bool:
+    """Whether a message of the user makes the conversation idle, once this is told."""
+    return ExecutionStatus(event["value"]).over if event.get("key") == STATUS else before
+
+
+def _idle(seen: Seen, entry: LogEntry) -> Event:
+    return seen.writer.state(str(uuid4()), entry.at, STATUS, ExecutionStatus.IDLE.value)
 
 
 def _full_state(seen: Seen) -> Event:

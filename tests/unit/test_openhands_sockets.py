@@ -114,6 +114,13 @@ async def test_from_the_request_to_its_end_no_state_says_that_a_run_has_stopped(
         assert heard == ["full idle", "MessageEvent", "running", "full running", "idle", "full idle"]
 
 
+async def test_words_make_idle_what_has_finished() -> None:
+    async with listening(_finish) as listener:
+        await listener.talk.say()
+        heard = await listener.until(lambda heard: "idle" in heard)
+        assert heard[-2:] == ["MessageEvent", "idle"]
+
+
 async def test_while_the_store_is_away_there_is_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening() as listener:
 
