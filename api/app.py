@@ -72,6 +72,7 @@ def create_app(
                 yield
         finally:
             backend.closing.set()
+            await backend.looks.close()
             await backend.reads.close()
             await backend.catalog.close()
             await backend.measured.close()
