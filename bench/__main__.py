@@ -32,7 +32,7 @@ Part = Callable[[bool], Awaitable[list[Table]]]
 PARTS: Final[dict[str, Part]] = {
     "steps": lambda quick: steps.measure(rounds=2 if quick else 7),
     "protocols": lambda quick: protocols.measure(rounds=3 if quick else 9),
-    "telling": lambda quick: telling.measure(rounds=8 if quick else 32),
+    "telling": lambda quick: telling.measure(pairs=3 if quick else 8, rounds=4),
     "streams": lambda quick: streams.measure(streams=500),
     "cancel": lambda quick: cancels.measure(100 if quick else 300, in_flight=200, tools=8 if quick else 20),
     "cooldown": lambda quick: cooldown.measure(rounds=1 if quick else 5),

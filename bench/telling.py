@@ -1,15 +1,16 @@
 """What it costs to be told of: the same steps by a worker that is traced and measured, and by one that is not.
 
 Each has a Redis and a model server of its own, and they take short turns, so that whatever else the machine does meets
-both.
+both. Two workers that do the same differ by a few percent as long as they live, so several pairs are measured.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import chain
 from statistics import median
 from typing import Final
 
@@ -22,6 +23,7 @@ from palaver.testing import aeventually
 from palaver.testing.ports import HOST, free_port
 from palaver.traces import Tracing
 
+_SIDES: Final = ("neither", "traces and histograms")
 _AT_ONCE: Final = 50
 _REST: Final = 1.5
 """Seconds after the work of a turn: a worker that sends looks for traces once a second. The other one has them as well,
@@ -30,40 +32,63 @@ _SENT_WITHIN: Final = 20.0
 """Seconds in which the traces of a turn are sent."""
 
 
-async def measure(rounds: int) -> list[Table]:
-    """Measure in so many rounds. Raises BenchError when a worker does not do the work."""
-    async with AsyncExitStack() as opened:
-        quiet, told = [await opened.enter_async_context(Rig()) for _ in range(2)]
-        sides = {"neither": (quiet, _plain(quiet)), "traces and histograms": (told, await _told(told))}
-        samples: dict[str, list[Sample]] = {name: [] for name in sides}
-        for turn in range(-1, rounds):
-            for name, (rig, side) in sorted(sides.items(), reverse=bool(turn % 2)):
-                found = await sample(rig, side, in_a_row=1, at_once=_AT_ONCE, afterwards=partial(_sent, rig))
-                if turn >= 0:
-                    samples[name].append(found)
-    title = f"A step that is told of, {_AT_ONCE} runs at once ({rounds} times, in turns)"
-    table = Table(title, ("", "CPU ms a step", "ratio", "Redis CPU ms a step", "ratio", "RSS MB"), note=_NOTE)
-    first = samples["neither"]
+async def measure(pairs: int, rounds: int) -> list[Table]:
+    """Measure so many pairs of workers, each in so many rounds. Raises BenchError if a worker does not do the work."""
+    samples: dict[str, list[list[Sample]]] = {name: [] for name in _SIDES}
+    for _ in range(pairs):
+        for name, found in (await _pair(rounds)).items():
+            samples[name].append(found)
+    title = f"A step that is told of, {_AT_ONCE} runs at once ({pairs} pairs of workers, {rounds} times each, in turns)"
+    columns = ("", "CPU ms a step", "ratio", "of each pair", "Redis CPU ms a step", "ratio", "RSS MB")
+    table = Table(title, columns, note=_NOTE)
     for name, each in samples.items():
-        # In pairs: both met the same machine.
-        ratio = median(one.cpu / other.cpu for one, other in zip(each, first, strict=True))
-        redis = median(one.redis_cpu / other.redis_cpu for one, other in zip(each, first, strict=True))
-        cpu, redis_cpu = median(one.cpu for one in each), median(one.redis_cpu for one in each)
-        rss = max(one.rss for one in each)
+        first = samples[_SIDES[0]]
+        ratios = [_ratios(*both, lambda sample: sample.cpu) for both in zip(each, first, strict=True)]
+        redis = [_ratios(*both, lambda sample: sample.redis_cpu) for both in zip(each, first, strict=True)]
+        taken = [*chain(*each)]
         table.rows.append(
-            (name, f"{1e3 * cpu:.2f}", f"{ratio:.3f}", f"{1e3 * redis_cpu:.2f}", f"{redis:.3f}", f"{rss:.0f}")
+            (
+                name,
+                f"{1e3 * median(one.cpu for one in taken):.2f}",
+                f"{median(chain(*ratios)):.3f}",
+                " ".join(f"{median(of_pair):.2f}" for of_pair in ratios),
+                f"{1e3 * median(one.redis_cpu for one in taken):.2f}",
+                f"{median(chain(*redis)):.3f}",
+                f"{max(one.rss for one in taken):.0f}",
+            )
         )
     return [table]
 
 
+async def _pair(rounds: int) -> dict[str, list[Sample]]:
+    """What two workers use that were started just now, one of each side."""
+    async with AsyncExitStack() as opened:
+        quiet, told = [await opened.enter_async_context(Rig()) for _ in range(2)]
+        sides = dict(zip(_SIDES, ((quiet, _plain(quiet)), (told, await _told(told))), strict=True))
+        found: dict[str, list[Sample]] = {name: [] for name in _SIDES}
+        for turn in range(-1, rounds):
+            for name in _SIDES if turn % 2 else reversed(_SIDES):
+                rig, side = sides[name]
+                one = await sample(rig, side, in_a_row=1, at_once=_AT_ONCE, afterwards=partial(_sent, rig))
+                if turn >= 0:
+                    found[name].append(one)
+        return found
+
+
+def _ratios(each: Sequence[Sample], first: Sequence[Sample], used: Callable[[Sample], float]) -> list[float]:
+    """Of what both used in the same round: both met the same machine."""
+    return [used(one) / used(other) for one, other in zip(each, first, strict=True)]
+
+
 _NOTE: Final = (
     "Each run is a trace with a span for the run, its model calls and its inline calls; sending them is counted. "
-    "Ratios are medians of those of each turn."
+    "Ratios are medians of those of each turn. Processes that do the same differ, too, as long as they live: "
+    "so there are several pairs."
 )
 
 
 def _plain(rig: Rig) -> Side:
-    return Side("neither", rig.start_worker(_AT_ONCE), lambda: _submit(rig))
+    return Side(_SIDES[0], rig.start_worker(_AT_ONCE), lambda: _submit(rig))
 
 
 async def _told(rig: Rig) -> Side:
@@ -79,7 +104,7 @@ async def _told(rig: Rig) -> Side:
         with Tracing().asked(None):
             return await _submit(rig)
 
-    return Side("traces and histograms", rig.start_worker(_AT_ONCE, environment), submit)
+    return Side(_SIDES[1], rig.start_worker(_AT_ONCE, environment), submit)
 
 
 def _submit(rig: Rig) -> Awaitable[str]:
