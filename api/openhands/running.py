@@ -39,7 +39,7 @@ async def begin_run(backend: Backend, caller: Caller, seen: Seen) -> None:
         await operations.retry(backend, seen.run.id, Retry(), caller)
     else:
         submission = Submission(conversation_id=seen.id, input=(), on_conflict="reject")
-        await operations.submit(backend, submission, caller)
+        await operations.begin(backend, submission, caller)
 
 
 async def begin_unless_running(backend: Backend, caller: Caller, seen: Seen) -> None:

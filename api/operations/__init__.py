@@ -47,7 +47,7 @@ from .queues import (
     read_room,
 )
 from .secrets import secret_names, set_secrets
-from .submitting import Taken, condense, retry, submit
+from .submitting import Taken, begin, condense, retry, submit
 from .tools import ToolState, read_tools
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
@@ -92,6 +92,7 @@ __all__ = [
     "append",
     "ask",
     "await_run",
+    "begin",
     "cancel",
     "change_conversation",
     "check_store",

@@ -33,10 +33,20 @@ class Taken:
 
 
 async def submit(backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None) -> Taken:
+    """Take a run on, as ``begin`` does, and show it.
+
+    Raises:
+        Refused: its run was deleted since; and whatever ``begin`` raises.
+    """
+    submitted = await begin(backend, submission, caller, key=key)
+    return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
+
+
+async def begin(backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None) -> Submitted:
     """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens.
 
     Raises:
-        Refused: everything that is wrong with it, or its run was deleted since.
+        Refused: everything that is wrong with it.
         StateConflict: what the conversation does does not allow it.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
@@ -60,7 +70,8 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
     if unsafe:
         raise unsafe
     failpoint("run.answering")
-    return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
+    mention(run=submitted.run_id)
+    return submitted
 
 
 async def condense(backend: Backend, conversation_id: str, caller: Caller, *, key: str | None = None) -> Taken:

@@ -252,7 +252,7 @@ async def test_a_beginning_that_broke_off_is_finished_by_the_next(monkeypatch: p
         raise StoreUnavailable
 
     async with world() as api:
-        for name in ("append", "submit"):
+        for name in ("append", "begin"):
             talk = Talk(api, str(uuid4()))
             first = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
             body = {"agent": AGENT, "conversation_id": talk.id, "initial_message": first}
