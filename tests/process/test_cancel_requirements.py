@@ -86,7 +86,7 @@ def test_a_cancel_in_a_token_stream(cluster: Cluster) -> None:
         if [each["event"] for each in seen].count("message.delta") == 2 and not asked_at:
             asked_at = time.monotonic()
             cluster.cancel(run_id)
-    assert time.monotonic() - asked_at < 1.0
+    assert time.monotonic() - asked_at < 5
     kinds = [event["event"] for event in seen]
     assert kinds.count("run.finished") == 1
     assert (kinds[-1], seen[-1]["data"]["stop_reason"]) == ("run.finished", "cancelled")

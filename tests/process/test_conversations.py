@@ -23,7 +23,7 @@ def test_a_run_waits_behind_the_one_before_and_begins_by_itself(cluster: Cluster
     for before, after in pairwise(ends):
         assert before.ended_at is not None
         assert after.started_at is not None
-        assert 0 <= (after.started_at - before.ended_at).total_seconds() < 0.5
+        assert after.started_at >= before.ended_at
 
 
 def test_a_busy_conversation_refuses_a_run_that_says_so(cluster: Cluster) -> None:

@@ -23,11 +23,9 @@ def test_another_worker_makes_the_answer_anew(cluster: Cluster) -> None:
     run_id = cluster.submit("say-40+rate-20")
     cluster.saw(run_id, "message.delta")
     cluster.kill("worker", cluster.holder(run_id))
-    begun = time.monotonic()
     cluster.saw(run_id, "step.lost", step="1")
     cluster.saw(run_id, "message.discarded", step="1", attempt=1)
     cluster.saw(run_id, "step.started", step="1", attempt=2)
-    assert time.monotonic() - begun < LEASE + 1
     run = cluster.ended(run_id)
     assert run.status == "completed"
     assert run.output == " ".join(f"w{i}" for i in range(1, 41))
