@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import httpx
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import WebSocketException
 
 from bench.asked import BenchError
 from bench.openhands.sides import Side
@@ -63,7 +64,7 @@ class Clients:
         }
         id = (await self.ask("POST", "/api/conversations", body))["id"]
         url = f"{self.side.url.replace('http', 'ws', 1)}/sockets/events/{id}"
-        socket = await self._sockets.enter_async_context(connect(url, proxy=None, max_size=None))
+        socket = await self._sockets.enter_async_context(connect(url, proxy=None, max_size=None, ping_interval=None))
         await socket.recv()
         conversation = Conversation(self, id, socket)
         await conversation.say(text)
@@ -91,9 +92,16 @@ class Clients:
         return response.json()
 
     async def answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """The same, refusals included."""
+        """The same, refusals included.
+
+        Raises:
+            BenchError: there is no answer.
+        """
         content = None if body is None else orjson.dumps(body)
-        return await self._http.request(method, path, content=content, headers={"Content-Type": "application/json"})
+        try:
+            return await self._http.request(method, path, content=content, headers={"Content-Type": "application/json"})
+        except httpx.HTTPError as error:
+            raise BenchError(f"{self.side.name}: {method} {path}: {type(error).__name__} {error}") from None
 
 
 class Conversation:
@@ -146,6 +154,9 @@ class Conversation:
                             raise BenchError(f"{self._clients.side.name}: a conversation ended with {status}")
         except TimeoutError:
             raise BenchError(f"{self._clients.side.name}: a conversation has not ended in {PATIENCE:g} s") from None
+        except WebSocketException as error:
+            raise BenchError(f"{self._clients.side.name}: a socket was closed: {error}") from None
+        raise BenchError(f"{self._clients.side.name}: a socket was closed")
 
     async def run_and_finish(self) -> None:
         """Run, and listen until it is over."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from bench.asked import Call
+from bench.asked import BenchError, Call
 from bench.openhands.conversations import Clients, Conversation
 from bench.openhands.rows import Row, both
 from bench.openhands.sides import Side
@@ -20,7 +20,11 @@ _LOOK: Final = 0.1
 
 
 async def measure(rig: Rig, sides: Sequence[Side], *, crashes: int, conversations: int) -> list[Row]:
-    """Kill each side so often, with so many conversations in their second call of the model."""
+    """Kill each side so often, with so many conversations in their second call of the model.
+
+    Raises:
+        BenchError: a side does not come back, or does not finish them.
+    """
     names = ("answers", "again", "done")
     seconds: dict[str, dict[str, list[float]]] = {side.name: {name: [] for name in names} for side in sides}
     alone: dict[str, int] = {side.name: 0 for side in sides}
@@ -54,7 +58,11 @@ async def _crash(rig: Rig, side: Side, count: int) -> tuple[tuple[float, float, 
         killed_at = time.time()
         await side.crash()
         answers_at = time.time()
-        asked = await asyncio.gather(*(_see_to_it(clients, each) for each in running))
+        try:
+            async with asyncio.timeout(_WITHIN):
+                asked = await asyncio.gather(*(_see_to_it(clients, each) for each in running))
+        except TimeoutError:
+            raise BenchError(f"{side.name}: not all were finished within {_WITHIN:g} s of the restart") from None
         done_at = time.time()
     again = _again(rig.asked.calls, killed_at)
     return (answers_at - killed_at, median(again) - killed_at, done_at - killed_at), count - sum(asked)

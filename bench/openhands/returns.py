@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bench.asked import BenchError
+from bench.asked import BenchError, Call
 from bench.openhands.install import ENVIRONMENT
 from bench.openhands.rows import Row, both
 from bench.openhands.sides import Side, surroundings
@@ -35,7 +35,8 @@ async def measure(rig: Rig, sides: Sequence[Side], *, runs: int) -> list[Row]:
             for side in sides:
                 rig.asked.forget()
                 told = await _ask(client, rig, side)
-                ended_at = rig.asked.calls[-1].ended_at or 0.0
+                calls = await rig.asked.until(_ended, within=_WITHIN, what="the call of the model has ended")
+                ended_at = calls[-1].ended_at or 0.0
                 # The first one of each is what imports and connections cost.
                 if number:
                     late[side.name].append(1e3 * (told["returned"] - ended_at))
@@ -45,6 +46,10 @@ async def measure(rig: Rig, sides: Sequence[Side], *, runs: int) -> list[Row]:
         both("from the model's last byte to `run()` returning, ms", late[ours], late[theirs]),
         both("`run()` in all, but for the 300 ms of the model, ms", whole[ours], whole[theirs]),
     ]
+
+
+def _ended(calls: Sequence[Call]) -> bool:
+    return bool(calls) and all(call.ended_at for call in calls)
 
 
 @asynccontextmanager
@@ -76,8 +81,10 @@ async def _ask(client: Process, rig: Rig, side: Side) -> Any:
 
 async def _line(client: Process, rig: Rig) -> Any:
     assert client.stdout is not None
-    async with asyncio.timeout(_WITHIN):
-        line = await client.stdout.readline()
+    try:
+        line = await asyncio.wait_for(client.stdout.readline(), _WITHIN)
+    except TimeoutError:
+        raise BenchError(f"OpenHands' client has not come back from `run()` in {_WITHIN:g} s") from None
     if not line:
         raise BenchError(f"OpenHands' client failed: {(rig.folder / 'client.log').read_text()[-1500:]}")
     return json.loads(line)
