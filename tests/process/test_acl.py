@@ -20,6 +20,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 
 from deploy.check import logins
 from palaver.deliveries import QUEUE_NAMES, transport_options
+from palaver.ids import uuid_of
 from palaver.lifecycle import RunStatus
 from palaver.store import keys
 from palaver.testing import eventually
@@ -105,6 +106,25 @@ def test_what_no_worker_has_and_every_list_is_read_by_the_api(guarded: Cluster) 
         assert answer.status_code == 200, query
     assert guarded.http.post("/v1/runs/actions", json={"action": "cancel", "filter": {"provider": "away"}}).is_success
     assert guarded.ended(lacking).status == "cancelled"
+    assert guarded.denied() == []
+
+
+def test_a_fork_is_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
+    """Of a conversation with its log, in each way that there is: both go on."""
+    run = guarded.ended(guarded.submit("tool-2", tools=["calculator"]))
+    number = uuid_of(run.conversation_id)
+    made = guarded.http.post(f"/v1/conversations/{run.conversation_id}/fork", json={})
+    assert made.status_code == 201, made.text
+    from_a_step = guarded.http.post(f"/v1/runs/{run.id}/retry", json={"from_step": 1, "input": "again"})
+    assert from_a_step.status_code == 202, from_a_step.text
+    through_openhands = guarded.http.post(f"/openhands/api/conversations/{number}/fork", json={})
+    assert through_openhands.status_code == 201, through_openhands.text
+    forks = (made.json()["id"], guarded.ended(from_a_step.json()["id"]).conversation_id)
+    for conversation in (*forks, run.conversation_id):
+        again = guarded.ended(guarded.submit("echo", "and then?", conversation_id=conversation))
+        assert again.output == "echo: and then?"
+        assert guarded.http.delete(f"/v1/conversations/{conversation}").status_code == 204
+    assert guarded.http.delete(f"/openhands/api/conversations/{through_openhands.json()['id']}").is_success
     assert guarded.denied() == []
 
 
