@@ -60,6 +60,8 @@ def test_everything_works_under_the_shipped_users(guarded: Cluster) -> None:
     guarded.pending(asked)
     guarded.approve(asked)
     limited = [guarded.submit("limited/tool-2", tools=["calculator"]) for _ in range(2)]
+    # The provider's failure is reported to all workers.
+    failing = guarded.submit("tool-1+503-1", tools=["calculator"])
     narrow = [guarded.submit("narrow/say-10+rate-40") for _ in range(4)]
     stopped = guarded.submit("say-400+rate-20")
     guarded.saw(stopped, "message.delta")
@@ -68,7 +70,7 @@ def test_everything_works_under_the_shipped_users(guarded: Cluster) -> None:
     behind = guarded.submit("echo", conversation_id=conversation)
     guarded.kill("worker")
     guarded.start("worker")
-    for run_id in (streamed, asked, *limited, *narrow, behind):
+    for run_id in (streamed, asked, *limited, failing, *narrow, behind):
         assert guarded.ended(run_id).status == "completed"
     watching.join(10)
     assert seen == list(range(1, guarded.run(streamed).last_event_id + 1))
