@@ -7,7 +7,7 @@ a little later again, unless it runs again by then. Clients listen for it only o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
@@ -42,6 +42,7 @@ _FAILURES: Final = frozenset({ExecutionStatus.ERROR, ExecutionStatus.STUCK})
 _STOPS: Final = frozenset(
     {EventKind.RUN_PAUSING, EventKind.RUN_PAUSED, EventKind.RUN_REQUIRES_ACTION, EventKind.RUN_FINISHED}
 )
+_GOES_ON: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.RUN_CREATED, EventKind.RUN_RESUMED})
 
 
 class _Remind(Protocol):
@@ -70,7 +71,7 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
         over = seen.status.over
     try:
         async with (
-            _reminding(backend, socket, seen) as remind,
+            _reminding(backend, socket, seen) as (remind, forget),
             _telling_deltas(backend, socket, seen) as deltas,
             aclosing(operations.follow_log(backend, seen.id, after=told, revision=revision)) as pages,
         ):
@@ -88,6 +89,8 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
                         await _send(socket, _idle(seen, entry))
                     if entry.type in _STOPS:
                         await remind(running=False)
+                    elif entry.type in _GOES_ON:
+                        await forget()
                 if not page:
                     await remind(running=True)
     finally:
@@ -120,8 +123,11 @@ def _number(socket: WebSocket) -> UUID:
 
 
 @asynccontextmanager
-async def _reminding(backend: Backend, socket: WebSocket, seen: Seen) -> AsyncIterator[_Remind]:
-    """What tells the state as it is, and again later."""
+async def _reminding(
+    backend: Backend, socket: WebSocket, seen: Seen
+) -> AsyncIterator[tuple[_Remind, Callable[[], Awaitable[None]]]]:
+    """What tells the state as it is, and again later; and what leaves that out, as the conversation goes on: a state
+    that was read before a run began, and comes once its client waits for it, would end the wait."""
     again: list[asyncio.Task[None]] = []
 
     async def tell(*, running: bool) -> None:
@@ -139,10 +145,13 @@ async def _reminding(backend: Backend, socket: WebSocket, seen: Seen) -> AsyncIt
         await tell(running=running)
         again[:] = [asyncio.create_task(tell_again())]
 
-    try:
-        yield remind
-    finally:
+    async def forget() -> None:
         await end(*again)
+
+    try:
+        yield remind, forget
+    finally:
+        await forget()
 
 
 @asynccontextmanager
