@@ -57,13 +57,21 @@ def of_failure(error: ErrorObject) -> tuple[str, str, dict[str, Any]]:
     """The code, the sentence and the classification of a failure."""
     code, kind = _CODES.get(error["class"], ("InternalError", "unknown"))
     advice = "retry" if error["user_action"] == "wait" else error["user_action"]
-    return code, error["message"], _classified(kind, advice, retryable=error["retryable"])
+    return code, _with_its_words(error["message"], error), _classified(kind, advice, retryable=error["retryable"])
 
 
-def of_limit(reason: str) -> tuple[str, str, dict[str, Any]]:
-    """The same for a limit that has ended a run; also for one that only a newer version knows."""
+def of_limit(reason: str, details: ErrorObject | None) -> tuple[str, str, dict[str, Any]]:
+    """The same for a limit that has ended a run, with its ``incomplete_details``; also for one that only a newer
+    version knows."""
     code, kind, sentence = _LIMITS.get(reason, ("RunEnded", "unknown", f"The run ended: {reason}."))
-    return code, sentence, _classified(kind, "retry", retryable=False)
+    return code, _with_its_words(sentence, details), _classified(kind, "retry", retryable=False)
+
+
+def _with_its_words(sentence: str, error: ErrorObject | None) -> str:
+    """A sentence of ours, and the provider's own."""
+    provider = error.get("provider") if error else None
+    words = provider.get("message") if provider else None
+    return f"{sentence} The provider said: {words}" if words else sentence
 
 
 def _classified(kind: str, advice: str, *, retryable: bool) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Writer:
         if reason != StopReason.STUCK:
             told = of_failure(error) if error else None
             if status in (RunStatus.INCOMPLETE, RunStatus.EXPIRED):
-                told = of_limit(reason)
+                told = of_limit(reason, data.get("incomplete_details"))
             if told is not None:
                 code, detail, classification = told
                 # Before the status: who waits takes the reason from what came until then.

@@ -144,6 +144,26 @@ def test_a_limit_has_a_code_of_its_own(reason: StopReason) -> None:
     assert status["value"] == "error"
 
 
+def test_an_error_has_the_providers_own_words() -> None:
+    said = error(ErrorClass.CONTENT_FILTER) | {"provider": {"name": "claude", "message": "Not about that."}}
+    [withheld, _] = NEWER.of(
+        entry(
+            9,
+            "run.finished",
+            status="incomplete",
+            stop_reason=StopReason.CONTENT_FILTER,
+            error=None,
+            incomplete_details=said,
+        )
+    )
+    assert withheld["detail"] == "The provider withheld the answer. The provider said: Not about that."
+    refused = error(ErrorClass.INVALID_REQUEST, "Refused.") | {
+        "provider": {"name": "fake", "message": "No such field."}
+    }
+    [failed, _] = OLDER.of(entry(9, "run.finished", status="failed", stop_reason="error", error=refused))
+    assert failed["detail"] == "Refused. The provider said: No such field."
+
+
 def test_a_run_that_is_stuck_has_no_error() -> None:
     failed = error(ErrorClass.STUCK)
     [status] = NEWER.of(entry(9, "run.finished", status="failed", stop_reason="stuck", error=failed))
