@@ -10,6 +10,7 @@ from palaver.conversation import ConversationPatch
 from palaver.errors import Fault, Refused, StateConflict
 
 from .. import operations
+from ..headers import IdempotencyKey
 from ..operations import Backend, Caller
 from .answers import OpenHandsSuccess, done
 from .confirmation import Policy, approvals
@@ -63,18 +64,20 @@ class NewAnalyzer(Known):
     tag="openhands",
     summary="Send a message",
     answers={200: ("Taken.", OpenHandsSuccess)},
-    problems=(*_RUN_PROBLEMS, "steering_full"),
+    problems=(*_RUN_PROBLEMS, "steering_full", "idempotency_key_reused"),
 )
 async def send_message(
-    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: SendMessage
+    backend: Backend, caller: Caller, conversation: ConversationUuid, key: IdempotencyKey, wanted: SendMessage
 ) -> Response:
-    """The user's words. A run that is going on is told them by its next model call."""
+    """The user's words. A run that is going on is told them by its next model call. With `run`, they are said also where
+    it cannot run now: then ask to run, or send them again with the same `Idempotency-Key`. Without one they are said
+    anew, as nothing tells words that are sent again from those that are said twice."""
     number = number_of(conversation)
     id = operations.conversation_of(backend, number)
     if wanted.run and (await operations.read_conversation(backend, id)).agent is None:
         # Said before anything is added, which a client would add again.
         raise Refused.of_faults([Fault("/run", "no_agent", "the conversation has no agent that could run")])
-    await operations.append(backend, id, [user_message(wanted.content)], caller)
+    await operations.append(backend, id, [user_message(wanted.content)], caller, key=key)
     if wanted.run:
         await begin_unless_running(backend, caller, await look(backend, number))
     return done()

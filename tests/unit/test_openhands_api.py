@@ -11,7 +11,7 @@ import pytest
 
 from api import operations
 from api.openhands import running, steering
-from palaver.errors import ErrorClass, Failure, StateConflict, StoreUnavailable
+from palaver.errors import ErrorClass, Failure, NoRoom, StateConflict, StoreUnavailable
 from palaver.ids import uuid_of
 from palaver.lifecycle import StopReason
 from palaver.models import Message, ToolCall
@@ -237,6 +237,27 @@ async def test_only_a_run_that_goes_on_is_a_conflict(talk: Talk, monkeypatch: py
         await talk.ask("POST", "/run", status=status)
         said = {"role": "user", "content": "hi", "run": True}
         await talk.ask("POST", "/events", said, status=200 if status == 409 else status)
+
+
+async def test_words_that_are_sent_again_with_their_key_are_said_once(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: Any, **__: Any) -> None:
+        raise NoRoom("too_many_runs", "no")
+
+    sending = {"json": {"role": "user", "content": "hi", "run": True}, "headers": {"Idempotency-Key": "k-1"}}
+    path = f"{PREFIX}/{talk.id}/events"
+    with monkeypatch.context() as broken:
+        broken.setattr(operations, "submit", full)
+        assert (await talk.api.client.post(path, **sending)).status_code == 429
+    assert await talk.status() == "idle"
+    for _ in range(2):
+        assert (await talk.api.client.post(path, **sending)).status_code == 200
+    assert await talk.status() == "running"
+    assert len(await talk.events("&kind=MessageEvent")) == 1
+    await talk.say("hi", run=True)
+    await talk.api.finish(await talk.run())
+    assert len(await talk.events("&kind=MessageEvent&source=user")) == 2, "without a key nothing tells them apart"
 
 
 async def test_what_nobody_can_answer_is_not_said() -> None:
