@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from palaver.events import EventKind, KnownEvent
 from palaver.limits import most
-from palaver.names import did_you_mean
 
 from .. import operations
 from ..answers import answer_json
@@ -23,6 +22,7 @@ from ..queries import Number
 from ..streams import EventStream
 from .dialect import NATIVE, ConversationId
 from .events import WatchQuery
+from .filters import names_of
 from .frames import STREAMS, placed_frames
 
 _PLACE: Final = re.compile(r"([0-9]{1,13})(?:\.([0-9]{1,13}))?")
@@ -49,20 +49,9 @@ def _after(given: object) -> object:
     return given
 
 
-def _types(given: object) -> object:
-    names = given.split(",") if isinstance(given, str) else given
-    if not isinstance(names, list | tuple):
-        return given
-    for name in names:
-        if name not in _KEPT:
-            hint = did_you_mean(str(name), _KEPT) or f"; there are: {', '.join(_KEPT)}"
-            raise ValueError(f"must be types of events that are kept, comma separated{hint}")
-    return tuple(dict.fromkeys(names))
-
-
 _Types = Annotated[
     tuple[str, ...],
-    BeforeValidator(_types),
+    BeforeValidator(names_of(_KEPT, "types of events that are kept")),
     WithJsonSchema({"type": "array", "items": {"enum": list(_KEPT)}, "minItems": 1, "maxItems": len(_KEPT)}),
 ]
 LastPlace = Annotated[

@@ -11,14 +11,13 @@ from starlette.responses import Response
 from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.lifecycle import RunStatus
 from palaver.limits import most
-from palaver.names import did_you_mean
 
 from .. import operations
 from ..answers import answer, answer_json
 from ..operations import Backend
 from ..queries import Number, Query
 from .dialect import NATIVE
-from .filters import PAIRS, Entries, Moment, Name
+from .filters import PAIRS, Entries, Moment, Name, names_of
 from .links import page_path
 
 _STATUSES: Final = ("idle", *map(str, RunStatus))
@@ -32,20 +31,9 @@ class ConversationPage(BaseModel):
     has_more: bool
 
 
-def _statuses(given: object) -> object:
-    names = given.split(",") if isinstance(given, str) else given
-    if not isinstance(names, list | tuple):
-        return given
-    for name in names:
-        if name not in _STATUSES:
-            hint = did_you_mean(str(name), _STATUSES) or f"; there are: {', '.join(_STATUSES)}"
-            raise ValueError(f"must be statuses, comma separated{hint}")
-    return tuple(dict.fromkeys(names))
-
-
 _Statuses = Annotated[
     tuple[str, ...],
-    BeforeValidator(_statuses),
+    BeforeValidator(names_of(_STATUSES, "statuses")),
     WithJsonSchema({"type": "array", "items": {"enum": list(_STATUSES)}, "minItems": 1, "maxItems": len(_STATUSES)}),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Final, Self, cast
 
@@ -34,6 +35,22 @@ def _statuses(given: object) -> object:
             hint = did_you_mean(str(name), RunStatus) or f"; there are: {', '.join(RunStatus)}"
             raise ValueError(f"must be statuses, comma separated{hint}")
     return tuple(RunStatus(name) for name in names)
+
+
+def names_of(there_are: Sequence[str], what: str) -> Callable[[object], object]:
+    """Reads names, comma separated in a URL, of which ``there_are`` these; ``what`` says what they are."""
+
+    def read(given: object) -> object:
+        names = given.split(",") if isinstance(given, str) else given
+        if not isinstance(names, list | tuple):
+            return given
+        for name in names:
+            if name not in there_are:
+                hint = did_you_mean(str(name), there_are) or f"; there are: {', '.join(there_are)}"
+                raise ValueError(f"must be {what}, comma separated{hint}")
+        return tuple(dict.fromkeys(names))
+
+    return read
 
 
 def _moment(given: object) -> object:
