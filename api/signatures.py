@@ -28,6 +28,8 @@ class InPath:
     """A part of the path, as the annotation of the parameter that has its name."""
 
     description: str
+    read: Callable[[str], Any] = str
+    """What makes the parameter of it. Raises what is wrong with it."""
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class Takes:
         match next((mark for mark in marks if isinstance(mark, InPath | Header | Offers)), kind):
             case InPath() as part:
                 self.path[name] = part.description
-                self.readers[name] = lambda request: request.path_params[name]
+                self.readers[name] = lambda request: part.read(request.path_params[name])
             case Header() as header:
                 self.headers.append(header)
                 self.readers[name] = header.read

@@ -16,7 +16,7 @@ from ..operations.agents import AGENT_PROBLEMS
 from .answers import AgentAnswer, GeneratedTitle, OpenHandsSuccess, done, plain
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known
-from .looking import look, number_of
+from .looking import look
 
 _PLACE: Final = "/openhands/api/conversations/{conversation}"
 _PATIENCE: Final = 50.0
@@ -56,7 +56,7 @@ async def ask_agent(
     backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: AgentQuestion
 ) -> Response:
     """It knows all that was said, and answers without its tools. The conversation has no trace of it."""
-    id = operations.conversation_of(backend, number_of(conversation))
+    id = operations.conversation_of(backend, conversation)
     asked = await operations.ask(backend, id, wanted.question, caller, seconds=_PATIENCE)
     return plain({"response": asked.answer})
 
@@ -73,7 +73,7 @@ async def generate_title(
     backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: TitleWanted
 ) -> Response:
     """The agent's own model is asked, whichever the client names."""
-    id = operations.conversation_of(backend, number_of(conversation))
+    id = operations.conversation_of(backend, conversation)
     question = _TITLE_WANTED.format(most=wanted.max_length)
     asked = await operations.ask(backend, id, question, caller, seconds=_PATIENCE)
     return plain({"title": title_in(asked.answer, wanted.max_length)})
@@ -92,7 +92,7 @@ async def generate_title(
 )  # fmt: skip
 async def condense(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """409: the agent has no condenser, too little was said, or the conversation is running. Events stay."""
-    seen = await look(backend, number_of(conversation))
+    seen = await look(backend, conversation)
     if seen.conversation.agent is not None and not seen.conversation.agent.condense:
         raise StateConflict("nothing_to_condense", None, "the agent has no condenser")
     operations.admit_watcher(backend)

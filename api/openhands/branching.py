@@ -17,7 +17,7 @@ from ..operations import Backend, Caller
 from .answers import ConversationInfo, OpenHandsSuccess, done, plain
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known, refusing
-from .looking import NAME, Seen, look, number_of
+from .looking import NAME, Seen, look
 from .placed import find_event
 
 _PLACE: Final = "/openhands/api/conversations/{conversation}"
@@ -57,7 +57,7 @@ async def fork_conversation(
     backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: ForkConversation
 ) -> Response:
     """A conversation that begins with what this one has, up to an event if one is named."""
-    seen = await look(backend, number_of(conversation))
+    seen = await look(backend, conversation)
     given: dict[str, Any] = {
         "id": wanted.id and str(wanted.id),
         "title": wanted.title,
@@ -81,7 +81,7 @@ async def fork_conversation(
 )
 async def navigate(backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: Navigation) -> Response:
     """Events stay, and what is said next goes on from there. Without an event: from the beginning."""
-    seen = await look(backend, number_of(conversation))
+    seen = await look(backend, conversation)
     position = await _position(backend, seen, wanted.event_id, "/event_id")
     await operations.withdraw(backend, seen.id, position or 0, caller)
     return done()

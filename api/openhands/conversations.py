@@ -19,9 +19,9 @@ from ..queries import AnyQuery
 from .answers import ConversationInfo, ConversationList, FinalResponse, OpenHandsSuccess, done, plain
 from .beginning import StartConversation
 from .content import user_message
-from .dialect import OPENHANDS, ConversationUuid
+from .dialect import OPENHANDS, ConversationUuid, number_of
 from .fields import Known, refusing
-from .looking import NAME, look, number_of
+from .looking import NAME, look
 from .running import begin_unless_running
 
 _MOST: Final = 99
@@ -101,7 +101,7 @@ async def several_conversations(backend: Backend, query: ManyQuery) -> Response:
 )
 async def conversation_info(backend: Backend, conversation: ConversationUuid) -> Response:
     """Its state, its agent without keys, and what was used."""
-    return plain((await look(backend, number_of(conversation))).info())
+    return plain((await look(backend, conversation)).info())
 
 
 @OPENHANDS.route(
@@ -119,7 +119,7 @@ async def change_conversation(backend: Backend, conversation: ConversationUuid, 
         given["title"] = wanted.title
     if "tags" in wanted.model_fields_set:
         given["metadata"] = wanted.tags or {}
-    id = operations.conversation_of(backend, number_of(conversation))
+    id = operations.conversation_of(backend, conversation)
     with refusing(named={"metadata": "tags"}):
         patch = ConversationPatch(**given)
     await operations.change_conversation(backend, id, patch)
@@ -136,7 +136,7 @@ async def change_conversation(backend: Backend, conversation: ConversationUuid, 
 )
 async def delete_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """Forget it. A run that is going on is cancelled first, and waited for; 409: a worker has not let go of it."""
-    id = operations.conversation_of(backend, number_of(conversation))
+    id = operations.conversation_of(backend, conversation)
     await operations.clear_conversation(backend, id, caller, seconds=_LETTING_GO)
     return done()
 
@@ -151,4 +151,4 @@ async def delete_conversation(backend: Backend, caller: Caller, conversation: Co
 )
 async def agent_final_response(backend: Backend, conversation: ConversationUuid) -> Response:
     """The text with which it answered last."""
-    return plain({"response": (await look(backend, number_of(conversation))).answer})
+    return plain({"response": (await look(backend, conversation)).answer})

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 from urllib.parse import parse_qs
+from uuid import UUID
 
 from starlette.types import Scope
+
+from palaver.errors import Fault, Refused
 
 from ..auth import bearer
 from ..dialects import Dialect
@@ -41,5 +44,20 @@ OPENHANDS: Final = Dialect(
     "openhands", PREFIX, respond, ErrorFormat(JSON, "OpenHandsError", SCHEMA), key_of, query=AnyQuery
 )
 
-ConversationUuid = Annotated[str, InPath("The conversation, a UUID.")]
+
+def number_of(text: str) -> UUID:
+    """The conversation that a UUID names.
+
+    Raises:
+        Refused: it is none.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Refused(
+            "validation_error", faults=[Fault("/conversation_id", "uuid_parsing", "must be a UUID")]
+        ) from None
+
+
+ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of)]
 EventUuid = Annotated[str, InPath("The event's id.")]

@@ -19,7 +19,7 @@ from ..queries import AnyQuery, Number, moment
 from .answers import Count, EventsFound, OpenHandsEvent, plain
 from .dialect import OPENHANDS, ConversationUuid, EventUuid
 from .events import Event, timestamp
-from .looking import look, number_of
+from .looking import look
 from .placed import find_event, placed_events
 
 _PLACE: Final = "/openhands/api/conversations/{conversation}/events"
@@ -77,7 +77,7 @@ class EventSearch(EventFilter):
 )
 async def search_events(backend: Backend, conversation: ConversationUuid, query: EventSearch) -> Response:
     """Events in the order in which they happened, or the other way round. A page begins with the one that it names."""
-    seen = await look(backend, number_of(conversation))
+    seen = await look(backend, conversation)
     found, size, next_page = list[bytes](), 0, None
     newest_first = query.sort_order == "TIMESTAMP_DESC"
     async with aclosing(placed_events(backend, seen, query.page_id, newest_first=newest_first)) as events:
@@ -103,7 +103,7 @@ async def search_events(backend: Backend, conversation: ConversationUuid, query:
 )
 async def count_events(backend: Backend, conversation: ConversationUuid, query: EventFilter) -> Response:
     """A number."""
-    seen = await look(backend, number_of(conversation))
+    seen = await look(backend, conversation)
     async with aclosing(placed_events(backend, seen)) as events:
         return plain(sum([query.admits(each.event) async for each in events]))
 
@@ -118,7 +118,7 @@ async def count_events(backend: Backend, conversation: ConversationUuid, query: 
 )
 async def one_event(backend: Backend, conversation: ConversationUuid, event: EventUuid) -> Response:
     """An event by its id."""
-    seen = await look(backend, number_of(conversation))
+    seen = await look(backend, conversation)
     found = await find_event(backend, seen, event)
     if found is None:
         raise Refused("not_found", "There is no such event in the conversation.")

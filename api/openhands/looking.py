@@ -10,7 +10,7 @@ from uuid import UUID
 
 from palaver.actions import ClientTool
 from palaver.conversation import Conversation
-from palaver.errors import Fault, Refused, UnknownRun
+from palaver.errors import UnknownRun
 from palaver.lifecycle import RunStatus
 from palaver.models import Run
 
@@ -113,20 +113,6 @@ class Seen:
             usage=about.usage,
             client_tools=self.client_tools,
         )
-
-
-def number_of(text: str) -> UUID:
-    """The UUID in a path.
-
-    Raises:
-        Refused: it is none.
-    """
-    try:
-        return UUID(text)
-    except ValueError:
-        raise Refused(
-            "validation_error", faults=[Fault("/conversation_id", "uuid_parsing", "must be a UUID")]
-        ) from None
 
 
 async def look(backend: Backend, number: UUID) -> Seen:

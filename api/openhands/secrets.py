@@ -14,7 +14,6 @@ from ..operations import Backend
 from .answers import OpenHandsSuccess, done
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known
-from .looking import number_of
 
 
 class StaticSecret(Known):
@@ -54,6 +53,6 @@ class NewSecrets(Known):
 )
 async def set_secrets(backend: Backend, conversation: ConversationUuid, wanted: NewSecrets) -> Response:
     """Encrypted as they are kept, and masked in what tools return. Nobody is told what they are."""
-    id = operations.conversation_of(backend, number_of(conversation))
+    id = operations.conversation_of(backend, conversation)
     await operations.set_secrets(backend, id, wanted.secrets, pointer="/secrets")
     return done()

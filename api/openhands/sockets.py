@@ -24,11 +24,11 @@ from .. import operations
 from ..operations import Backend, LogEntry
 from ..sockets import CloseCodes
 from .deltas import Deltas
-from .dialect import OPENHANDS
+from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event
 from .generations import Generation
 from .handover import leave_place, place_left
-from .looking import Seen, look, number_of
+from .looking import Seen, look
 from .statuses import ExecutionStatus
 
 _CONNECTING: Final = timedelta(seconds=10)

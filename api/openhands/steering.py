@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final, Literal
+from uuid import UUID
 
 from starlette.responses import Response
 
@@ -17,7 +18,7 @@ from .confirmation import Policy, approvals
 from .content import GivenContent, user_message
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known
-from .looking import NAME, Seen, look, number_of
+from .looking import NAME, Seen, look
 from .running import begin_run, begin_unless_running, pause, reject
 from .state import Kept
 from .statuses import ExecutionStatus
@@ -69,17 +70,16 @@ class NewAnalyzer(Known):
 async def send_message(
     backend: Backend, caller: Caller, conversation: ConversationUuid, key: IdempotencyKey, wanted: SendMessage
 ) -> Response:
-    """The user's words. A run that is going on is told them by its next model call. With `run`, they are said also where
-    it cannot run now: then ask to run, or send them again with the same `Idempotency-Key`. Without one they are said
-    anew, as nothing tells words that are sent again from those that are said twice."""
-    number = number_of(conversation)
-    id = operations.conversation_of(backend, number)
+    """The user's words. A run that is going on is told them by its next model call. With `run` they are said also where
+    nothing can be run now: then ask to run, or send them again with the same `Idempotency-Key`. Without one they are
+    said anew, as nothing tells words that are sent again from those that are said twice."""
+    id = operations.conversation_of(backend, conversation)
     if wanted.run and (await operations.read_conversation(backend, id)).agent is None:
         # Said before anything is added, which a client would add again.
         raise Refused.of_faults([Fault("/run", "no_agent", "the conversation has no agent that could run")])
     await operations.append(backend, id, [user_message(wanted.content)], caller, key=key)
     if wanted.run:
-        await begin_unless_running(backend, caller, await look(backend, number))
+        await begin_unless_running(backend, caller, await look(backend, conversation))
     return done()
 
 
@@ -93,7 +93,7 @@ async def send_message(
 )
 async def run_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """Answer what was said, do what waits for approval, or go on. 409: it is running already."""
-    await begin_run(backend, caller, await look(backend, number_of(conversation)))
+    await begin_run(backend, caller, await look(backend, conversation))
     return done()
 
 
@@ -107,7 +107,7 @@ async def run_conversation(backend: Backend, caller: Caller, conversation: Conve
 )
 async def pause_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """Stop until it is run again. A call of the model is closed at once; what a tool does is finished."""
-    await pause(backend, caller, await look(backend, number_of(conversation)))
+    await pause(backend, caller, await look(backend, conversation))
     return done()
 
 
@@ -121,7 +121,7 @@ async def pause_conversation(backend: Backend, caller: Caller, conversation: Con
 )
 async def interrupt_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """The same as a pause: that closes a call of the model at once, too."""
-    await pause(backend, caller, await look(backend, number_of(conversation)))
+    await pause(backend, caller, await look(backend, conversation))
     return done()
 
 
@@ -137,7 +137,7 @@ async def respond_to_confirmation(
     backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: Confirmation
 ) -> Response:
     """Accepting lets it run. After a rejection nothing is begun until it is run."""
-    seen = await look(backend, number_of(conversation))
+    seen = await look(backend, conversation)
     if seen.status is ExecutionStatus.WAITING:
         await (begin_run(backend, caller, seen) if wanted.accept else reject(backend, caller, seen, wanted.reason))
     return done()
@@ -171,11 +171,10 @@ async def security_analyzer(backend: Backend, conversation: ConversationUuid, wa
     return done()
 
 
-async def _keep(backend: Backend, conversation: str, **changes: Any) -> None:
+async def _keep(backend: Backend, conversation: UUID, **changes: Any) -> None:
     """Change what the dialect keeps, and what follows for the agent, unless somebody else does meanwhile."""
-    number = number_of(conversation)
     for left in reversed(range(_TRIES)):
-        seen = await look(backend, number)
+        seen = await look(backend, conversation)
         kept = seen.kept.changed(**changes)
         try:
             await operations.change_conversation(backend, seen.id, _patch(seen, kept), kept={NAME: kept.text()})
