@@ -245,10 +245,13 @@ async def test_words_that_are_sent_again_with_their_key_are_said_once(
     async def full(*_: Any, **__: Any) -> None:
         raise NoRoom("too_many_runs", "no")
 
-    sending = {"json": {"role": "user", "content": "hi", "run": True}, "headers": {"Idempotency-Key": "k-1"}}
+    sending: dict[str, Any] = {
+        "json": {"role": "user", "content": "hi", "run": True},
+        "headers": {"Idempotency-Key": "k-1"},
+    }
     path = f"{PREFIX}/{talk.id}/events"
     with monkeypatch.context() as broken:
-        broken.setattr(operations, "submit", full)
+        broken.setattr(operations, "begin", full)
         assert (await talk.api.client.post(path, **sending)).status_code == 429
     assert await talk.status() == "idle"
     for _ in range(2):
