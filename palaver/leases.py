@@ -91,6 +91,11 @@ class Lease:
     trace: Trace | None = None
     """The trace of the run, if it has one."""
 
+    def allows(self, calls: int) -> bool:
+        """Whether the run's budget has room for an answer with so many tool calls. If not, the store begins none of
+        them."""
+        return self.calls_left is None or calls <= self.calls_left
+
     @property
     def in_trace(self) -> Mapping[str, str]:
         """Where log lines about this attempt belong in the trace of the run, if it has one."""

@@ -81,8 +81,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     outcomes: list[ToolOutcome] = []
     open_calls: list[OpenCall] = []
     room = most("inline_results")
-    left = work.lease.calls_left
-    if left is not None and len(calls) > left:
+    if not work.lease.allows(len(calls)):
         return outcomes, [OpenCall(call, idempotent=False) for call in calls]
     ending: str | None = None
     for call in calls:

@@ -137,7 +137,7 @@ class Writer:
         text, thoughts = message.get("content", ""), entry.opaque.reasoning() if entry.opaque else ""
         for index, call in enumerate(message["tool_calls"]):
             name, arguments = call["name"], call.get("arguments", "{}")
-            made = call["id"] not in data.get("invalid_calls", ())
+            made = call["id"] not in data.get("refused_calls", ())
             action = self._action(name, arguments) if made else None
             event = self._event("ActionEvent", self._action_id(entry, step, call["id"]), entry.at, "agent")
             yield event | {

@@ -191,8 +191,9 @@ class MessageCreated(BaseEvent):
     """Input tokens of that call."""
     risky_calls: tuple[str, ...] | None = None
     """Ids of its calls of tools that are declared ``risky``; None if it did not come from a model step."""
-    invalid_calls: tuple[str, ...] = ()
-    """Ids of its calls that are not made: there is no such tool, or the arguments do not fit it."""
+    refused_calls: tuple[str, ...] = ()
+    """Ids of its calls that were refused when they came, and are not made: there is no such tool, the arguments do not
+    fit it, the call is behind one that ends the run, or the budget has no room for the tool calls of this message."""
     steer: bool = False
     """The user said it while the run was going on."""
     nudge: bool = False

@@ -16,7 +16,7 @@ from palaver.ids import safe_call_id
 from palaver.leases import Lease
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import beyond, most
-from palaver.models import Message, Usage
+from palaver.models import Message, ToolCall, Usage
 from palaver.store import contracts, keys
 from palaver.store.contracts import Settle
 from palaver.store.contracts.steps import NewCall, NewEntry, Used, VerdictKind
@@ -39,6 +39,8 @@ from palaver.verdicts import (
 
 _Work = Continue | Finish | RetryAfter | GiveUp
 """The verdicts of work that was done, or failed."""
+_REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENIED})
+"""What a model step answers a call with that it does not make."""
 NANODOLLARS: Final = 1_000_000_000
 """In a dollar. Costs are added up as whole numbers: nothing is lost between two calls, however many there are."""
 
@@ -110,7 +112,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
         if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
             data["prompt_tokens"] = verdict.prompt_tokens
         if isinstance(verdict, Continue) and message.tool_calls:
-            data |= _about_calls(verdict)
+            data |= _about_calls(lease, verdict, message.tool_calls)
         opaque = None if isinstance(verdict, RetryAfter) else verdict.opaque
         stored = opaque.stored if opaque else None
         entries.append(NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored))
@@ -242,13 +244,15 @@ def _action(lease: Lease, step: OpenCall) -> bytes | None:
     )
 
 
-def _about_calls(verdict: Continue) -> dict[str, Any]:
-    """What was found out about the calls of a message when they were begun: tools may be declared otherwise later."""
-    failed = ((each.message.call_id, each.failure) for each in verdict.outcomes)
-    invalid = [
-        call_id for call_id, failure in failed if failure and failure.error_class is ErrorClass.INVALID_TOOL_CALL
-    ]
-    return {"risky_calls": verdict.risky} | ({"invalid_calls": invalid} if invalid else {})
+def _about_calls(lease: Lease, verdict: Continue, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """What was found out about the calls of a message when they came: tools may be declared otherwise later."""
+    refused = {
+        each.message.call_id for each in verdict.outcomes if each.failure and each.failure.error_class in _REFUSALS
+    }
+    if not lease.allows(len(calls)):
+        refused.update(each.call.id for each in verdict.calls)
+    in_order = [call.id for call in calls if call.id in refused]
+    return {"risky_calls": verdict.risky} | ({"refused_calls": in_order} if in_order else {})
 
 
 def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:

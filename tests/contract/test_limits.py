@@ -193,6 +193,18 @@ async def test_inline_calls_and_steps_share_the_budget(driver: StoreDriver) -> N
     assert (await driver.get(run_id)).usage.tool_calls == 1
 
 
+@pytest.mark.parametrize(("limit", "refused"), [(3, ()), (2, ("c1", "c2", "c3"))])
+async def test_the_log_says_with_a_message_that_the_budget_has_no_room_for_its_calls(
+    driver: StoreDriver, limit: int, refused: tuple[str, ...]
+) -> None:
+    _, lease = await driver.begin(budget=Budget(tool_calls=limit))
+    begun = await driver.ask(lease, "c1", "c2", "c3")
+    assert len(begun) == 3 - len(refused)
+    entries = await driver.store.runs.entries(lease.conversation_id, limit=100)
+    (asked,) = (entry.data for entry in entries if entry.data.get("risky_calls") is not None)
+    assert tuple(asked.get("refused_calls", ())) == refused
+
+
 async def test_steps_are_warned_of_once(driver: StoreDriver) -> None:
     agent = AgentSpec(model="fake/echo", max_steps=5)
     run_id, lease = await driver.begin(agent=agent)

@@ -93,7 +93,7 @@ LOG: Final = (
     entry(22, "run.finished", status="incomplete", stop_reason="max_steps", error=None),
     called(
         23, ("c6", "calculator", "{}"), ("c7", "show", '{"what":"a map"}'), ("c8", "show", '{"what":"a map","of":1}'),
-        ("c9", "show", '{"what":[]}'), ("c10", "show", "{}"), step="4", risky_calls=["c6"], invalid_calls=["c10"],
+        ("c9", "show", '{"what":[]}'), ("c10", "show", "{}"), step="4", risky_calls=["c6"], refused_calls=["c10"],
     ),
     answered(24, "c7", "show", "Shown.", step="4"),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from palaver.actions import digest
+from palaver.ids import uuid_of
 from palaver.testing import eventually
 from tests.process.cluster import Cluster, stream
 from tests.process.inputs import decision, tool_output
@@ -286,6 +287,29 @@ def test_the_log_says_which_calls_were_risky_and_which_were_not_made(cluster: Cl
     (action,) = cluster.pending(run_id)
     asked = next(event.data for event in cluster.events(run_id) if event.data.get("risky_calls") is not None)
     other = next(each["id"] for each in asked["message"]["tool_calls"] if each["id"] != action.call_id)
-    assert (asked["risky_calls"], asked["invalid_calls"]) == ([action.call_id], [other])
+    assert (asked["risky_calls"], asked["refused_calls"]) == ([action.call_id], [other])
     cluster.take(run_id, decision(action.id))
     cluster.ended(run_id)
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "made"),
+    [
+        ("parallel-2+use-each", {"tools": ["finish"]}, [True, False]),
+        ("parallel-2-2+use-show", {"budget": {"tool_calls": 3}}, [True, True, False, False]),
+    ],
+    ids=["behind the end", "beyond the budget"],
+)
+def test_a_call_that_was_not_made_is_no_action_to_who_would_carry_it_out(
+    cluster: Cluster, model: str, more: dict[str, Any], made: list[bool]
+) -> None:
+    parameters = {"type": "object", "properties": {"message": {"type": "string"}}}
+    show = {"name": "show", "parameters": parameters, "acknowledgement": "Shown."}
+    run_id = cluster.submit(model, '[[args {"message": "bye"}]]', agent={"client_tools": [show]}, **more)
+    number = uuid_of(cluster.ended(run_id).conversation_id)
+    begun = [(data.get("error") or {}).get("class") != "tool_denied" for data in results(cluster, run_id).values()]
+    answers = [event.data for event in cluster.events(run_id) if event.data.get("risky_calls") is not None]
+    asked = [(data, call["id"]) for data in answers for call in data["message"]["tool_calls"]]
+    found = cluster.http.get(f"/openhands/api/conversations/{number}/events/search?kind=ActionEvent").json()["items"]
+    assert [call_id not in data.get("refused_calls", ()) for data, call_id in asked] == made
+    assert (begun, ["action" in event for event in found]) == (made, made)

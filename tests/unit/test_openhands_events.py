@@ -77,15 +77,16 @@ def test_the_same_call_id_in_another_step_is_another_action() -> None:
 @pytest.mark.parametrize("writer", [NEWER, OLDER])
 def test_how_risky_a_call_was_is_told_from_the_log(writer: Writer) -> None:
     asked = ("a", "send", "{}"), ("b", "add", "{}"), ("c", "show", '{"what":"x"}'), ("d", "add", '{"y":1}')
-    events = writer.of(called(4, *asked, risky_calls=["a"], invalid_calls=["d"]))
+    events = writer.of(called(4, *asked, risky_calls=["a"], refused_calls=["d"]))
     assert [event.get("security_risk") for event in events] == ["HIGH", "LOW", None, None]
     # What was there before the log said so, nobody knows.
     assert not any("security_risk" in event for event in writer.of(called(4, *asked)))
 
 
 def test_a_call_that_was_not_made_has_no_action() -> None:
-    made, refused = NEWER.of(called(4, ("a", "add", "{}"), ("b", "add", "{}"), risky_calls=[], invalid_calls=["b"]))
-    assert "action" in made
+    asked = ("a", "show", '{"what":"x"}'), ("b", "show", '{"what":"y"}')
+    made, refused = NEWER.of(called(4, *asked, risky_calls=[], refused_calls=["b"]))
+    assert made["action"] == {"kind": "ClientAction_show", "what": "x"}
     assert "action" not in refused
 
 
