@@ -108,7 +108,7 @@ def test_calls_wait_for_approval_and_rejected_ones_are_not_made(openhands: OpenH
 
 
 def test_words_into_a_run_are_answered(openhands: OpenHandsClient, cluster: Cluster) -> None:
-    conversation = open_conversation(openhands, cluster, "say-10+rate-10")
+    conversation = open_conversation(openhands, cluster, "say-10+rate-2")
     conversation.call("send_message", "hello")
     running = conversation.begin("run", poll_interval=0.2, timeout=60)
     eventually(
