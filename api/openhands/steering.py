@@ -77,9 +77,12 @@ async def send_message(
     if wanted.run and (await operations.read_conversation(backend, id)).agent is None:
         # Said before anything is added, which a client would add again.
         raise Refused.of_faults([Fault("/run", "no_agent", "the conversation has no agent that could run")])
-    await operations.append(backend, id, [user_message(wanted.content)], caller, key=key)
+    appended = await operations.append(backend, id, [user_message(wanted.content)], caller, key=key)
     if wanted.run:
-        await begin_unless_running(backend, caller, await look(backend, conversation))
+        seen = await look(backend, conversation)
+        # Sent again, they do not approve or resume what has come of them meanwhile.
+        if not appended.replayed or (seen.active is None and seen.unanswered):
+            await begin_unless_running(backend, caller, seen)
     return done()
 
 

@@ -289,6 +289,21 @@ async def test_a_beginning_that_broke_off_is_finished_by_the_next(monkeypatch: p
             assert len(await talk.events("&kind=MessageEvent")) == 1
 
 
+@pytest.mark.parametrize("then", ["waiting_for_confirmation", "paused"])
+async def test_words_that_are_sent_again_decide_nothing(then: str) -> None:
+    async with world() as api:
+        talk = await begin(api, confirmation_policy={"kind": "AlwaysConfirm"})
+        path, headers = f"{PREFIX}/{talk.id}/events", {"Idempotency-Key": "k-1"}
+        body = {"role": "user", "content": "hi", "run": True}
+        assert (await api.client.post(path, json=body, headers=headers)).status_code == 200
+        if then == "paused":
+            await talk.ask("POST", "/pause")
+        else:
+            await api.ask(await talk.run(), call("c1", "approval"))
+        assert (await api.client.post(path, json=body, headers=headers)).status_code == 200
+        assert await talk.status() == then
+
+
 async def test_what_waits_is_not_paused() -> None:
     async with world() as api:
         talk = await begin(api, confirmation_policy={"kind": "AlwaysConfirm"})
