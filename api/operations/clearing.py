@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Literal
 
-from palaver.errors import StateConflict, UnknownRun
+from palaver.errors import StateConflict, UnknownConversation, UnknownRun
 from palaver.store.feeds import IDLE
 
 from .backend import Backend, Caller
@@ -23,34 +23,38 @@ async def clear_conversation(backend: Backend, conversation_id: str, caller: Cal
         NoRoom: it must be waited for, and too many wait already.
         NotDurable, StoreUnavailable: it may be there still.
     """
-    if await _cleared(backend, conversation_id, caller):
-        return
-    with place_of_watcher(backend):
-        if not await in_time(backend, _once_free(backend, conversation_id, caller), seconds):
-            why = "its run is cancelled, and a worker has not let go of that yet: ask again"
-            raise StateConflict("conversation_busy", None, why)
+    if not await _free(backend, conversation_id, caller):
+        with place_of_watcher(backend):
+            if not await in_time(backend, _once_free(backend, conversation_id, caller), seconds):
+                why = "its run is cancelled, and a worker has not let go of that yet: ask again"
+                raise StateConflict("conversation_busy", None, why)
+    # Not a part of the wait: what is begun of it is done.
+    await delete_conversation(backend, conversation_id)
 
 
 async def _once_free(backend: Backend, conversation_id: str, caller: Caller) -> Literal[True]:
     with backend.store.conversation_feeds.listening(conversation_id) as news:
         while True:
             news.stale = False
-            if await _cleared(backend, conversation_id, caller):
+            if await _free(backend, conversation_id, caller):
                 return True
             if not news.stale:
                 await news.silent(IDLE)
 
 
-async def _cleared(backend: Backend, conversation_id: str, caller: Caller) -> bool:
-    there = await read_conversation(backend, conversation_id)
-    # Those that wait first: none of them is to begin.
-    for run_id in filter(None, (*there.queued_runs, there.active_run)):
+async def _free(backend: Backend, conversation_id: str, caller: Caller) -> bool:
+    """Cancel what goes on in a conversation; whether nothing does now."""
+    for run_id in await _unfinished(backend, conversation_id):
         with suppress(UnknownRun, StateConflict):
             await cancel(backend, run_id, caller)
+    return not await _unfinished(backend, conversation_id)
+
+
+async def _unfinished(backend: Backend, conversation_id: str) -> list[str]:
+    """Those that wait first: none of them is to begin. None of a conversation that is there in part: its deletion was
+    interrupted, and can be done again."""
     try:
-        await delete_conversation(backend, conversation_id)
-    except StateConflict as conflict:
-        if conflict.code != "conversation_busy":
-            raise
-        return False
-    return True
+        there = await read_conversation(backend, conversation_id)
+    except UnknownConversation:
+        return []
+    return [*there.queued_runs, *filter(None, [there.active_run])]
