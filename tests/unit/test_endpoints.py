@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from palaver.actions import ClientTool
 from palaver.addresses import host_and_port, never_asked
 from palaver.client.options import wire
 from palaver.endpoints import Endpoint, listed_host
@@ -153,6 +154,14 @@ def test_an_agent_is_stored_without_its_key_and_its_models_are_named_by_the_host
 
 def test_an_agent_without_one_is_stored_as_before() -> None:
     assert "endpoint" not in records.agent_json(AgentSpec(model="fake/echo"))
+
+
+def test_what_a_client_tool_does_not_say_is_not_stored() -> None:
+    tools = (ClientTool(name="look"), ClientTool(name="tell", acknowledgement="Told."))
+    kept = records.agent_json(AgentSpec(model="fake/echo", client_tools=tools))
+    assert kept.count("acknowledgement") == 1
+    again = records.agent(kept.encode())
+    assert again.client_tools == tools
 
 
 def test_an_anthropic_endpoint_says_how_long_an_answer_may_be() -> None:
