@@ -11,6 +11,7 @@ import orjson
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Proto
 
+from palaver.errors import ErrorClass, Failure
 from palaver.lifecycle import StopReason
 from palaver.limits import most
 from palaver.models import Message
@@ -52,6 +53,15 @@ async def _outcomes(driver: StoreDriver) -> list[tuple[str, str]]:
 
 async def _spans(driver: StoreDriver) -> list[Span]:
     return [decoded(Proto.FromString(span)) for record in await _records(driver) for span in spans(record, {})]
+
+
+async def test_a_run_whose_answer_was_withheld_did_not_fail(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    withheld = Failure.of(ErrorClass.CONTENT_FILTER)
+    await driver.store.steps.settle(lease, Finish(None, StopReason.CONTENT_FILTER, withheld=withheld))
+    root = (await _spans(driver))[-1]
+    assert root.attributes[names.STOP_REASON] == "content_filter"
+    assert not {names.CODE, names.ERROR} & root.attributes.keys()
 
 
 async def test_each_attempt_is_recorded_once_however_it_ends(driver: StoreDriver) -> None:

@@ -95,6 +95,6 @@ local function finish(reason, failure)
   -- Sweepers remove the run from the list of runs then.
   redis.call('ZADD', ENDED, NOW + Setting.RETENTION * 1000, ID)
   redis.call('EXPIRE', FEED, Setting.FEED_RETENTION)
-  record_run(reason, failure)
+  record_run(reason, failed and failure)
   return activate_next_run()
 end
