@@ -185,6 +185,17 @@ def test_stop_reasons(reason: str, finish: str) -> None:
     assert whole(document).finish_reason == finish
 
 
+@pytest.mark.parametrize("details", ["none", ["x"], {}, {"explanation": {"a": 1}}, {"category": ["x"]}, 3])
+def test_a_remark_on_the_end_in_a_shape_of_its_own_spoils_no_answer(details: Any) -> None:
+    document = {"content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn", "stop_details": details}
+    assert whole(document).content == "ok"
+
+
+def test_a_whole_answer_says_why_it_ended() -> None:
+    with pytest.raises(MalformedResponse):
+        reader().read(b'{"content": []}')
+
+
 @pytest.mark.parametrize("reason", ["max_tokens", "refusal"])
 def test_of_an_answer_that_hit_a_limit_no_call_is_made(reason: str) -> None:
     reply = streamed(reader(), start() + THINKING + call(1, "toolu_a", '{"x": ', ends=False) + ending(reason))[0]

@@ -55,7 +55,7 @@ class Answer(EventStreamReader):
                     self._identify(event["message"])
                     self._count(event["message"].get("usage"))
                 case "message_delta":
-                    self._stop(event["delta"])
+                    self._stop(event["delta"].get("stop_reason"), event["delta"].get("stop_details"))
                     self._count(event.get("usage"))
                 case "message_stop":
                     self.done = True
@@ -114,7 +114,7 @@ class Answer(EventStreamReader):
                 raise ProviderHTTPError(200, body)
             self._identify(document)
             self._count(document.get("usage"))
-            self._stop(document)
+            self._stop(document["stop_reason"], document.get("stop_details"))
             self._finish = self._finish or "end_turn"
             texts = []
             raws = elements(members(body.decode())["content"])
@@ -134,11 +134,13 @@ class Answer(EventStreamReader):
             self._calls.add(index, identity=found.get("id"), name=found.get("name"), arguments=arguments)
         return self._say_in(block, text_of(found["text"])) if kind == "text" else ""
 
-    def _stop(self, told: dict[str, Any]) -> None:
+    def _stop(self, reason: object, details: object) -> None:
         """Take in why the answer ended."""
-        self._finish = text_of(told.get("stop_reason")) or self._finish
-        if details := told.get("stop_details"):
-            self._explanation = text_of(details.get("explanation") or details.get("category"))
+        self._finish = text_of(reason) or self._finish
+        match details:
+            # A remark in another shape spoils no answer.
+            case {"explanation": str(said)} | {"category": str(said)}:
+                self._explanation = said
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Take in counts, of which later ones take the place of earlier ones."""
