@@ -36,7 +36,7 @@ def heading(command: str) -> str:
     """When, where and how."""
     return (
         f"`{command}` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}, "
-        f"{os.cpu_count()} CPUs ({_cpu_model()}), {platform.system()} {platform.release()}."
+        f"{os.cpu_count()} CPUs ({_cpu_model()}), {platform.system()} {platform.release().partition('-')[0]}."
     )
 
 

@@ -25,9 +25,9 @@ from bench.rig import Rig
 ABOUT: Final = f"""\
 What OpenHands' clients ask of either, done by both in turns, on the same machine and in the same run. The model server
 is the same, over chat completions, and answers at once unless a row says otherwise. So are the conversations: what the
-user says, 20 calls of `think`, a tool that costs nothing, and the answer, which are 21 steps, each with one call of the
-model. Clients are httpx and websockets, with one socket for each conversation, as OpenHands' own has it; the rows on
-`run()` are of its own client.
+agent is told, what the user says, 20 calls of `think`, a tool that costs nothing, and the answer, which are 21 steps,
+each with one call of the model; Palaver always has the model stream. Clients are httpx and websockets, with one socket
+for each conversation, as OpenHands' own has it; the rows on `run()` are of its own client.
 
 OpenHands' agent-server {VERSION} is one process on one event loop, with files as its store; its limit of 10 runs at
 once is raised by its own setting where rows do not say otherwise, and neither VSCode nor its preset of tools is loaded.
@@ -105,9 +105,10 @@ async def measure(names: Sequence[str], quick: bool, command: str) -> str:
             tables.append(Table(part.title, columns, [row.cells() for row in rows], part.note))
             worse += [f"- {row.what}: {row.ours}, there {row.theirs}" for row in rows if row.ratio and row.ratio < 1]
             print(f" {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    lost = "\n".join(worse) or "Nowhere in these tables."
     parts = ["# Beside OpenHands' agent-server", heading(command), ABOUT, *(table.markdown() for table in tables)]
-    return "\n\n".join([*parts, "## Where Palaver does worse", lost]) + "\n"
+    if worse:
+        parts += ["## Where Palaver does worse", "\n".join(worse)]
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:

@@ -23,7 +23,8 @@ kept = []
 answers.write("{}\n")
 for line in sys.stdin:
     asked = json.loads(line)
-    agent = Agent(llm=LLM(model=asked["model"], base_url=asked["base_url"], api_key="any", usage_id="agent"), tools=[])
+    llm = LLM(model=asked["model"], base_url=asked["base_url"], api_key="any", usage_id="agent")
+    agent = Agent(llm=llm, tools=[], system_prompt=asked["prompt"])
     workspace = RemoteWorkspace(host=asked["host"], working_dir=asked["working_dir"])
     conversation = Conversation(agent=agent, workspace=workspace, visualizer=None)
     kept.append(conversation)

@@ -17,6 +17,8 @@ from bench.asked import BenchError
 from bench.openhands.sides import Side
 from bench.rig import Rig
 
+PROMPT: Final = "Use `think` for every sum, and say what they all add up to."
+"""Of the agents of both sides: that of the reference's own has 15,000 characters."""
 PATIENCE: Final = 150.0
 """Seconds for whatever a side is asked, and for a run."""
 _AT_A_TIME: Final = 8
@@ -55,6 +57,7 @@ class Clients:
                     "stream": False,
                 },
                 "tools": [],
+                "system_prompt": PROMPT,
             },
             "workspace": {"kind": "LocalWorkspace", "working_dir": str(self._rig.folder)},
             "max_iterations": 500,

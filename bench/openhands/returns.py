@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.asked import BenchError, Call
+from bench.openhands.conversations import PROMPT
 from bench.openhands.install import ENVIRONMENT
 from bench.openhands.rows import Row, both
 from bench.openhands.sides import Side, surroundings
@@ -72,6 +73,7 @@ async def _ask(client: Process, rig: Rig, side: Side) -> Any:
         "host": side.url,
         "model": f"openai/{_MODEL}",
         "base_url": rig.model_url,
+        "prompt": PROMPT,
         "working_dir": str(rig.folder),
     }
     assert client.stdin is not None
