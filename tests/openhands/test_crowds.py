@@ -12,7 +12,7 @@ import pytest
 
 from palaver.store import Store
 from palaver.testing import eventually
-from tests.chaos.seeds import first_seed, seeded
+from tests.chaos.seeds import seeded
 from tests.openhands.crowd import Talkers, Told, check_outcome, events_there
 from tests.process.cluster import Cluster
 
@@ -26,8 +26,9 @@ WORKERS: Final = {"worker": 3, "tools": 2}
 def test_a_dozen_conversations_a_kill_and_a_restart(
     cluster: Cluster, both_generations: Mapping[str, Path], tmp_path: Path
 ) -> None:
+    _, chance = seeded()
     with Talkers(f"{cluster.stack.url}/openhands", tmp_path, both_generations, each=6, ms=1000) as talkers:
-        ordeal(cluster, talkers, random.Random(first_seed()), [kill, restart])
+        ordeal(cluster, talkers, chance, [kill, restart])
 
 
 @pytest.mark.chaos

@@ -59,9 +59,10 @@ def _statuses(cluster: Cluster, number: str) -> list[str]:
 
 
 def test_nothing_is_looked_up_for_a_client(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    if openhands.generation != "1.58.2":
+        pytest.skip("that client sends no secrets that are looked up")
     conversation = open_conversation(openhands, cluster, "echo")
     secrets = {"K": {"kind": "LookupSecret", "url": f"{cluster.stack.url}/healthz"}}
-    if openhands.generation == "1.58.2":
-        with pytest.raises(ClientError, match="422"):
-            conversation.do("keep", secrets=secrets)
+    with pytest.raises(ClientError, match="422"):
+        conversation.do("keep", secrets=secrets)
     conversation.do("close")

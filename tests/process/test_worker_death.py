@@ -23,7 +23,9 @@ def test_another_worker_makes_the_answer_anew(cluster: Cluster) -> None:
     run_id = cluster.submit("say-40+rate-20")
     cluster.saw(run_id, "message.delta")
     cluster.kill("worker", cluster.holder(run_id))
-    cluster.saw(run_id, "step.lost", step="1")
+    lost = cluster.saw(run_id, "step.lost", step="1")
+    shown = [event.at for event in cluster.events(run_id) if event.type == "message.delta" and event.seq < lost.seq]
+    assert (lost.at - shown[-1]).total_seconds() < 3 * LEASE, "the lease did not run out"
     cluster.saw(run_id, "message.discarded", step="1", attempt=1)
     cluster.saw(run_id, "step.started", step="1", attempt=2)
     run = cluster.ended(run_id)
