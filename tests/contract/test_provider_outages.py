@@ -216,10 +216,10 @@ async def test_a_probe_that_goes_on_is_held_and_one_that_was_broken_off_given_ba
 
 async def test_who_was_woken_and_is_gone_gives_its_turn_to_the_next(store: Store) -> None:
     await break_down(store)
-    gone = [f"gone{i}" for i in range(30)]
-    for call in (*gone, "last"):
-        await admit(store, call)
+    # First: when its turn comes, whoever asks would be the probe.
     await probe(store, "f4")
+    for call in (*(f"gone{i}" for i in range(30)), "last"):
+        assert isinstance(await admit(store, call), Wait)
     woken = list(await store.providers.report_answer("a", "f4"))
     seen = set(woken)
     while woken and "last" not in seen:
