@@ -27,13 +27,15 @@ from .deltas import Deltas
 from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event
 from .generations import Generation
-from .handover import leave_place, place_left
 from .looking import Seen, look
 from .statuses import ExecutionStatus
 
 _CONNECTING: Final = timedelta(seconds=10)
 _LATELY: Final = 200
 """Entries, and the time, that an older client may have missed while it connected."""
+_BACK: Final = timedelta(seconds=65)
+"""In which an older client is back: it tries at once, and again 1, 3, 7, 15, 31 and 61 seconds later. Not longer: all
+who connect meanwhile may be told again what they were told before."""
 _AGAIN: Final = (1.0, 4.0)
 """Seconds after which a state is told again, each after the one before: answers to requests come late."""
 _CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004, restarting=1001)
@@ -95,7 +97,7 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
                     await remind(running=True)
     finally:
         if backend.closing.is_set() and seen.kept.generation is Generation.OLDER:
-            await leave_place(backend, seen, told)
+            await operations.leave_position(backend, seen.id, told, lasts=_BACK)
 
 
 async def _as_it_is(backend: Backend, seen: Seen, entry: LogEntry, event: Event) -> Event:
@@ -172,11 +174,12 @@ async def _begin(backend: Backend, seen: Seen) -> int:
     """The position behind which a client is told everything.
 
     The newer client waits for its socket before it goes on, and reads again what it has missed. The older one does
-    neither: what happened while its socket was made, it would never hear.
+    neither: what happened while its socket was made, it would never hear, nor what did while there was none, as the
+    process had ended. It does not say who it is: so all start where the one was that was told least.
     """
     position = seen.conversation.entries
     if seen.kept.generation is Generation.OLDER:
-        left = await place_left(backend, seen)
+        left = await operations.position_left(backend, seen.id)
         if left is not None:
             return min(position, left)
         since = datetime.now(UTC) - _CONNECTING

@@ -32,7 +32,7 @@ from .conversations import (
 )
 from .history import append, fork, withdraw
 from .listing import list_runs
-from .log import follow_log, last_message, once_there, read_log
+from .log import follow_log, last_message, leave_position, once_there, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
@@ -107,12 +107,14 @@ __all__ = [
     "follow_log",
     "fork",
     "last_message",
+    "leave_position",
     "list_conversations",
     "list_models",
     "list_runs",
     "may_watch",
     "once_there",
     "place_of_watcher",
+    "position_left",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from datetime import timedelta
 from typing import TypeVar
 
 from palaver.errors import ErrorClass, StoreUnavailable, classify
@@ -86,6 +87,26 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
                 await asyncio.sleep(AWAY)
             if not news.stale:
                 await news.silent(IDLE)
+
+
+async def leave_position(backend: Backend, conversation_id: str, position: int, lasts: timedelta) -> None:
+    """Say up to which position a watcher was told everything, to whoever tells it the rest. Of several the smallest
+    stays, as long as the last one.
+
+    Raises:
+        StoreUnavailable: it took too long.
+    """
+    seconds = round(lasts.total_seconds())
+    await within_deadline(backend.store.conversations.leave_position(conversation_id, position, seconds))
+
+
+async def position_left(backend: Backend, conversation_id: str) -> int | None:
+    """That position, while it lasts.
+
+    Raises:
+        StoreUnavailable: it took too long.
+    """
+    return await within_deadline(backend.store.conversations.position_left(conversation_id))
 
 
 async def once_there(read: Callable[[], Awaitable[T]]) -> T:

@@ -7,6 +7,8 @@
 {p00}:conv:<id>    hash     the conversation             TTL: retention after its last run
 {p00}:log:<id>     stream   its log                      TTL: as above
                             the pub/sub channel of the same name says that something happened to the conversation
+{p00}:left:<id>    zset     the position up to which whoever watched it was told all of it when their process ended
+                            TTL: as long as they may take to be back
 {p00}:copy:<name>  hash     how far the log is copied that a fork is to begin with  TTL: ten minutes
 {p00}:copied:<name> stream  these entries; they become the log of the fork    TTL: as above
 {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
@@ -118,6 +120,11 @@ def conversation(conversation_id: str) -> str:
 def log(conversation_id: str) -> str:
     """The conversation's log."""
     return f"{{p{shard_of(conversation_id)}}}:log:{conversation_id}"
+
+
+def left(conversation_id: str) -> str:
+    """The position up to which whoever watched the conversation was told all of it when their process ended."""
+    return f"{{p{shard_of(conversation_id)}}}:left:{conversation_id}"
 
 
 def copy(shard: str, name: str) -> str:

@@ -100,7 +100,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         elif kind in ("log", "feed"):
             entries = [{"id": i.decode(), **_text(fields)} for i, fields in await redis.xrange(name)]
             (shard.logs if kind == "log" else shard.feeds)[key_id] = entries
-        elif kind in ("idem", "copy", "copied"):
+        elif kind in ("idem", "copy", "copied", "left"):
             assert ttl > 0, f"{text} has no TTL"
         elif kind == "ready":
             shard.ready[key_id] = await _scores(redis, name)

@@ -14,6 +14,7 @@ from palaver.models import AgentSpec
 from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.conversations import KeptText
+from palaver.testing import aeventually
 from tests.contract.store_driver import AGENT, StoreDriver
 
 ABOUT: dict[str, Any] = {"title": "Ünited", "metadata": {"customer": "c-17"}, "tags": ("a", "b"), "agent": AGENT}
@@ -76,6 +77,26 @@ async def test_a_dialect_keeps_a_text_of_its_own(store: Store) -> None:
     assert await store.conversations.kept(made.id, "two") == KeptText(None, 1)
 
 
+async def test_of_positions_that_watchers_leave_the_smallest_stays_a_while(driver: StoreDriver, redis: Any) -> None:
+    store, conversations = driver.store, driver.store.conversations
+    made = await begin(store)
+    assert await conversations.position_left(made.id) is None
+    for position in (100, 140, 60, 101):
+        await conversations.leave_position(made.id, position, 20)
+    assert await conversations.position_left(made.id) == 60
+    assert await store.runs.conversation(made.id) == made
+    # The one that comes last is there for its whole time.
+    await redis.expire(keys.left(made.id), 1)
+    await conversations.leave_position(made.id, 140, 20)
+    assert await redis.pttl(keys.left(made.id)) > 1000
+    await redis.pexpire(keys.left(made.id), 1)
+
+    async def gone() -> bool:
+        return await conversations.position_left(made.id) is None
+
+    await aeventually(gone)
+
+
 async def test_another_agent_answers_from_the_next_run_on(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     other = AgentSpec(model="fake/other", max_steps=3)
@@ -122,6 +143,9 @@ async def test_a_full_store_takes_neither(redis: Any, settings: Settings) -> Non
         await store.conversations.begin(NewConversation())
     with pytest.raises(NoRoom):
         await store.conversations.change(made.id, ConversationPatch(title="x"))
+    # It is small, and goes soon.
+    await store.conversations.leave_position(made.id, 7, 20)
+    assert await store.conversations.position_left(made.id) == 7
 
 
 async def test_one_that_is_used_again_is_not_taken_out_of_the_lists(driver: StoreDriver, redis: Any) -> None:

@@ -6,13 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from api import operations
 from api.openhands import sockets
 from api.openhands.looking import look
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
@@ -20,7 +23,7 @@ from palaver.leases import Delta
 from palaver.verdicts import RetryAfter
 from tests.unit.test_api_sockets import serving
 from tests.unit.test_openhands_agents import AGENT
-from tests.unit.test_openhands_api import Talk, begin
+from tests.unit.test_openhands_api import PREFIX, Talk, begin
 
 
 class Listener:
@@ -38,6 +41,11 @@ class Listener:
         while not enough(self.heard):
             self.heard.append(_word(orjson.loads(await asyncio.wait_for(self._socket.recv(), 20))))
         return self.heard
+
+    async def code(self) -> int | None:
+        """With which the socket was closed, once it is."""
+        await asyncio.wait_for(self._socket.wait_closed(), 20)
+        return self._socket.close_code
 
 
 def _word(event: dict[str, Any]) -> str:
@@ -63,6 +71,13 @@ async def listening(prepare: Callable[[Talk], Any] | None = None, **fields: Any)
             listener = Listener(socket, talk)
             await listener.until(len)
             yield listener
+
+
+async def _listener(stack: AsyncExitStack, url: str, talk: Talk) -> Listener:
+    """One more, that has heard how things are."""
+    listener = Listener(await stack.enter_async_context(connect(url, proxy=None)), talk)
+    await listener.until(len)
+    return listener
 
 
 async def _finish(talk: Talk) -> None:
@@ -175,11 +190,7 @@ async def test_sockets_of_a_conversation_share_what_they_read(monkeypatch: pytes
         for name in ("glance", "pages", "conversation"):
             monkeypatch.setattr(watched, name, counting(name))
         async with AsyncExitStack() as stack:
-            others = [
-                Listener(await stack.enter_async_context(connect(listener.url, proxy=None)), talk) for _ in range(many)
-            ]
-            for other in others:
-                await other.until(len)
+            others = [await _listener(stack, listener.url, talk) for _ in range(many)]
             reads.clear()
             await _finish(talk)
             for other in (listener, *others):
@@ -211,6 +222,44 @@ async def test_what_the_model_says_is_told_as_it_says_it_to_who_wants_to_know() 
             heard = await listener.until(lambda heard: heard[-1] == "full finished")
             assert [each for each in heard if "full" not in each][2:] == expected
             assert "StreamingDeltaEvent" not in {event["kind"] for event in await talk.events()}
+
+
+async def test_after_a_restart_older_clients_are_told_what_the_slowest_has_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sockets, "_CONNECTING", timedelta(0))
+    monkeypatch.setattr(sockets, "_AGAIN", ())
+    send, slow, ended = sockets._send, list[Any](), asyncio.Event()
+
+    async def delayed(socket: Any, event: dict[str, Any]) -> None:
+        slow[:] = slow or [socket]
+        if socket is slow[0] and event["kind"] == "MessageEvent":
+            await ended.wait()
+        await send(socket, event)
+
+    monkeypatch.setattr(sockets, "_send", delayed)
+    async with serving() as served:
+        # Without the fields that newer clients send.
+        answer = await served.api.client.post(PREFIX, json={"agent": AGENT})
+        talk = Talk(served.api, answer.json()["id"])
+        url = f"{served.url}/openhands/sockets/events/{talk.id}"
+        backend = served.api.app.state.backend
+        closing, kept = backend.closing, operations.conversation_of(backend, UUID(talk.id))
+        async with AsyncExitStack() as stack:
+            one, other = [await _listener(stack, url, talk) for _ in range(2)]
+            await _finish(talk)
+            await other.until(lambda heard: "finished" in heard)
+            before = (await served.api.client.get(f"/v1/conversations/{kept}")).json()
+            closing.set()
+            assert [await each.code() for each in (one, other)] == [1001, 1001]
+        closing.clear()
+        ended.set()
+        # That they have gone is no change of the conversation.
+        assert (await served.api.client.get(f"/v1/conversations/{kept}")).json() == before
+        async with AsyncExitStack() as stack:
+            again = await _listener(stack, url, talk)
+            heard = await again.until(lambda heard: "finished" in heard)
+            assert heard.count("MessageEvent") == 2, heard
 
 
 async def test_what_is_no_uuid_is_no_conversation() -> None:
