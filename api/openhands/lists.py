@@ -44,7 +44,10 @@ Known = Literal["idle", "running", "paused", "waiting_for_confirmation", "finish
 class ConversationCounting(AnyQuery):
     """Which conversations."""
 
-    status: Known | None = Field(default=None, description="`stuck` and `error` find both where a run has failed.")
+    status: Known | None = Field(
+        default=None,
+        description="`stuck` and `error` find both where a run has failed, `idle` also what was paused while idle.",
+    )
 
     def admitted(self) -> ConversationFilter:
         """The same here."""

@@ -92,7 +92,10 @@ class Seen:
             status = self.active.status if self.active else RunStatus.RUNNING
             return ExecutionStatus.PAUSED if pausing else execution_status(status)
         status_then = execution_status(ended.status, ended.stop_reason) if ended else ExecutionStatus.IDLE
-        return ExecutionStatus.IDLE if self.unanswered and status_then.over else status_then
+        if self.unanswered and status_then.over:
+            status_then = ExecutionStatus.IDLE
+        held = status_then is ExecutionStatus.IDLE and self.kept.paused_after == (self.newest_run or "")
+        return ExecutionStatus.PAUSED if held else status_then
 
     @property
     def writer(self) -> Writer:

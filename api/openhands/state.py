@@ -43,6 +43,8 @@ class Kept(BaseModel):
     tool_module_qualnames: dict[str, str] = {}
     policy: Policy = Policy()
     analyzer: dict[str, Any] | None = None
+    paused_after: str | None = None
+    """The newest run when it was paused while nothing ran, empty if there was none: any later run undoes that."""
 
     @field_validator("agent")
     @classmethod

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
 from starlette.responses import Response
@@ -30,6 +31,7 @@ _RUN_PROBLEMS: Final = (
 )  # fmt: skip
 _TRIES: Final = 5
 """How often a change is made anew because somebody else made one."""
+_Patch: TypeAlias = Callable[[Seen, Kept], ConversationPatch]
 
 
 class SendMessage(Known):
@@ -105,12 +107,12 @@ async def run_conversation(backend: Backend, caller: Caller, conversation: Conve
     f"{_PLACE}/pause",
     tag="openhands",
     summary="Pause",
-    answers={200: ("Paused, or nothing was going on.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "not_durable"),
+    answers={200: ("Paused, or over, or waiting for somebody already.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
 )
 async def pause_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """Stop until it is run again. A call of the model is closed at once; what a tool does is finished."""
-    await pause(backend, caller, await look(backend, conversation))
+    await _pause(backend, caller, conversation)
     return done()
 
 
@@ -119,12 +121,12 @@ async def pause_conversation(backend: Backend, caller: Caller, conversation: Con
     f"{_PLACE}/interrupt",
     tag="openhands",
     summary="Interrupt",
-    answers={200: ("Paused, or nothing was going on.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "not_durable"),
+    answers={200: ("Paused, or over, or waiting for somebody already.", OpenHandsSuccess)},
+    problems=("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
 )
 async def interrupt_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """The same as a pause: that closes a call of the model at once, too."""
-    await pause(backend, caller, await look(backend, conversation))
+    await _pause(backend, caller, conversation)
     return done()
 
 
@@ -156,7 +158,7 @@ async def respond_to_confirmation(
 )
 async def confirmation_policy(backend: Backend, conversation: ConversationUuid, wanted: NewPolicy) -> Response:
     """NeverConfirm, AlwaysConfirm or ConfirmRisky. Nobody is asked about finish and think."""
-    await _keep(backend, conversation, policy=wanted.policy)
+    await _keep(backend, conversation, _with_approvals, policy=wanted.policy)
     return done()
 
 
@@ -170,24 +172,37 @@ async def confirmation_policy(backend: Backend, conversation: ConversationUuid, 
 )
 async def security_analyzer(backend: Backend, conversation: ConversationUuid, wanted: NewAnalyzer) -> Response:
     """Whichever it is: here tools say themselves whether they are risky. Without one it is not known."""
-    await _keep(backend, conversation, analyzer=wanted.security_analyzer)
+    await _keep(backend, conversation, _with_approvals, analyzer=wanted.security_analyzer)
     return done()
 
 
-async def _keep(backend: Backend, conversation: UUID, **changes: Any) -> None:
-    """Change what the dialect keeps, and what follows for the agent, unless somebody else does meanwhile."""
+async def _pause(backend: Backend, caller: Caller, conversation: UUID) -> None:
+    """Pause what runs; where nothing does, programs that wait for the status `paused` are told it all the same."""
+    seen = await look(backend, conversation)
+    if seen.status is ExecutionStatus.IDLE:
+        await _keep(backend, conversation, _with_its_agent, paused_after=seen.newest_run or "")
+    else:
+        await pause(backend, caller, seen)
+
+
+async def _keep(backend: Backend, conversation: UUID, patch: _Patch, **changes: Any) -> None:
+    """Change what the dialect keeps, and what follows for the conversation, unless somebody else does meanwhile."""
     for left in reversed(range(_TRIES)):
         seen = await look(backend, conversation)
         kept = seen.kept.changed(**changes)
         try:
-            await operations.change_conversation(backend, seen.id, _patch(seen, kept), kept={NAME: kept.text()})
+            await operations.change_conversation(backend, seen.id, patch(seen, kept), kept={NAME: kept.text()})
             return
         except StateConflict as conflict:
             if conflict.code != "conversation_revised" or not left:
                 raise
 
 
-def _patch(seen: Seen, kept: Kept) -> ConversationPatch:
+def _with_its_agent(seen: Seen, _: Kept) -> ConversationPatch:
+    return ConversationPatch(revision=seen.conversation.revision)
+
+
+def _with_approvals(seen: Seen, kept: Kept) -> ConversationPatch:
     agent, revision = seen.conversation.agent, seen.conversation.revision
     if agent is None:
         return ConversationPatch(revision=revision)

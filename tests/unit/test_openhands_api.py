@@ -304,18 +304,6 @@ async def test_words_that_are_sent_again_decide_nothing(then: str) -> None:
         assert await talk.status() == then
 
 
-async def test_what_waits_is_not_paused() -> None:
-    async with world() as api:
-        talk = await begin(api, confirmation_policy={"kind": "AlwaysConfirm"})
-        await talk.say(run=True)
-        await api.ask(await talk.run(), call("c1", "approval"))
-        for word in ("/pause", "/interrupt"):
-            await talk.ask("POST", word)
-            assert await talk.status() == "waiting_for_confirmation"
-        await talk.ask("POST", "/run")
-        assert await talk.status() == "running"
-
-
 async def test_the_prompt_of_a_fork_comes_first(talk: Talk) -> None:
     await talk.say()
     fork = await talk.ask("POST", "/fork", {}, 201)

@@ -136,6 +136,12 @@ async def test_words_make_idle_what_has_finished() -> None:
         assert heard[-2:] == ["MessageEvent", "idle"]
 
 
+async def test_a_pause_is_told_where_nothing_runs() -> None:
+    async with listening() as listener:
+        await listener.talk.ask("POST", "/pause")
+        assert await listener.until(lambda heard: "full paused" in heard) == ["full idle", "full paused"]
+
+
 async def test_while_the_store_is_away_there_is_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening() as listener:
 
