@@ -107,6 +107,15 @@ class OpenHandsClient:
         name = f"c{next(self._names)}"
         return RemoteConversation(self, name, self.begin("open", name, **how).result())
 
+    def connect(self, **how: Any) -> RemoteConversation:
+        """One that is created as a ``request`` says, or the one of a ``conversation_id``, by the client's own class."""
+        name = f"c{next(self._names)}"
+        return RemoteConversation(self, name, self.begin("connect", name, **how).result())
+
+    def hasten(self, times: float) -> None:
+        """Let the clock by which it waits go so many times as fast."""
+        self.begin("hasten", "", times=times).result()
+
     def refuses(self, events: list[dict[str, Any]]) -> Any:
         """The first of these events that this client does not take, and why; None if it takes them all."""
         return self.begin("parse", "", each=events).result()
@@ -141,6 +150,10 @@ class RemoteConversation:
     def do(self, word: str, **how: Any) -> Any:
         """One of the other words of the driver: confirm, events, heard, state, close."""
         return self._client.begin(word, self._name, **how).result()
+
+    def leave(self) -> None:
+        """Close it, and do not wait: a client looks for 5 s whether its socket is told something more."""
+        self._client.begin("close", self._name)
 
     @property
     def status(self) -> str:

@@ -11,6 +11,8 @@ import json
 import os
 import sys
 import threading
+import time
+import types
 import uuid
 import warnings
 
@@ -21,6 +23,7 @@ answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 
 from openhands.sdk import LLM, Agent, Conversation, Tool  # noqa: E402
+from openhands.sdk.conversation.impl import remote_conversation  # noqa: E402
 from openhands.sdk.event import Event  # noqa: E402
 from openhands.sdk.security import confirmation_policy, llm_analyzer  # noqa: E402
 from openhands.sdk.workspace import RemoteWorkspace  # noqa: E402
@@ -58,6 +61,23 @@ def open_(name, *, host, api_key=None, llm, tools=(), agent=None, client_tools=(
     conversation.delete_on_close = False
     conversations[name] = conversation
     return str(conversation.id)
+
+
+def connect(name, *, host, request=None, conversation_id=None):
+    """The same by the words of its class, which the older generation has not: one that is created as a request says, or
+    one that is there."""
+    workspace, told[name] = RemoteWorkspace(host=host, working_dir="workspace"), []
+    options = {"callbacks": [told[name].append], "visualizer": None}
+    if request is None:
+        made = remote_conversation.RemoteConversation.attach(workspace, uuid.UUID(conversation_id), **options)
+    else:
+        from openhands.sdk.conversation.request import StartConversationRequest
+
+        wanted = StartConversationRequest.model_validate(request)
+        made = remote_conversation.RemoteConversation.create(workspace, wanted, **options)
+    made.delete_on_close = False
+    conversations[name] = made
+    return str(made.id)
 
 
 def call(name, *, method, arguments=(), **named):
@@ -105,6 +125,25 @@ def tokens(name):
     return "".join(each.choices[0].delta.content or "" for each in list(said[name]))
 
 
+def deafen(name):
+    """Let its socket end with the next thing that it is told, and not come back."""
+    conversations[name]._ws_client._stop.set()
+
+
+def hasten(name, *, times):
+    """Let the clock by which the client waits go so many times as fast."""
+    begun = time.monotonic()
+    clock = types.SimpleNamespace(sleep=time.sleep, monotonic=lambda: begun + (time.monotonic() - begun) * times)
+    remote_conversation.time = clock if times > 1 else time
+
+
+def shown(name):
+    """Everything that the client shows of the conversation, by name."""
+    now = conversations[name].state
+    # It reads each of them from what it was told, and raises something if that does not do.
+    return {each: str(getattr(now, each)) for each, kind in vars(type(now)).items() if isinstance(kind, property)}
+
+
 def state(name):
     """What the client shows of the conversation."""
     now = conversations[name].state
@@ -137,8 +176,9 @@ def close(name, *, delete=False):
 
 
 WORDS = {
-    "open": open_, "call": call, "confirm": confirm, "keep": keep, "analyze": analyze, "events": events, "heard": heard,
-    "tokens": tokens, "state": state, "parse": parse, "close": close,
+    "open": open_, "connect": connect, "call": call, "confirm": confirm, "keep": keep, "analyze": analyze,
+    "events": events, "heard": heard, "tokens": tokens, "deafen": deafen, "hasten": hasten, "shown": shown,
+    "state": state, "parse": parse, "close": close,
 }  # fmt: skip
 
 
