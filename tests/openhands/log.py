@@ -96,4 +96,5 @@ LOG: Final = (
         ("c9", "show", '{"what":[]}'), ("c10", "show", "{}"), step="4", risky_calls=["c6"], refused_calls=["c10"],
     ),
     answered(24, "c7", "show", "Shown.", step="4"),
+    entry(25, "run.pausing", now=False),
 )  # fmt: skip

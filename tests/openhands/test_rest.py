@@ -37,7 +37,7 @@ def test_a_conversation_of_another_dialect_is_one_for_each_client(
         attached.run()
         assert attached.status == "finished"
         check_told(attached)
-    attached.do("close")
+    attached.leave()
 
 
 def test_a_conversation_that_runs_is_deleted(openhands: OpenHandsClient, cluster: Cluster) -> None:
@@ -65,4 +65,4 @@ def test_nothing_is_looked_up_for_a_client(openhands: OpenHandsClient, cluster: 
     secrets = {"K": {"kind": "LookupSecret", "url": f"{cluster.stack.url}/healthz"}}
     with pytest.raises(ClientError, match="422"):
         conversation.do("keep", secrets=secrets)
-    conversation.do("close")
+    conversation.leave()

@@ -82,7 +82,7 @@ def test_error(openhands: OpenHandsClient, cluster: Cluster) -> None:
 
 
 def test_stuck(openhands: OpenHandsClient, cluster: Cluster) -> None:
-    conversation = open_conversation(openhands, cluster, "tool-9+use-calculator", "calculator")
+    conversation = open_conversation(openhands, cluster, "tool-9+use-calculator+args-split", "calculator")
     conversation.call("send_message", '[[args {"expression": "1+1"}]] hello')
     for _ in range(2):
         _fails(conversation, openhands.generation == "1.58.2")

@@ -24,6 +24,21 @@ def _all(writer: Writer) -> list[Event]:
     return [event for each in LOG for event in writer.of(each)]
 
 
+def test_the_log_that_real_clients_read_has_every_kind_that_is_written() -> None:
+    # But for deltas, which are not kept.
+    events = [*_all(NEWER), *_all(OLDER), NEWER.system_prompt(BEGAN, "You help.")]
+    assert {event["kind"] for event in events} == {
+        "SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "PauseEvent",
+        "UserRejectObservation", "ConversationErrorEvent", "ConversationStateUpdateEvent", "Condensation",
+        "InterruptEvent",
+    }  # fmt: skip
+    done = [event[part]["kind"] for part in ("action", "observation") for event in events if part in event]
+    assert set(done) == {
+        "FinishAction", "ThinkAction", "MCPToolAction", "ClientAction_show", "FinishObservation", "ThinkObservation",
+        "MCPToolObservation", "ClientToolObservation",
+    }  # fmt: skip
+
+
 def test_each_look_at_a_log_gives_the_same_events() -> None:
     assert _all(NEWER) == _all(Writer(UUID(CONVERSATION.hex), Generation.NEWER, {"show": SHOW}))
     names = [event["id"] for event in _all(NEWER)]
