@@ -128,10 +128,11 @@ async def test_who_looks_whether_its_turn_has_come_does_not_take_it(store: Store
 
 async def test_the_answer_to_a_probe_closes_it_and_wakes_nobody_but_the_first_of_those_who_wait(store: Store) -> None:
     await break_down(store)
+    # First: when its turn comes, whoever asks would be the probe.
+    await probe(store, "f4")
     waiting = [f"w{i}" for i in range(40)]
     for call in waiting:
         assert isinstance(await admit(store, call), Wait)
-    await probe(store, "f4")
     woken = await store.providers.report_answer("a", "f4")
     assert await outages(store) == ()
     order = ["f5", "f6", "f7", *waiting]
@@ -216,7 +217,6 @@ async def test_a_probe_that_goes_on_is_held_and_one_that_was_broken_off_given_ba
 
 async def test_who_was_woken_and_is_gone_gives_its_turn_to_the_next(store: Store) -> None:
     await break_down(store)
-    # First: when its turn comes, whoever asks would be the probe.
     await probe(store, "f4")
     for call in (*(f"gone{i}" for i in range(30)), "last"):
         assert isinstance(await admit(store, call), Wait)
