@@ -66,7 +66,7 @@ async def fork_conversation(
     }
     with refusing(named={"metadata": "tags"}):
         fork = Fork(**{name: value for name, value in given.items() if value is not None})
-    kept = {NAME: seen.kept.changed(paused_after=None).text()}
+    kept = {NAME: seen.kept.changed(paused_after=None, deleted_with=None).text()}
     made, _ = await operations.fork(backend, seen.id, fork, caller, kept=kept)
     return plain((await look(backend, uuid_of(made.id))).info(), 201)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Annotated, Any, Final
+from uuid import UUID
 
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from palaver.conversation import ConversationPatch
-from palaver.errors import UnknownConversation
+from palaver.errors import NoRoom, NotDurable, StateConflict, UnknownConversation
 from palaver.ids import uuid_of
 
 from .. import operations
@@ -21,6 +22,7 @@ from .beginning import StartConversation
 from .content import user_message
 from .dialect import OPENHANDS, ConversationUuid, number_of
 from .fields import Known, refusing
+from .keeping import keep, with_its_agent
 from .looking import NAME, look
 from .running import begin_unless_running
 
@@ -137,8 +139,18 @@ async def change_conversation(backend: Backend, conversation: ConversationUuid, 
 async def delete_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """Forget it. A run that is going on is cancelled first, and waited for; 409: a worker has not let go of it."""
     id = operations.conversation_of(backend, conversation)
+    await _say_that_it_goes(backend, conversation)
     await operations.clear_conversation(backend, id, caller, seconds=_LETTING_GO)
     return done()
+
+
+async def _say_that_it_goes(backend: Backend, conversation: UUID) -> None:
+    """Before what goes on in it is cancelled: who waits for that is to hear that the conversation is gone, and not that
+    it has stopped. Only a word to them: nothing that hinders it keeps a conversation from being deleted."""
+    with suppress(UnknownConversation, StateConflict, NoRoom, NotDurable):
+        seen = await look(backend, conversation)
+        if seen.conversation.active_run or seen.conversation.queued_runs:
+            await keep(backend, conversation, with_its_agent, deleted_with=seen.newest_run)
 
 
 @OPENHANDS.route(

@@ -87,6 +87,8 @@ class Seen:
     def status(self) -> ExecutionStatus:
         """Its execution status."""
         now, ended = self.conversation, self.conversation.last_outcome
+        if self.kept.deleted_with is not None and self.kept.deleted_with == self.newest_run:
+            return ExecutionStatus.DELETING
         if now.active_run is not None or now.queued_runs:
             pausing = self.active is not None and self.active.pausing
             status = self.active.status if self.active else RunStatus.RUNNING

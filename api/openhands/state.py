@@ -45,6 +45,8 @@ class Kept(BaseModel):
     analyzer: dict[str, Any] | None = None
     paused_after: str | None = None
     """The newest run when it was paused while nothing ran, empty if there was none: any later run undoes that."""
+    deleted_with: str | None = None
+    """The newest run when it was to be deleted while something ran: any later run undoes that."""
 
     @field_validator("agent")
     @classmethod

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from starlette.responses import Response
 
 from palaver.conversation import ConversationPatch
-from palaver.errors import Fault, Refused, StateConflict
+from palaver.errors import Fault, Refused
 
 from .. import operations
 from ..headers import IdempotencyKey
@@ -19,7 +18,8 @@ from .confirmation import Policy, approvals
 from .content import GivenContent, user_message
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known
-from .looking import NAME, Seen, look
+from .keeping import keep, with_its_agent
+from .looking import Seen, look
 from .running import begin_run, begin_unless_running, pause, reject
 from .state import Kept
 from .statuses import ExecutionStatus
@@ -29,9 +29,6 @@ _RUN_PROBLEMS: Final = (
     "conversation_not_found", "conversation_busy", "nothing_to_answer", "no_agent", "too_many_runs", "queue_full",
     "conversation_full", "store_nearly_full", "not_durable", "conversation_moved_on", "conversation_changed",
 )  # fmt: skip
-_TRIES: Final = 5
-"""How often a change is made anew because somebody else made one."""
-_Patch: TypeAlias = Callable[[Seen, Kept], ConversationPatch]
 
 
 class SendMessage(Known):
@@ -158,7 +155,7 @@ async def respond_to_confirmation(
 )
 async def confirmation_policy(backend: Backend, conversation: ConversationUuid, wanted: NewPolicy) -> Response:
     """NeverConfirm, AlwaysConfirm or ConfirmRisky. Nobody is asked about finish and think."""
-    await _keep(backend, conversation, _with_approvals, policy=wanted.policy)
+    await keep(backend, conversation, _with_approvals, policy=wanted.policy)
     return done()
 
 
@@ -172,7 +169,7 @@ async def confirmation_policy(backend: Backend, conversation: ConversationUuid, 
 )
 async def security_analyzer(backend: Backend, conversation: ConversationUuid, wanted: NewAnalyzer) -> Response:
     """Whichever it is: here tools say themselves whether they are risky. Without one it is not known."""
-    await _keep(backend, conversation, _with_approvals, analyzer=wanted.security_analyzer)
+    await keep(backend, conversation, _with_approvals, analyzer=wanted.security_analyzer)
     return done()
 
 
@@ -180,26 +177,9 @@ async def _pause(backend: Backend, caller: Caller, conversation: UUID) -> None:
     """Pause what runs; where nothing does, programs that wait for the status `paused` are told it all the same."""
     seen = await look(backend, conversation)
     if seen.status is ExecutionStatus.IDLE:
-        await _keep(backend, conversation, _with_its_agent, paused_after=seen.newest_run or "")
+        await keep(backend, conversation, with_its_agent, paused_after=seen.newest_run or "")
     else:
         await pause(backend, caller, seen)
-
-
-async def _keep(backend: Backend, conversation: UUID, patch: _Patch, **changes: Any) -> None:
-    """Change what the dialect keeps, and what follows for the conversation, unless somebody else does meanwhile."""
-    for left in reversed(range(_TRIES)):
-        seen = await look(backend, conversation)
-        kept = seen.kept.changed(**changes)
-        try:
-            await operations.change_conversation(backend, seen.id, patch(seen, kept), kept={NAME: kept.text()})
-            return
-        except StateConflict as conflict:
-            if conflict.code != "conversation_revised" or not left:
-                raise
-
-
-def _with_its_agent(seen: Seen, _: Kept) -> ConversationPatch:
-    return ConversationPatch(revision=seen.conversation.revision)
 
 
 def _with_approvals(seen: Seen, kept: Kept) -> ConversationPatch:

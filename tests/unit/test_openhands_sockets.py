@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from api import operations
-from api.openhands import sockets
+from api.openhands import conversations, sockets
 from api.openhands.looking import look
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.leases import Delta
@@ -127,6 +127,27 @@ async def test_from_the_request_to_its_end_no_state_says_that_a_run_has_stopped(
         await talk.api.store.runs.cancel(run["id"])
         heard = await listener.until(lambda heard: "full idle" in heard[1:])
         assert heard == ["full idle", "MessageEvent", "running", "full running", "idle", "full idle"]
+
+
+async def test_who_waits_for_what_is_deleted_is_told_of_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_AGAIN", (0.01, 0.01))
+    async with listening() as listener:
+        talk = listener.talk
+        await talk.say(run=True)
+        lease = await talk.api.claim(await talk.run())
+        monkeypatch.setattr(conversations, "_LETTING_GO", 0.05)
+        await talk.ask("DELETE", status=409)
+        await talk.api.finish(await talk.run(), lease=lease)
+        assert await talk.status() == "deleting"
+        await listener.until(lambda heard: heard[-1] == "idle")
+        # It was not deleted after all, and is run again.
+        await talk.say(run=True)
+        assert await talk.status() == "running"
+        await talk.api.finish(await talk.run())
+        heard = await listener.until(lambda heard: heard[-1] == "full finished")
+        assert [each for each in heard[1:] if "full" in each and each != "full running"] == ["full finished"], heard
+        await talk.ask("DELETE")
+        assert await listener.code() == 4004
 
 
 async def test_words_make_idle_what_has_finished() -> None:
