@@ -82,7 +82,7 @@ async def send_message(
         # Sent again, they do not approve or resume what has come of them meanwhile.
         if not appended.replayed or (seen.active is None and seen.unanswered):
             await begin_unless_running(backend, caller, seen)
-    return done()
+    return await _once_told(backend, conversation)
 
 
 @OPENHANDS.route(
@@ -110,7 +110,7 @@ async def run_conversation(backend: Backend, caller: Caller, conversation: Conve
 async def pause_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """Stop until it is run again. A call of the model is closed at once; what a tool does is finished."""
     await _pause(backend, caller, conversation)
-    return done()
+    return await _once_told(backend, conversation)
 
 
 @OPENHANDS.route(
@@ -124,7 +124,7 @@ async def pause_conversation(backend: Backend, caller: Caller, conversation: Con
 async def interrupt_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """The same as a pause: that closes a call of the model at once, too."""
     await _pause(backend, caller, conversation)
-    return done()
+    return await _once_told(backend, conversation)
 
 
 @OPENHANDS.route(
@@ -142,7 +142,7 @@ async def respond_to_confirmation(
     seen = await look(backend, conversation)
     if seen.status is ExecutionStatus.WAITING:
         await (begin_run(backend, caller, seen) if wanted.accept else reject(backend, caller, seen, wanted.reason))
-    return done()
+    return await _once_told(backend, conversation)
 
 
 @OPENHANDS.route(
@@ -156,7 +156,7 @@ async def respond_to_confirmation(
 async def confirmation_policy(backend: Backend, conversation: ConversationUuid, wanted: NewPolicy) -> Response:
     """NeverConfirm, AlwaysConfirm or ConfirmRisky. Nobody is asked about finish and think."""
     await keep(backend, conversation, _with_approvals, policy=wanted.policy)
-    return done()
+    return await _once_told(backend, conversation)
 
 
 @OPENHANDS.route(
@@ -170,6 +170,13 @@ async def confirmation_policy(backend: Backend, conversation: ConversationUuid, 
 async def security_analyzer(backend: Backend, conversation: ConversationUuid, wanted: NewAnalyzer) -> Response:
     """Whichever it is: here tools say themselves whether they are risky. Without one it is not known."""
     await keep(backend, conversation, _with_approvals, analyzer=wanted.security_analyzer)
+    return await _once_told(backend, conversation)
+
+
+async def _once_told(backend: Backend, conversation: UUID) -> Response:
+    """The answer to what changes the state: programs look at it next, and have it from their sockets. Not to run: what
+    a client is told before the answer to that, it does not take for the end of the run."""
+    await operations.once_told(backend, operations.conversation_of(backend, conversation))
     return done()
 
 

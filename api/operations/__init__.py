@@ -32,7 +32,7 @@ from .conversations import (
 )
 from .history import append, fork, withdraw
 from .listing import list_runs
-from .log import follow_log, last_message, leave_position, once_there, position_left, read_log
+from .log import follow_log, last_message, leave_position, once_there, once_told, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
@@ -113,6 +113,7 @@ __all__ = [
     "list_runs",
     "may_watch",
     "once_there",
+    "once_told",
     "place_of_watcher",
     "position_left",
     "read_conversation",

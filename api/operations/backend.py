@@ -19,6 +19,7 @@ from palaver.store import Store
 from palaver.store.sharing import Sharing
 
 from .catalog import Catalog, Known
+from .followers import Followers
 from .measured import Measured
 
 T = TypeVar("T")
@@ -72,6 +73,8 @@ class Backend:
     """Reads of runs that many may want at the same moment."""
     looks: Sharing = field(default_factory=lambda: Sharing(_READS))
     """What a dialect makes of several reads, for all who want the same; apart from ``reads``, which it waits for."""
+    followers: Followers = field(default_factory=Followers)
+    """Who follows the log of a conversation here."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from palaver.errors import ErrorClass, StoreUnavailable, classify
+from palaver.errors import ErrorClass, StoreUnavailable, UnknownConversation, classify
 from palaver.events import MESSAGES
 from palaver.store.events import LogEntry
 from palaver.store.feeds import AWAY, IDLE
@@ -17,6 +17,8 @@ from .backend import Backend, within_deadline
 from .conversations import LOOKED_THROUGH, LogPages
 
 T = TypeVar("T")
+_TELLING: Final = 0.25
+"""Seconds that an answer waits for those who are told more slowly."""
 
 
 async def read_log(backend: Backend, conversation_id: str, *, after: int = 0, newest_first: bool = False) -> LogPages:
@@ -66,7 +68,8 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
         UnknownConversation: there is no such conversation (any more).
     """
     feeds, position = backend.store.conversation_feeds, after
-    with feeds.listening(conversation_id) as news:
+    joined = backend.followers.joined(conversation_id, position, revision)
+    with feeds.listening(conversation_id) as news, joined as follower:
         while True:
             news.stale = False
             try:
@@ -77,9 +80,11 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
                         break
                     position = page[-1].position
                     yield page
+                    follower.was_told(position, revision)
                 if glance.revision != revision:
                     revision = glance.revision
                     yield ()
+                    follower.was_told(position, revision)
             except Exception as error:
                 if not _away(error):
                     raise
@@ -87,6 +92,21 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
                 await asyncio.sleep(AWAY)
             if not news.stale:
                 await news.silent(IDLE)
+
+
+async def once_told(backend: Backend, conversation_id: str) -> None:
+    """Wait until those who follow the log in this process were told what has happened up to now; a quarter of a second
+    at most, whatever keeps them. Nobody waits for those of other processes."""
+    if conversation_id not in backend.followers:
+        return
+    try:
+        async with asyncio.timeout(_TELLING):
+            glance = await backend.store.conversation_feeds.glance(conversation_id)
+            await backend.followers.reach(conversation_id, glance.entries, glance.revision)
+    except Exception as error:
+        # What was asked for is done: this changes nothing of the answer to it.
+        if not (isinstance(error, (TimeoutError, UnknownConversation)) or _away(error)):
+            raise
 
 
 async def leave_position(backend: Backend, conversation_id: str, position: int, lasts: timedelta) -> None:

@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from api import operations
 from api.openhands import conversations, sockets
 from api.openhands.looking import look
+from api.operations import log
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.leases import Delta
 from palaver.verdicts import RetryAfter
@@ -41,6 +42,10 @@ class Listener:
         while not enough(self.heard):
             self.heard.append(_word(orjson.loads(await asyncio.wait_for(self._socket.recv(), 20))))
         return self.heard
+
+    async def leave(self) -> None:
+        """Hear no more."""
+        await self._socket.close()
 
     async def code(self) -> int | None:
         """With which the socket was closed, once it is."""
@@ -155,6 +160,42 @@ async def test_words_make_idle_what_has_finished() -> None:
         await listener.talk.say()
         heard = await listener.until(lambda heard: "idle" in heard)
         assert heard[-2:] == ["MessageEvent", "idle"]
+
+
+async def test_sockets_are_told_before_who_changes_the_state_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    send, sent = sockets._send, list[str]()
+
+    async def slowly(socket: Any, event: dict[str, Any]) -> None:
+        await asyncio.sleep(0.02)
+        await send(socket, event)
+        sent.append(_word(event))
+
+    monkeypatch.setattr(sockets, "_send", slowly)
+    monkeypatch.setattr(sockets, "_AGAIN", ())
+    monkeypatch.setattr(log, "_TELLING", 20.0)
+    async with listening(_finish) as listener:
+        talk = listener.talk
+        await talk.say()
+        assert sent[-1] == "idle"
+        await talk.ask("POST", "/pause")
+        assert sent[-1] == "full paused"
+        await talk.ask("POST", "/confirmation_policy", {"policy": {"kind": "AlwaysConfirm"}})
+        assert sent.count("full paused") == 2
+
+
+async def test_who_takes_nothing_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_TELLING", 0.02)
+    async with listening() as listener:
+
+        async def never(*given: Any) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(sockets, "_send", never)
+        await asyncio.wait_for(listener.talk.say(), 20)
+        # Nor does who has gone.
+        monkeypatch.setattr(log, "_TELLING", 60.0)
+        await listener.leave()
+        await asyncio.wait_for(listener.talk.say(), 20)
 
 
 async def test_a_pause_is_told_where_nothing_runs() -> None:
