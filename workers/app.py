@@ -38,7 +38,7 @@ from palaver.settings import settings
 from palaver.starting import refusing, unread
 from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
 
-from . import child, environment
+from . import child, environment, prefork
 from .abilities import Abilities, require_provider
 from .checking import check_tools
 from .consumer import Consumer
@@ -50,16 +50,16 @@ from .metrics_server import MetricsServer
 from .outages import NotSettled
 from .output import Output
 from .pool import TaskPool
-from .prefork import ToolPool, pipes, slots
 from .progress import Progress
 from .remote import Control
 from .request import ChildRequest, StepRequest
-from .runtime import Runtime
+from .runtime import Runtime, worker_id
 from .sources import SOURCES, open_toolbox
 from .step import StepFailed, StepHandler, attempt
 from .step_handlers import STEP_HANDLERS
 from .tracing import require_extra
 from .transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
+from .vacancies import Vacancies
 
 log = logging.getLogger("palaver.workers.app")
 
@@ -85,6 +85,8 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     worker_cancel_long_running_tasks_on_connection_loss=False,
+    # Seconds in which a child imports its tools and is there; workers/checking.py gives them as many.
+    worker_proc_alive_timeout=40.0,
     # Kibibytes; what a model worker has is not looked at.
     worker_max_memory_per_child=settings().tool_kept_memory * KIB or None,
     palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
@@ -140,12 +142,13 @@ def _prepare(sender: Any) -> None:
         raise ConfigurationError("leave -P out: model steps run on Palaver's asyncio pool, tool steps on prefork")
     _kind = KIND_OF[queues.pop()]
     if _kind.isolated:
-        sender.pool_cls = ToolPool
+        sender.pool_cls = prefork.ToolPool
         child.expect()
         _hidden = environment.hidden_keys(settings())
         _say_what_nobody_reads(_hidden)
         environment.forget_keys(_hidden)
-        check_tools(settings(), _hidden)
+        tools = check_tools(settings(), _hidden)
+        prefork.vacancies = Vacancies(worker_id(_node, os.getpid()), _kind, tools)
     else:
         sender.pool_cls = TaskPool
         _providers = load_providers(settings().providers)
@@ -196,9 +199,9 @@ def _start_child(**_: Any) -> None:
     failpoint.worker = os.getppid()
     here, place = settings(), current_process().index
     environment.narrow(here, _hidden)
-    output = Output(pipes.taken(place), here.tool_output)
+    output = Output(prefork.pipes.taken(place), here.tool_output)
     _histograms.move_to(place)
-    child.start(here, _kind, _node, child.Place(place, slots, output, _histograms))
+    child.start(here, _kind, _node, child.Place(place, prefork.slots, output, _histograms))
 
 
 @worker_process_shutdown.connect

@@ -26,11 +26,14 @@ from .sources import SOURCES, open_toolbox
 _PATIENCE: Final = 30.0
 """Seconds that opening the tools may take: as many as a child has for it."""
 _SAID: Final = 16 * 1024
-"""Bytes of what is said of a failure; a pipe takes them at once."""
+"""Characters of what is said of a failure."""
+_FOUND: Final = "found"
+"""Before the tools, in what the process says that looks for them."""
+_ENDED: Final = "PALAVER_TOOLS: a module ended its process when it was imported"
 
 
-def check_tools(settings: Settings, hidden: frozenset[str]) -> None:
-    """Open all tools once, in an environment without what is ``hidden``, as children do.
+def check_tools(settings: Settings, hidden: frozenset[str]) -> ToolSet:
+    """Open all tools once, in an environment without what is ``hidden``, as children do; what there is to tell of them.
 
     Raises:
         ConfigurationError: they cannot be opened.
@@ -49,34 +52,36 @@ def check_tools(settings: Settings, hidden: frozenset[str]) -> None:
             with suppress(ProcessLookupError, PermissionError):
                 end(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    if said:
+    answer, _, text = said.partition(" ")
+    if answer != _FOUND:
         raise ConfigurationError(said)
+    return ToolSet.having(text.encode())
 
 
 def _open_and_leave(settings: Settings, hidden: frozenset[str], tell: int) -> None:
-    """The life of the process that looks: what it writes to ``tell`` is why the tools cannot be opened."""
-    said = "PALAVER_TOOLS: a module ended its process when it was imported"
+    """The life of the process that looks: what it writes to ``tell`` are the tools, or why they cannot be opened."""
+    said = _ENDED
     try:
         os.setsid()
         environment.narrow(settings, hidden)
-        asyncio.run(_open(settings))
-        said = ""
+        said = f"{_FOUND} {asyncio.run(_open(settings)).text.decode()}"
     except ConfigurationError as error:
-        said = str(error)
+        said = presentable(str(error))[:_SAID]
     except Exception as error:
-        said = f"the tools cannot be opened: {type(error).__name__}: {error}"
+        said = presentable(f"the tools cannot be opened: {type(error).__name__}: {error}")[:_SAID]
         print(presentable(traceback.format_exc()), file=sys.stderr, flush=True)
     finally:
         try:
-            os.write(tell, presentable(said).encode(errors="replace")[:_SAID] + b"\0")
+            with open(tell, "wb", closefd=False) as pipe:
+                pipe.write(said.encode(errors="replace") + b"\0")
         finally:
             # Whatever happens, this process must not go on as the worker that it is a copy of.
             os._exit(0)
 
 
-async def _open(settings: Settings) -> None:
+async def _open(settings: Settings) -> ToolSet:
     async with open_toolbox(settings, SOURCES) as tools:
-        ToolSet.of(tools.declarations)
+        return ToolSet.of(tools.declarations)
 
 
 def _heard(told: int) -> str:
@@ -87,6 +92,6 @@ def _heard(told: int) -> str:
             return f"PALAVER_TOOLS: importing the modules took longer than {_PATIENCE:g} s"
         data = os.read(told, _SAID)
         if not data:
-            return "PALAVER_TOOLS: a module ended its process when it was imported"
+            return _ENDED
         found += data
     return found[:-1].decode(errors="replace")

@@ -62,6 +62,11 @@ class ToolSet:
                 f"PALAVER_TOOLS: {len(found)} tools with {len(text):,} bytes of declarations; at most "
                 f"{most('declared_tools')} and {most('declared_tools_bytes'):,}: give some to other workers"
             )
+        return cls.having(text)
+
+    @classmethod
+    def having(cls, text: bytes) -> ToolSet:
+        """The set that says this."""
         return cls(hashlib.sha256(text).hexdigest()[:32], text)
 
 

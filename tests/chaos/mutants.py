@@ -39,6 +39,14 @@ MUTANTS: Final = {
             "    if False:\n",
         ),
         _mutant(
+            "a tools worker without children",
+            "ordinary_day",
+            "all_end",
+            "workers/prefork.py",
+            "if len(self._cache) > self._processes < self._most:",
+            "if False:",
+        ),
+        _mutant(
             "a verdict that is taken in twice",
             "ordinary_day",
             "messages_once calls_have_one_result",

@@ -58,4 +58,4 @@ def prompt(cluster: Cluster, run: Run) -> int:
 def replaced(cluster: Cluster, pid: int) -> bool:
     """Whether the child of the tools worker has ended, its worker has said so, and another one has come."""
     children = cluster.children_of("tools")
-    return len(children) == 4 and pid not in children and "WorkerLostError" in cluster.new_logs()["tools-1"]
+    return bool(children) and pid not in children and "WorkerLostError" in cluster.new_logs()["tools-1"]

@@ -192,6 +192,18 @@ class Cluster(Inputs):
         listed = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         return [int(pid) for pid in listed]
 
+    def all_children(self) -> list[int]:
+        """Those of the one tools worker, once each of its four places has had a call: it starts them as calls come."""
+
+        def look() -> list[int]:
+            found = self.children_of("tools")
+            if len(found) == 4:
+                return found
+            self.ended(self.submit("parallel-4", tools=["record"]))
+            return []
+
+        return eventually(look, within=60)
+
     def heal(self) -> None:
         """Back to one process of each kind."""
         for pid in self.stack.pids("redis") or [self.start("redis")]:

@@ -218,7 +218,7 @@ def leave_nothing(
     runs, which have ended by then, it takes a breath."""
     with cluster.redis() as server:
         # Processes report themselves a moment after they are ready.
-        eventually(lambda: server.zcard("palaver:workers") == 1 + len(cluster.children_of("tools")))
+        eventually(lambda: server.zcard("palaver:workers") == 1 + len(cluster.all_children()), within=60)
     empty = Footprint.of(cluster)
     crowd.run(warm_up)
     before = Footprint.of(cluster)

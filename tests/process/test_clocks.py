@@ -51,6 +51,7 @@ def wrong_clocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrong]:
     folder = tmp_path_factory.mktemp("clocks")
     clocks = Clocks(folder)
     with Cluster(folder, processes={"flower": 0, "worker": 2}, environment=clocks.environment) as cluster:
+        cluster.all_children()
         yield Wrong(cluster, clocks)
 
 

@@ -99,7 +99,7 @@ def test_a_tools_worker_without_descriptors_loses_nothing(cluster: Cluster) -> N
     cluster.kill("tools")
     cluster.start("tools")
     with ExitStack() as all_of_it:
-        for each in (*cluster.stack.pids("tools"), *cluster.children_of("tools")):
+        for each in (*cluster.all_children(), *cluster.stack.pids("tools")):
             all_of_it.enter_context(starved(each))
         runs = [cluster.submit("tool-1", tools=["record"]) for _ in range(4)]
         eventually(lambda: any(told_of_it(cluster, run_id) for run_id in runs))

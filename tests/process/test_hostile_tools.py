@@ -88,6 +88,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster.providers_path.open("a") as providers:
         providers.write(tables)
     with cluster:
+        cluster.all_children()
         yield cluster
 
 

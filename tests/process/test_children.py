@@ -1,0 +1,61 @@
+"""The children of a tools worker: when they come, and what is told of their places before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from palaver.testing import eventually
+from tests.process.cluster import Cluster
+from tests.process.test_descriptors import starved
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def fresh(cluster: Cluster) -> Cluster:
+    """A tools worker that has had no call."""
+    cluster.kill("tools")
+    cluster.start("tools")
+    return cluster
+
+
+def tools_workers(cluster: Cluster) -> dict[str, int]:
+    """How many calls each process of the one worker takes, as it tells."""
+    (pid,) = cluster.stack.pids("tools")
+    (queue,) = cluster.http.get("/v1/queues?queue=tools").json()["data"]
+    return {each["id"]: each["capacity"] for each in queue["workers"] if f"tools.{pid}@" in each["id"]}
+
+
+def test_a_child_comes_with_its_first_call_and_the_worker_tells_of_all_places_before(fresh: Cluster) -> None:
+    (pid,) = fresh.stack.pids("tools")
+    assert fresh.children_of("tools") == []
+    (worker,) = eventually(lambda: tools_workers(fresh))
+    assert worker.endswith(f"/{pid}")
+    assert tools_workers(fresh) == {worker: 4}
+    declared: list[dict[str, Any]] = fresh.http.get("/v1/tools").json()["data"]
+    assert worker in next(each for each in declared if each["name"] == "record")["workers"]
+
+    assert fresh.ended(fresh.submit("tool-1", tools=["record"])).status == "completed"
+    (child,) = fresh.children_of("tools")
+    eventually(lambda: sorted(tools_workers(fresh).values()) == [1, 3])
+    assert fresh.ended(fresh.submit("tool-1", tools=["record"])).status == "completed"
+    assert fresh.children_of("tools") == [child], "a call that one child can take has brought another"
+
+    assert len(fresh.all_children()) == 4
+    eventually(lambda: list(tools_workers(fresh).values()) == [1] * 4, why="a place is told of twice, or never")
+
+
+def test_a_call_waits_for_a_worker_that_cannot_start_a_child_yet(fresh: Cluster) -> None:
+    (pid,) = fresh.stack.pids("tools")
+    eventually(lambda: tools_workers(fresh))
+    with starved(pid):
+        run_id = fresh.submit("tool-1", tools=["record"])
+        eventually(lambda: "no process can be started" in fresh.new_logs()["tools-1"])
+    assert fresh.ended(run_id, within=60).status == "completed"
+    assert fresh.stack.pids("tools") == [pid], "it ended"
+    assert len(fresh.tool_starts(run_id)) == 1
+    # The child has the limit that its parent had: no other test must meet it.
+    fresh.kill("tools")
+    fresh.start("tools")
