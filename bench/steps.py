@@ -85,7 +85,8 @@ def _sides(rig: Rig) -> list[Side]:
     plain = rig.start_celery("bench.floor", "-P", "threads", *slots)
     pool = {"CELERY_CUSTOM_WORKER_POOL": "workers.pool:TaskPool"}
     on_loop = rig.start_celery("bench.floor_on_loop", "-P", "custom", *slots, environment=pool)
-    palaver = rig.start_worker(_SLOTS)
+    # As `palaver worker` starts it: with events for Flower, and its log lines.
+    palaver = rig.start_worker(_SLOTS, None, "-E", "-l", "INFO")
     celery = Celery(broker=rig.floor_broker_url)
     return [
         Side("floor: plain Celery, threads, httpx", plain, _enqueue(celery, "floor.step", "floor")),

@@ -43,6 +43,7 @@ from .abilities import Abilities, require_provider
 from .checking import check_tools
 from .consumer import Consumer
 from .consumer_watchdog import ConsumerWatchdog
+from .gathered_events import GatheredEvents
 from .histograms import Histograms
 from .keeper import running
 from .logs import set_formats
@@ -116,7 +117,7 @@ def _remember_node(sender: str, **_: Any) -> None:
         sys.path.insert(0, os.getcwd())
 
 
-app.steps["consumer"].update((ConsumerWatchdog, AckTimeout, Progress))
+app.steps["consumer"].update((ConsumerWatchdog, AckTimeout, GatheredEvents, Progress))
 celeryd_after_setup.connect(consume_recovered_first)
 after_setup_logger.connect(set_formats)
 after_setup_task_logger.connect(set_formats)

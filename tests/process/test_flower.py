@@ -14,10 +14,44 @@ from tests.process.watching import celery_events
 pytestmark = pytest.mark.process
 
 SUPPORT = {"name": "support"}
+WHOLE = [["received", "started", end] for end in ("succeeded", "retried", "failed")]
+"""What Flower is told of a task, by the end of it."""
 
 
 def _event(seen: list[dict[str, Any]], kind: str, task_id: str) -> Callable[[], dict[str, Any]]:
     return lambda: next((each for each in seen if (each["type"], each.get("uuid")) == (kind, task_id)), {})
+
+
+def _of(seen: list[dict[str, Any]], task_id: str) -> list[str]:
+    """What was told of a task, in the order in which it came."""
+    return [each["type"].removeprefix("task-") for each in seen if each.get("uuid") == task_id]
+
+
+def test_of_every_task_flower_is_told_all_once_and_in_order(cluster: Cluster) -> None:
+    with celery_events(cluster.broker.url, workers=2) as seen:
+        runs = [cluster.submit("tool-2+rate-100", tools=["record"]) for _ in range(10)]
+        runs += [cluster.submit("500-1+echo"), cluster.submit("401")]
+        for run_id in runs:
+            cluster.ended(run_id)
+        tried = [e.data for run_id in runs for e in cluster.events(run_id) if e.type == "step.started"]
+
+        def told() -> dict[str, list[str]]:
+            ids = {each["uuid"] for each in tuple(seen) if each.get("uuid", "").startswith("run_")}
+            return {task_id: _of(seen, task_id) for task_id in ids}
+
+        # Two model steps and a call for each tool, and a last model step; a try that failed comes again.
+        eventually(lambda: len(told()) >= len(tried) and all(each in WHOLE for each in told().values()))
+        assert len(tried) == 10 * 5 + 2 + 1
+
+
+def test_a_worker_that_drains_tells_of_what_it_did_last(cluster: Cluster) -> None:
+    with celery_events(cluster.broker.url, workers=2) as seen:
+        run_id = cluster.submit("say-8+rate-20")
+        cluster.saw(run_id, "message.delta")
+        leaving = cluster.terminate("worker")
+        eventually(lambda: not leaving.running)
+        assert leaving.exit_code == 0
+        eventually(lambda: _of(seen, f"{run_id}:1:1") in WHOLE)
 
 
 def test_a_failed_step_says_what_and_why_without_our_own_code(cluster: Cluster) -> None:
