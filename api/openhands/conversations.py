@@ -22,6 +22,7 @@ from .beginning import StartConversation
 from .content import user_message
 from .dialect import OPENHANDS, ConversationUuid, number_of
 from .fields import Known, refusing
+from .generations import Generation
 from .keeping import keep, with_its_agent
 from .looking import NAME, look
 from .running import begin_unless_running
@@ -103,7 +104,11 @@ async def several_conversations(backend: Backend, query: ManyQuery) -> Response:
 )
 async def conversation_info(backend: Backend, conversation: ConversationUuid) -> Response:
     """Its state, its agent without keys, and what was used."""
-    return plain((await look(backend, conversation)).info())
+    seen = await look(backend, conversation)
+    if seen.kept.generation is Generation.OLDER:
+        # Its clients take the end of a run from here, and then look at what their sockets have brought.
+        await operations.once_told(backend, seen.id, seen.conversation)
+    return plain(seen.info())
 
 
 @OPENHANDS.route(

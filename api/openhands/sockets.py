@@ -79,16 +79,16 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
         ):
             async for page in pages:
                 for entry in page:
+                    if over and entry.type == EventKind.MESSAGE_CREATED and not entry.run_id:
+                        # Programs ask the client for the status before they run it, and what it does with the words
+                        # takes a while. It is no full_state: that would end the wait for the run which may have begun.
+                        over = False
+                        await _send(socket, _idle(seen, entry))
                     async with deltas.before(entry) if deltas else nullcontext():
                         for event in seen.writer.of(entry):
                             await _send(socket, await _as_it_is(backend, seen, entry, event))
                             over = _is_over(event, over)
                     told = entry.position
-                    if over and entry.type == EventKind.MESSAGE_CREATED and not entry.run_id:
-                        # Programs ask the client for the status before they run it. It is no full_state: that would
-                        # end the wait for the run which may have begun by now.
-                        over = False
-                        await _send(socket, _idle(seen, entry))
                     if entry.type in _STOPS:
                         await remind(running=False)
                     elif entry.type in _GOES_ON:

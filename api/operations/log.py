@@ -8,6 +8,7 @@ from contextlib import aclosing
 from datetime import timedelta
 from typing import Final, TypeVar
 
+from palaver.conversation import Conversation
 from palaver.errors import ErrorClass, StoreUnavailable, UnknownConversation, classify
 from palaver.events import MESSAGES
 from palaver.store.events import LogEntry
@@ -94,15 +95,15 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
                 await news.silent(IDLE)
 
 
-async def once_told(backend: Backend, conversation_id: str) -> None:
-    """Wait until those who follow the log in this process were told what has happened up to now; a quarter of a second
-    at most, whatever keeps them. Nobody waits for those of other processes."""
+async def once_told(backend: Backend, conversation_id: str, known: Conversation | None = None) -> None:
+    """Wait until those who follow the log in this process were told what has happened up to now, or what is ``known``;
+    a quarter of a second at most, whatever keeps them. Nobody waits for those of other processes."""
     if conversation_id not in backend.followers:
         return
     try:
         async with asyncio.timeout(_TELLING):
-            glance = await backend.store.conversation_feeds.glance(conversation_id)
-            await backend.followers.reach(conversation_id, glance.entries, glance.revision)
+            there = known or await backend.store.conversation_feeds.glance(conversation_id)
+            await backend.followers.reach(conversation_id, there.entries, there.revision)
     except Exception as error:
         # What was asked for is done: this changes nothing of the answer to it.
         if not (isinstance(error, (TimeoutError, UnknownConversation)) or _away(error)):

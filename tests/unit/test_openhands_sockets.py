@@ -158,11 +158,12 @@ async def test_who_waits_for_what_is_deleted_is_told_of_no_stop(monkeypatch: pyt
 async def test_words_make_idle_what_has_finished() -> None:
     async with listening(_finish) as listener:
         await listener.talk.say()
-        heard = await listener.until(lambda heard: "idle" in heard)
-        assert heard[-2:] == ["MessageEvent", "idle"]
+        heard = await listener.until(lambda heard: heard[-1] == "MessageEvent")
+        assert heard[-2:] == ["idle", "MessageEvent"]
 
 
-async def test_sockets_are_told_before_who_changes_the_state_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def _slowly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A word for each event that sockets were sent, slowly; answers wait for that however long it takes."""
     send, sent = sockets._send, list[str]()
 
     async def slowly(socket: Any, event: dict[str, Any]) -> None:
@@ -173,14 +174,34 @@ async def test_sockets_are_told_before_who_changes_the_state_is_answered(monkeyp
     monkeypatch.setattr(sockets, "_send", slowly)
     monkeypatch.setattr(sockets, "_AGAIN", ())
     monkeypatch.setattr(log, "_TELLING", 20.0)
+    return sent
+
+
+async def test_sockets_are_told_before_who_changes_the_state_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = _slowly(monkeypatch)
     async with listening(_finish) as listener:
         talk = listener.talk
         await talk.say()
-        assert sent[-1] == "idle"
+        assert sent[-2:] == ["idle", "MessageEvent"]
         await talk.ask("POST", "/pause")
         assert sent[-1] == "full paused"
         await talk.ask("POST", "/confirmation_policy", {"policy": {"kind": "AlwaysConfirm"}})
         assert sent.count("full paused") == 2
+
+
+async def test_older_clients_read_no_status_before_their_sockets_were_told_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = _slowly(monkeypatch)
+    async with serving() as served:
+        # Without the fields that newer clients send.
+        answer = await served.api.client.post(PREFIX, json={"agent": AGENT})
+        talk = Talk(served.api, answer.json()["id"])
+        async with connect(f"{served.url}/openhands/sockets/events/{talk.id}", proxy=None) as socket:
+            await Listener(socket, talk).until(len)
+            await _finish(talk)
+            assert await talk.status() == "finished"
+            assert sent[-1] == "full finished"
 
 
 async def test_who_takes_nothing_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
