@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from bench import cancels, cooldown, lists, protocols, recovery, sizing, steps, streams, telling
+from bench import cancels, cooldown, lists, protocols, recovery, scripts, sizing, steps, streams, telling
 from bench.program import run
 from bench.report import Table, heading
 
@@ -33,7 +33,11 @@ PARTS: Final[dict[str, Part]] = {
     "steps": lambda quick: steps.measure(rounds=2 if quick else 7),
     "protocols": lambda quick: protocols.measure(rounds=3 if quick else 9),
     "telling": lambda quick: telling.measure(pairs=3 if quick else 8, rounds=4),
-    "streams": lambda quick: streams.measure(streams=500),
+    "scripts": lambda quick: scripts.measure(
+        at_once=(50,) if quick else (50, 500, 2000),
+        messages=(10, 1000) if quick else (10, 100, 1000, 10_000),
+    ),
+    "streams": lambda quick: streams.measure(streams=500 if quick else 2000, seconds=5 if quick else 20),
     "cancel": lambda quick: cancels.measure(100 if quick else 300, in_flight=200, tools=8 if quick else 20),
     "cooldown": lambda quick: cooldown.measure(rounds=1 if quick else 5),
     "lists": lambda quick: lists.measure(

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self
 from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
 from palaver.deliveries import Publisher
-from palaver.models import AgentSpec, Run, Submission
+from palaver.models import AgentSpec, Message, Run, Submission
 from palaver.settings import Settings
 from palaver.stack.child import Child
 from palaver.stack.readiness import accepts, answers_ok
@@ -46,14 +46,22 @@ _END_WITHIN: Final = 120.0
 class Rig:
     """A Redis, a model server and a store to submit with; workers are started as a measurement needs them.
 
-    ``lease_seconds`` is what the workers are given; all ``providers`` are the model server. The broker is the same
-    Redis, or what PALAVER_BROKER_URL says. Use it in the main thread: its processes end with that.
+    ``lease_seconds`` is what the workers are given; all ``providers`` are the ``model_server``, a module.
+    The broker is the same Redis, or what PALAVER_BROKER_URL says. Use it in the main thread: its processes end with
+    that.
     """
 
-    def __init__(self, *, lease_seconds: float = 15.0, providers: Sequence[str] = ("fake",)) -> None:
+    def __init__(
+        self,
+        *,
+        lease_seconds: float = 15.0,
+        providers: Sequence[str] = ("fake",),
+        model_server: str = "palaver.testing.model_server",
+    ) -> None:
         self._broker_url = os.environ.get("PALAVER_BROKER_URL")
         self._lease_seconds = lease_seconds
         self._providers = providers
+        self._model_server = model_server
         self._open = AsyncExitStack()
         self._children: list[Child] = []
 
@@ -92,7 +100,7 @@ class Rig:
             "BENCH_BROKER_URL": self.floor_broker_url,
             "BENCH_MODEL_URL": base_url,
         }
-        self.model_server = self.start("palaver.testing.model_server", "--port", str(port), "--ledger", str(ledger))
+        self.model_server = self.start(self._model_server, "--port", str(port), "--ledger", str(ledger))
         await self.until(lambda: accepts(port), "the model server listens")
         self.asked = Asked(ledger)
         settings = Settings(redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds)
@@ -173,10 +181,20 @@ class Rig:
         """The end of what each process has written."""
         return "\n".join(f"--- {child.name}\n{child.output[-2000:]}" for child in self._children if child.output)
 
-    async def submit(self, model: str, *, tools: tuple[str, ...] = (), instructions: str = "") -> str:
-        """Submit a run and send its first delivery, as the API does; the run's id."""
+    async def submit(
+        self,
+        model: str,
+        *,
+        tools: tuple[str, ...] = (),
+        instructions: str = "",
+        input: str | tuple[Message, ...] = INPUT,
+        conversation: str | None = None,
+    ) -> str:
+        """Submit a run, in a new conversation or in this one, and send its first delivery, as the API does; the run's
+        id."""
         agent = AgentSpec(model=model if "/" in model else f"fake/{model}", instructions=instructions, tools=tools)
-        submitted = await self.store.runs.submit(Submission(agent=agent, input=INPUT))
+        submission = Submission(agent=agent, input=input, conversation_id=conversation)
+        submitted = await self.store.runs.submit(submission)
         if not self._publisher.publish(submitted.deliveries):
             raise BenchError("the broker did not take a delivery")
         return submitted.run_id

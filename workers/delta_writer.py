@@ -113,9 +113,11 @@ class DeltaWriter:
 
     async def run(self) -> None:
         """Write, for ever."""
+        batch: list[Buffer] = []
         while True:
             await self._something.wait()
-            await asyncio.sleep(max(self._interval, _PER_STREAM * len(self._waiting)))
+            # As many as last time have something to say again, though only the first of them has said it.
+            await asyncio.sleep(max(self._interval, _PER_STREAM * max(len(batch), len(self._waiting))))
             self._something.clear()
             batch, self._waiting = self._waiting, []
             await self.write([buffer for buffer in batch if buffer.pending])

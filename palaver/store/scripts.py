@@ -46,6 +46,11 @@ class Scripts:
             for name, source in self._sources.items()
         }
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The name of each script by its SHA, which is all that SLOWLOG and MONITOR show of it."""
+        return {sha: name for name, sha in self._shas.items()}
+
     async def run(self, script: Script[R]) -> R:
         """The reply of one script.
 

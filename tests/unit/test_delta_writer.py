@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from palaver import secrets
 from palaver.leases import Delta
 from palaver.secrets import Secrets, know
 from tests.unit.test_tool_context import LEASE
+from workers import delta_writer
 from workers.delta_writer import DeltaWriter
 
 SECRET = "sk-Canary-2b7d9e0c41aa55e3"
@@ -63,3 +66,36 @@ async def test_reasoning_is_written_however_short_the_answer_was(writer: DeltaWr
     thinking.add("4")
     await thinking.flush()
     assert [(delta.reasoning, delta.text) for delta in shown.deltas] == [(True, "2+2"), (False, "4")]
+
+
+async def test_what_comes_between_two_writes_is_one_delta(writer: DeltaWriter, shown: Shown) -> None:
+    buffer = writer.buffer(LEASE)
+    for word in ("What", " comes", " together", " is", " shown", " together"):
+        buffer.add(word)
+    await writer.write([buffer])
+    assert [delta.text for delta in shown.deltas] == ["What comes together is shown together"]
+
+
+async def test_the_more_streams_the_longer_is_gathered_whoever_says_something_first(
+    writer: DeltaWriter, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests, go_on, sleep = asyncio.Queue[float](), asyncio.Semaphore(0), asyncio.sleep
+
+    async def rest(seconds: float) -> None:
+        rests.put_nowait(seconds)
+        await go_on.acquire()
+
+    monkeypatch.setattr("workers.delta_writer.asyncio.sleep", rest)
+    running = asyncio.create_task(writer.run())
+    buffers = [writer.buffer(LEASE) for _ in range(50)]
+    found = []
+    for saying in (buffers, buffers[:1], buffers[:1]):
+        expected = len(shown.deltas) + len(saying)
+        for buffer in saying:
+            buffer.add("word ")
+        found.append(await asyncio.wait_for(rests.get(), 30))
+        go_on.release()
+        while len(shown.deltas) < expected:
+            await sleep(0)
+    assert found == [50 * delta_writer._PER_STREAM, 50 * delta_writer._PER_STREAM, 0.001]
+    running.cancel()
