@@ -28,13 +28,13 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands chaos soak lock sbom clean
+.PHONY: help demo up quick test check package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, VENV=dir the environment,"
-	@echo "  ARGS='…' adds options to demo, quick, test, bench, bench-openhands, chaos and soak; JOBS=1 runs tests one by one."
+	@echo "  ARGS='…' adds options to demo, quick, test, bench, bench-…, chaos and soak; JOBS=1 runs tests one by one."
 	@echo "  SCALE=10 makes ten times as much chaos: faults and runs of each kind."
 
 demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a cancel
@@ -81,8 +81,13 @@ check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others w
 twin: $(DEV) ## make the blocking client from the asyncio one
 	$(BIN)/python -m deploy.twin
 
-bench: $(DEV) ## measure this machine
+bench: $(DEV) ## measure this machine, and then beside others unless ARGS has --only
 	$(BIN)/python -m bench $(ARGS)
+	$(if $(findstring --only,$(ARGS)),,$(MAKE) bench-peers ARGS=$(filter --quick,$(ARGS)))
+
+bench-peers: $(DEV) ## measure beside Celery alone, Restate, DBOS and LangGraph
+	$(BIN)/python -m bench.peers.install
+	$(BIN)/python -m bench.peers $(ARGS)
 
 bench-openhands: $(DEV) ## measure beside OpenHands' agent-server (needs Python 3.12 or 3.13)
 	$(BIN)/python -m bench.openhands.install

@@ -20,13 +20,13 @@ All sides put the same questions: the bench compares the digests of the messages
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Any
 
 import httpx
 import orjson
 from celery import Celery
 
+from bench.answer import Answer, result
 from bench.conversation import INSTRUCTIONS
 from palaver.tools.builtin import calculator
 
@@ -58,47 +58,10 @@ def request_body(model: str, messages: list[dict[str, Any]]) -> bytes:
     return orjson.dumps({**options, "messages": [system, *messages]})
 
 
-class Answer:
-    """The assistant's message, put together from the lines of the stream."""
-
-    def __init__(self) -> None:
-        self._content: list[str] = []
-        self._calls: dict[int, dict[str, str]] = {}
-
-    def read(self, lines: Iterable[str | bytes]) -> None:
-        """Take in all of the lines."""
-        for line in lines:
-            self.add(line)
-
-    def add(self, line: str | bytes) -> None:
-        """Take in one line."""
-        text = line.encode() if isinstance(line, str) else line.rstrip()
-        if not text.startswith(b"data: ") or text == b"data: [DONE]":
-            return
-        for choice in orjson.loads(text[6:])["choices"]:
-            delta = choice["delta"]
-            if delta.get("content"):
-                self._content.append(delta["content"])
-            for part in delta.get("tool_calls") or ():
-                call = self._calls.setdefault(part["index"], {"id": "", "name": "", "arguments": ""})
-                call["id"] += part.get("id") or ""
-                call["name"] += part["function"].get("name") or ""
-                call["arguments"] += part["function"].get("arguments") or ""
-
-    def messages(self) -> list[dict[str, Any]]:
-        """The assistant's message and the results of its tool calls."""
-        text, calls = "".join(self._content), list(self._calls.values())
-        if not calls:
-            return [{"role": "assistant", "content": text}]
-        wire = [
-            {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
-            for call in calls
-        ]
-        results = [
-            {"role": "tool", "tool_call_id": call["id"], "content": calculator(**orjson.loads(call["arguments"]))}
-            for call in calls
-        ]
-        return [{"role": "assistant", "content": text or None, "tool_calls": wire}, *results]
+def turn(answer: Answer) -> list[dict[str, Any]]:
+    """The assistant's message and the results of its tool calls."""
+    message = answer.message()
+    return [message, *(result(call, calculator) for call in message.get("tool_calls", ()))]
 
 
 @app.task(name="floor.step")  # type: ignore[untyped-decorator]
@@ -109,6 +72,6 @@ def step(run: str, model: str, messages: list[dict[str, Any]]) -> None:
     with client.stream("POST", URL, content=request_body(model, messages), headers=headers) as response:
         response.raise_for_status()
         answer.read(response.iter_lines())
-    new = answer.messages()
+    new = turn(answer)
     if new[-1]["role"] == "tool":
         step.apply_async((run, model, messages + new))

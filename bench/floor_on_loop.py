@@ -13,7 +13,8 @@ from typing import Any
 import aiohttp
 from celery import Celery
 
-from bench.floor import URL, Answer, request_body
+from bench.answer import Answer
+from bench.floor import URL, request_body, turn
 from bench.floor import app as plain
 from workers.transport import broker_settings
 
@@ -44,6 +45,6 @@ async def step(run: str, model: str, messages: list[dict[str, Any]]) -> None:
         response.raise_for_status()
         async for line in response.content:
             answer.add(line)
-    new = answer.messages()
+    new = turn(answer)
     if new[-1]["role"] == "tool":
         step.apply_async((run, model, messages + new))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
+from statistics import median
 
 
 @dataclass
@@ -30,6 +31,17 @@ class Table:
 def percentile(values: Sequence[float], percent: float) -> float:
     """The smallest value that so many percent of the values do not exceed."""
     return sorted(values)[max(0, ceil(len(values) * percent / 100) - 1)]
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median and the range of what was measured several times."""
+    middle = number(median(values))
+    return middle if len(values) == 1 else f"{middle} ({number(min(values))} to {number(max(values))})"
+
+
+def number(value: float) -> str:
+    """With three figures or so."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def heading(command: str) -> str:

@@ -137,6 +137,16 @@ class Rig:
         return self.start("celery", "-A", app, "worker", *options, *arguments, environment=environment)
 
     @property
+    def environment(self) -> Mapping[str, str]:
+        """What the programs of Palaver are started with."""
+        return self._environment
+
+    def start_redis(self, name: str, options: Mapping[str, str] | None = None) -> RedisServer:
+        """Another server, with its files below ``folder``; it ends with the rig."""
+        server = RedisServer(data_dir=self._folder / name, options=options)
+        return self._open.enter_context(server)
+
+    @property
     def folder(self) -> Path:
         """Files of this rig; gone when it ends."""
         return self._folder

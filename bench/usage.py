@@ -43,3 +43,16 @@ def _children(pid: int) -> list[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         found += map(int, (task / "children").read_text().split())
     return found
+
+
+def proportional(*pids: int) -> float:
+    """MB of these processes and their descendants, where pages that several share are counted once in all (PSS).
+
+    Raises FileNotFoundError for one that is gone. Slow: the kernel walks over all of the pages.
+    """
+    total = 0.0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / 1e6
+        total += proportional(*_children(pid))
+    return total

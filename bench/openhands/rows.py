@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from bench.report import percentile
+from bench.report import number, percentile, spread
 
 
 class Row(NamedTuple):
@@ -35,17 +35,6 @@ def at(percent: float, what: str, ours: Sequence[float], theirs: Sequence[float]
     """The percentile of times."""
     one, other = percentile(ours, percent), percentile(theirs, percent)
     return Row(f"{what}, p{percent:g}", number(one), number(other), _ratio(one, other))
-
-
-def spread(values: Sequence[float]) -> str:
-    """The median and the range of what was measured several times."""
-    middle = number(median(values))
-    return middle if len(values) == 1 else f"{middle} ({number(min(values))} to {number(max(values))})"
-
-
-def number(value: float) -> str:
-    """With three figures or so."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _ratio(ours: float, theirs: float, *, more: bool = False) -> float:

@@ -9,8 +9,9 @@ from typing import Final
 
 from bench.asked import BenchError, Call
 from bench.openhands.conversations import Clients
-from bench.openhands.rows import Row, both, spread
+from bench.openhands.rows import Row, both
 from bench.openhands.sides import Side
+from bench.report import spread
 from bench.rig import Rig
 
 _MODEL: Final = "tokens-60+rate-20"
