@@ -45,6 +45,8 @@ class AgentSpec(ModelOptions):
     """Whether the older part of a conversation that is too long for the model is replaced by a summary of it."""
     condense_at: int | None = Field(default=None, ge=1000)
     """Input tokens of a call beyond which the next one is condensed; None waits until the model refuses."""
+    condense_at_messages: int | None = Field(default=None, ge=10)
+    """Messages beyond which a call is condensed, as its protocol counts them; half of them are kept at most."""
     stuck: StuckLimits | None = StuckLimits()
     """When a run that repeats itself ends; None for never."""
     fallbacks: Annotated[tuple[ModelName, ...], AtMost("fallbacks")] = ()

@@ -49,9 +49,10 @@ without an introduction, in at most 600 words."""
 async def ask_within_window(work: Work, ask: Callable[[], Awaitable[ModelReply]]) -> ModelReply | RetryAfter:
     """The model's answer to ``ask``, which reads the conversation again each time.
 
-    Condenses before the call if the last one was longer than the agent's ``condense_at``; and once, if the model
-    refuses the conversation as too long. If its answer is what did not fit any more, and watchers have seen of it, the
-    next attempt asks: they are told then that it is withdrawn.
+    Condenses before the call if the last one was longer than the agent's ``condense_at``, or there are more messages
+    than its ``condense_at_messages``; and once, if the model refuses the conversation as too long. If its answer is
+    what did not fit any more, and watchers have seen of it, the next attempt asks: they are told then that it is
+    withdrawn.
 
     Raises:
         ProviderError: the conversation is still too long, or something else is wrong with the call.
@@ -60,6 +61,8 @@ async def ask_within_window(work: Work, ask: Callable[[], Awaitable[ModelReply]]
     if agent.condense_at is not None and work.prompt_tokens > agent.condense_at:
         # Less than this is not worth a call: with long instructions each call would be over the threshold.
         await _condense(work, least=agent.condense_at)
+    elif agent.condense_at_messages is not None and len(work.messages()) > agent.condense_at_messages:
+        await _condense(work)
     try:
         return await ask()
     except ProviderError as error:

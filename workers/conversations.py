@@ -127,8 +127,9 @@ class CachedConversation:
         other._drop(dropped.origin)
         return other
 
-    def older_part(self) -> OlderPart | None:
-        """What to condense: everything but the newest whole turns, a quarter of the bytes at most.
+    def older_part(self, most_kept: int = sys.maxsize) -> OlderPart | None:
+        """What to condense: everything but the newest whole turns, a quarter of the bytes and ``most_kept`` messages at
+        most.
 
         The user's newest message is kept in any case. None if nothing would go away.
         """
@@ -138,7 +139,7 @@ class CachedConversation:
             while start and self._ends[start - 1] == self._ends[start]:
                 start -= 1
             room -= sum(map(len, self._messages[start:cut]))
-            if room < 0:
+            if room < 0 or len(self._messages) - start > most_kept:
                 break
             cut = start
         weights = [len(text) for text in self._messages[:cut]]

@@ -133,7 +133,8 @@ class Work:
 
     def older_part(self) -> OlderPart | None:
         """The part of the conversation that could be condensed."""
-        return self._conversation.older_part()
+        most = self.lease.agent.condense_at_messages
+        return self._conversation.older_part(most // 2) if most else self._conversation.older_part()
 
     def condense(self, condensed: Condensed) -> None:
         """The model sees a summary from here on; the log has it with the outcome of this attempt."""

@@ -29,6 +29,8 @@ _MODEL: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}")
 _RETRIED: Final = (ErrorClass.RATE_LIMITED, ErrorClass.PROVIDER_ERROR, ErrorClass.CONNECTION, ErrorClass.TIMEOUT)
 _KINDS: Final = frozenset({"openai", "anthropic", "litellm_proxy", "hosted_vllm"})
 """What LiteLLM calls the protocols that there are here."""
+_LEAST_SIZE: Final = 10
+"""Messages that a conversation may have in any case before it is condensed."""
 _USUAL_EFFORT: Final = "high"
 """What the client sends if nobody chose: models that do not reason would refuse it."""
 
@@ -95,6 +97,12 @@ class GivenCondenser(Known):
 
     kind: str = ""
     max_tokens: int | None = None
+    max_size: int | None = None
+
+    @property
+    def condense_at_messages(self) -> int | None:
+        """Its ``max_size`` here: the prompt, which is an event there, is no message."""
+        return None if self.max_size is None else max(self.max_size - 1, _LEAST_SIZE)
 
 
 class GivenAgent(Known):
@@ -143,7 +151,7 @@ def spec_of(
     if faults:
         raise Refused.of_faults(faults)
     llm, names = agent.llm, tools_of(agent)
-    condenses = agent.condenser is not None and agent.condenser.kind != "NoOpCondenser"
+    condenser = agent.condenser if agent.condenser and agent.condenser.kind != "NoOpCondenser" else None
     options: dict[str, Any] = {
         "temperature": llm.temperature,
         "top_p": None if llm.top_p == 1 else llm.top_p,
@@ -163,8 +171,9 @@ def spec_of(
             client_tools=tuple(client_tools),
             approvals=approvals(policy or Policy(), names, analyzed=analyzed),
             max_steps=min(max_iterations, 10_000),
-            condense=condenses,
-            condense_at=agent.condenser.max_tokens if condenses and agent.condenser else None,
+            condense=condenser is not None,
+            condense_at=condenser.max_tokens if condenser else None,
+            condense_at_messages=condenser.condense_at_messages if condenser else None,
             stuck=stuck,
             retry=retry_policy(llm),
             **options,
@@ -202,6 +211,7 @@ _PLACES: Final = {
     "model": "llm/model",
     "instructions": "system_prompt",
     "condense_at": "condenser/max_tokens",
+    "condense_at_messages": "condenser/max_size",
     "extra_body": "llm/litellm_extra_body",
     **{name: f"llm/{name}" for name in ("temperature", "top_p", "max_output_tokens", "seed", "reasoning_effort")},
 }

@@ -73,12 +73,13 @@ _CACHED: Final = 16 * KIB
 
 
 def agent_json(spec: AgentSpec) -> str:
-    """An agent as JSON, as it was meant when it came in: with the defaults of today. Options of the model, and of
-    client tools, are left out if nobody gave them, so that a new one says nothing to older code."""
+    """An agent as JSON, as it was meant when it came in: with the defaults of today. Options of the model, of client
+    tools, and newer ones are left out if nobody gave them, so that they say nothing to older code."""
     unsaid: dict[str, Any] = {name: True for name in ModelOptions.model_fields if getattr(spec, name) is None}
     unsaid["client_tools"] = {
         place: {"acknowledgement"} for place, tool in enumerate(spec.client_tools) if tool.acknowledgement is None
     }
+    unsaid["condense_at_messages"] = spec.condense_at_messages is None
     # The key of an endpoint is kept apart, sealed.
     unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
     return spec.model_dump_json(exclude=unsaid)

@@ -127,6 +127,21 @@ def test_only_risky_calls_wait_and_then_none(openhands: OpenHandsClient, cluster
     conversation.leave()
 
 
+def test_many_events_are_condensed_however_short_they_are(openhands: OpenHandsClient, cluster: Cluster) -> None:
+    llm = {"model": "fake/echo", "usage_id": "condenser"}
+    condenser = {"kind": "LLMSummarizingCondenser", "llm": llm, "max_size": 11, "keep_first": 2}
+    conversation = open_conversation(openhands, cluster, "echo", agent={"condenser": condenser})
+    said = ["MessageEvent"] * 11
+    for number in range(len(said)):
+        conversation.call("send_message", f"number {number}")
+    conversation.run()
+    eventually(lambda: kinds(conversation.do("heard")) == [*said, "Condensation", "MessageEvent"])
+    answer = [event for event in conversation.do("heard") if event["kind"] == "MessageEvent"][-1]
+    assert "number 10" in str(answer["llm_message"])
+    check_told(conversation)
+    conversation.leave()
+
+
 def test_what_only_the_newer_client_asks_for(openhands: OpenHandsClient, cluster: Cluster) -> None:
     if openhands.generation != "1.58.2":
         pytest.skip("the older client has none of these calls")

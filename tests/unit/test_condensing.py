@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,8 +151,12 @@ class Model:
     def condensed(self) -> bool:
         return self.conversation.condensed
 
+    def messages(self) -> list[bytes]:
+        return self.conversation.messages()
+
     def older_part(self) -> OlderPart | None:
-        return self.conversation.older_part()
+        most = self.lease.agent.condense_at_messages
+        return self.conversation.older_part(most // 2 if most else sys.maxsize)
 
     def condense(self, condensed: Condensed) -> None:
         self.conversation = self.conversation.having(condensed)
@@ -281,6 +286,25 @@ async def test_a_threshold_condenses_before_the_call(tokens: int, calls: int) ->
     model = Model(conversation, window=100_000, condense_at=2000)
     await model.answer()
     assert model.calls == calls
+
+
+@pytest.mark.parametrize(("most", "calls"), [(20, 1), (19, 2)])
+async def test_so_many_messages_are_condensed_before_the_call(most: int, calls: int) -> None:
+    model = Model(long(10), window=100_000, condense_at_messages=most)
+    await model.answer()
+    assert model.calls == calls
+
+
+async def test_half_of_so_many_messages_are_kept_however_short_they_are() -> None:
+    log = entries(user("x" * 100_000), *(says(f"a{i}") for i in range(30)))
+    model = Model(of(*log), window=1_000_000, condense_at_messages=10)
+    await model.answer()
+    # The summary and the user's message beside them.
+    assert len(model.messages()) == 7
+    assert told(model.conversation)[-1] == "assistant: a29"
+    model.calls = 0
+    await model.answer()
+    assert model.calls == 1
 
 
 async def test_a_threshold_below_what_cannot_be_condensed_does_not_cost_a_call_each_time() -> None:

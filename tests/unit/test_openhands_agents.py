@@ -90,7 +90,9 @@ def test_a_condenser_condenses() -> None:
     spec = spec_of(
         _given(condenser={"kind": "LLMSummarizingCondenser", "max_tokens": 5000, "llm": LLM, "max_size": 80})
     )
-    assert (spec.condense, spec.condense_at) == (True, 5000)
+    assert (spec.condense, spec.condense_at, spec.condense_at_messages) == (True, 5000, 79)
+    small = spec_of(_given(condenser={"kind": "LLMSummarizingCondenser", "max_size": 4}))
+    assert (small.condense_at, small.condense_at_messages) == (None, 10)
     assert not spec_of(_given(condenser={"kind": "NoOpCondenser"})).condense
 
 
