@@ -7,11 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.openapi.utils import get_openapi
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palaver.deliveries import Publisher
 from palaver.policies import load_policies
@@ -31,6 +35,7 @@ from .operations import Backend, Publishing
 from .operations.catalog import Catalog
 from .operations.measured import Measured
 from .pages import docs
+from .routing import Handlers
 
 
 def create_app(
@@ -81,7 +86,7 @@ def create_app(
             if store is None:
                 await backend.store.close()
 
-    app = FastAPI(
+    app = _Application(
         title="Palaver",
         version="1",
         summary="Agent conversations on Celery: submit and forget.",
@@ -92,12 +97,24 @@ def create_app(
         exception_handlers={HTTPException: _no_route},
     )
     app.state.dialects = tuple(dialects)
-    app.add_middleware(Middleware)
     for dialect in dialects:
         app.routes.extend([*dialect.router.routes, *dialect.sockets])
     app.add_route("/docs", docs, include_in_schema=False)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+class _Application(FastAPI):
+    """Without the layers around the routes that the framework has: ours answers all errors, bodies are bounded where
+    they are read, and traces are those of `palaver.traces`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await Starlette.__call__(self, scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        # What has no handler of a dialect: sockets, documents, and what is not there.
+        others = ExceptionMiddleware(AsyncExitStackMiddleware(self.router), self.exception_handlers)
+        return Middleware(Handlers(self.routes, others))
 
 
 async def require_durability(settings: Settings) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -97,6 +98,7 @@ def refuse_open_bind(settings: Settings, host: str) -> None:
         raise ConfigurationError(f"PALAVER_HOST: {host} is reached from elsewhere, and there are no keys: {_SAY_SO}")
 
 
+@lru_cache(maxsize=1024)
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)

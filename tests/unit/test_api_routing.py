@@ -1,0 +1,81 @@
+"""How a request finds its handler."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope, Send
+
+from api.app import create_app
+from api.routing import Handlers
+
+ROUTES = [route for route in create_app().routes if isinstance(route, APIRoute)]
+
+
+class Elsewhere(Exception):
+    """The other application was asked."""
+
+
+class Here(Exception):
+    """The handler was asked, with these parts of the path."""
+
+
+def asked(method: str, path: str, **more: Any) -> Scope:
+    return {"type": "http", "method": method, "path": path, "headers": [], "query_string": b"", **more}
+
+
+async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
+    raise Elsewhere
+
+
+async def serve(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The path of the route that serves it, and what the parts of the path are."""
+    for route in ROUTES:
+
+        async def endpoint(request: Any, served: str = route.path) -> None:
+            raise Here(served, request.path_params)
+
+        monkeypatch.setattr(route, "endpoint", endpoint)
+
+    async def none(*_: object) -> Any:
+        raise AssertionError
+
+    with pytest.raises(Here) as found:
+        await Handlers(ROUTES, elsewhere)(scope, none, none)
+    served, parts = found.value.args
+    assert set(parts.values()) <= {"it"}
+    return str(served)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.methods} {route.path}")
+async def test_every_handler_is_found_without_asking_the_framework(
+    route: APIRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = re.sub(r"{\w+(:\w+)?}", "it", route.path)
+    for method in route.methods or ():
+        assert await serve(asked(method, path), monkeypatch) == route.path
+        assert await serve(asked(method, f"/below{path}", root_path="/below"), monkeypatch) == route.path
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        asked("GET", "/v1/runs/actions"),
+        asked("PUT", "/v1/runs"),
+        asked("GET", "/v1/runs/"),
+        asked("GET", "/v1"),
+        asked("GET", "//v1/runs"),
+        asked("GET", "*"),
+        asked("GET", ""),
+        {"type": "websocket", "path": "/v1/runs", "headers": []},
+    ],
+)
+async def test_what_no_handler_serves_is_the_frameworks(scope: Scope) -> None:
+    async def none(*_: object) -> Any:
+        raise AssertionError
+
+    with pytest.raises(Elsewhere):
+        await Handlers(ROUTES, elsewhere)(scope, none, none)
