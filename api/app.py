@@ -60,7 +60,7 @@ def create_app(
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
         app.state.access = Access.of(chosen)
-        kept = store or Store.connect(chosen)
+        kept = store or Store.connect(chosen, shared=True)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
             settings=chosen,

@@ -29,6 +29,7 @@ from palaver.store.pool import Pool
 from palaver.store.providers import Providers
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
+from palaver.store.shared_client import SharedClient
 from palaver.store.spans import SpanOutbox
 from palaver.store.steps import Steps
 from palaver.store.tools import Tools
@@ -74,8 +75,9 @@ class Store:
         self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity)
 
     @classmethod
-    def connect(cls, settings: Settings) -> Self:
-        """A store on ``PALAVER_REDIS_URL``. It connects when it is first used.
+    def connect(cls, settings: Settings, *, shared: bool = False) -> Self:
+        """A store on ``PALAVER_REDIS_URL``. It connects when it is first used. With ``shared``, most of what its users
+        ask travels on one connection.
 
         Every wait has an end: 2 s to connect, 5 s for an answer, 5 s for a free connection.
         """
@@ -93,7 +95,7 @@ class Store:
             retry_on_error=[ConnectionError, TimeoutError],
             driver_info=_driver(),
         )
-        return cls(Redis(connection_pool=pool), settings)
+        return cls((SharedClient if shared else Redis)(connection_pool=pool), settings)
 
     async def require_durability(self) -> None:
         """Ask the server for what PALAVER_DURABILITY needs. Of one that is away nothing is known, and nothing said.
