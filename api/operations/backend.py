@@ -87,7 +87,7 @@ class Backend:
         """
         try:
             async with asyncio.timeout(_CROWDED):
-                return await self.reads.read(run_id, lambda: within_deadline(self.store.runs.get(run_id)))
+                return await self.reads.read_now(run_id, lambda: within_deadline(self.store.runs.get(run_id)))
         except TimeoutError:
             raise StoreUnavailable from None
 

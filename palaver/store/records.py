@@ -68,6 +68,9 @@ RUN_FIELDS: Final = (
     "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace",
 )  # fmt: skip
 """Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
+_RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
+_COUNTED: Final = {name: name.encode() for name in Usage.model_fields if name != "cost_usd"}
+"""Fields of the usage that are sums of what hashes have."""
 _CACHED: Final = 16 * KIB
 """Bytes of an agent's JSON that is kept as it was read: many runs have the same one."""
 
@@ -102,7 +105,7 @@ def names(agent: AgentSpec) -> str:
 
 def run_fields(values: Sequence[bytes | None]) -> Fields | None:
     """A run's hash from the values of ``RUN_FIELDS``; None if there is no such run, or not for much longer."""
-    fields = {name.encode(): value for name, value in zip(RUN_FIELDS, values, strict=True) if value is not None}
+    fields = _given(_RUN_FIELDS, values)
     return fields if b"id" in fields and b"deleting" not in fields else None
 
 
@@ -166,13 +169,13 @@ def _structured(fields: Fields, spec: AgentSpec) -> Any:
 
 def _usage(*parts: Fields) -> Usage:
     """The sum of what is counted in these hashes."""
-    counted = {name: _sum(name, parts) for name in Usage.model_fields if name != "cost_usd"}
-    cost = None if any(b"unpriced" in fields for fields in parts) else _sum("cost", parts) / NANODOLLARS
+    counted = {name: _sum(field, parts) for name, field in _COUNTED.items()}
+    cost = None if any(b"unpriced" in fields for fields in parts) else _sum(b"cost", parts) / NANODOLLARS
     return Usage(**counted, cost_usd=cost)
 
 
-def _sum(name: str, parts: Sequence[Fields]) -> int:
-    return sum(int(fields.get(name.encode(), 0)) for fields in parts)
+def _sum(field: bytes, parts: Sequence[Fields]) -> int:
+    return sum([int(fields[field]) for fields in parts if field in fields])
 
 
 def action(fields: dict[str, Any]) -> PendingAction:
@@ -203,22 +206,24 @@ CONVERSATION_FIELDS: Final = (
 """Those of a conversation's hash that `conversation` reads. What else there is may be long."""
 ACTIVE_RUN_FIELDS: Final = ("status", *USAGE_FIELDS)
 """Those of its active run's hash that it reads."""
+_CONVERSATION_FIELDS: Final = tuple(map(str.encode, CONVERSATION_FIELDS))
+_ACTIVE_RUN_FIELDS: Final = tuple(map(str.encode, ACTIVE_RUN_FIELDS))
 
 
 def conversation_fields(values: Sequence[bytes | None]) -> Fields | None:
     """A conversation's hash from the values of ``CONVERSATION_FIELDS``; None if there is none, or not for much
     longer."""
-    fields = _given(CONVERSATION_FIELDS, values)
+    fields = _given(_CONVERSATION_FIELDS, values)
     return fields if b"id" in fields and b"deleting" not in fields else None
 
 
 def active_run_fields(values: Sequence[bytes | None]) -> Fields:
     """A run's hash from the values of ``ACTIVE_RUN_FIELDS``."""
-    return _given(ACTIVE_RUN_FIELDS, values)
+    return _given(_ACTIVE_RUN_FIELDS, values)
 
 
-def _given(names: Sequence[str], values: Sequence[bytes | None]) -> Fields:
-    return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
+def _given(names: Sequence[bytes], values: Sequence[bytes | None]) -> Fields:
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def conversation(fields: Fields, active_run: Fields) -> Conversation:

@@ -35,7 +35,7 @@ class Sharing:
         """Who waits for a read that has not begun."""
         self._under_way: dict[Hashable, asyncio.Event] = {}
         """Set when it is over."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def read(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """What ``make`` answers, or the ``make`` of somebody else with the same ``key``. Raises what that raises."""
@@ -48,6 +48,23 @@ class Sharing:
             task.add_done_callback(self._tasks.discard)
         asked.append(answer)
         return await answer
+
+    async def read_now(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """As `read`, for reads that mostly nobody shares. Who finds nobody else makes it without a task for that, which
+        would cost as much; of many who come at once, the first shares with none of them."""
+        if key in self._asked or key in self._under_way or self._slots.locked():
+            return await self.read(key, make)
+        me = asyncio.current_task()
+        assert me is not None
+        over = self._under_way[key] = asyncio.Event()
+        self._tasks.add(me)
+        try:
+            async with self._slots:
+                return await make()
+        finally:
+            self._tasks.discard(me)
+            del self._under_way[key]
+            over.set()
 
     async def _read(self, key: Hashable, make: Callable[[], Awaitable[object]]) -> None:
         asked = self._asked[key]

@@ -90,6 +90,44 @@ async def test_a_read_goes_on_for_the_others_when_one_who_asked_has_gone(sharing
         await gone
 
 
+async def test_who_finds_nobody_else_reads_alone(sharing: Sharing) -> None:
+    source = Source()
+    first, gone, there = (asyncio.create_task(sharing.read_now("key", source.read)) for _ in range(3))
+    await aeventually(lambda: source.begun == 1)
+    source.go.release()
+    assert await first == 1
+    await aeventually(lambda: source.begun == 2)
+    gone.cancel()
+    source.go.release()
+    # The two others shared the next, and one of them has gone.
+    assert await there == 2
+    others = [asyncio.create_task(sharing.read_now(n, source.read)) for n in range(10)]
+    await aeventually(lambda: source.at_once == 3)
+    for _ in others:
+        source.go.release()
+    assert sorted(await asyncio.gather(*others)) == list(range(3, 13))
+
+
+async def test_who_reads_alone_and_goes_away_leaves_the_others_a_read(sharing: Sharing) -> None:
+    source = Source()
+    gone, there = (asyncio.create_task(sharing.read_now("key", source.read)) for _ in range(2))
+    await aeventually(lambda: source.begun == 1)
+    gone.cancel()
+    await aeventually(lambda: source.begun == 2)
+    source.go.release()
+    assert await there == 2
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+
+
+async def test_who_reads_alone_at_the_end_is_cancelled(sharing: Sharing) -> None:
+    source = Source()
+    reading = asyncio.create_task(sharing.read_now("key", source.read))
+    await aeventually(lambda: source.begun == 1)
+    await sharing.close()
+    assert reading.cancelled()
+
+
 async def test_whoever_waits_at_the_end_is_cancelled() -> None:
     sharing, source = Sharing(1), Source()
     asking = [asyncio.create_task(sharing.read(n, source.read)) for n in range(3)]
