@@ -38,12 +38,15 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
     Raises:
         Refused: its run was deleted since; and whatever ``begin`` raises.
     """
-    submitted = await begin(backend, submission, caller, key=key)
+    submitted = await begin(backend, submission, caller, key=key, show=True)
     return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
 
 
-async def begin(backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None) -> Submitted:
-    """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens.
+async def begin(
+    backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None, show: bool = False
+) -> Submitted:
+    """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens. With
+    ``show`` a new run comes with the answer.
 
     Raises:
         Refused: everything that is wrong with it.
@@ -56,7 +59,7 @@ async def begin(backend: Backend, submission: Submission, caller: Caller, *, key
     try:
         if submission.agent is None and submission.conversation_id is not None:
             await _admit_to(submission.conversation_id, submission, backend)
-        submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name)
+        submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, show=show)
         submitted, unsafe = await promised(submitting)
     except UnknownConversation:
         fault = Fault("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
@@ -86,7 +89,7 @@ async def condense(backend: Backend, conversation_id: str, caller: Caller, *, ke
     if not await has_said(backend, conversation_id, _FEW):
         raise StateConflict("nothing_to_condense", None, "too little was said to be condensed")
     wanted = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
-    submitting = backend.store.runs.submit(wanted, idempotency_key=key, by=caller.name, condenses=True)
+    submitting = backend.store.runs.submit(wanted, idempotency_key=key, by=caller.name, condenses=True, show=True)
     submitted, unsafe = await promised(submitting)
     backend.publisher.publish_soon(submitted.deliveries)
     if unsafe:
@@ -148,9 +151,13 @@ async def explained(conflict: StateConflict, backend: Backend) -> StateConflict:
 
 
 async def _run_of(made: Submitted, backend: Backend) -> Run:
-    try:
-        run = await within_deadline(backend.store.runs.get(made.run_id))
-    except UnknownRun:
-        raise Refused("run_not_found", "The run of this Idempotency-Key was deleted: use a new key.") from None
+    run = made.run or await _read(made.run_id, backend)
     mention(run=run.id, **({"trace_id": run.trace_id} if run.trace_id else {}))
     return run
+
+
+async def _read(run_id: str, backend: Backend) -> Run:
+    try:
+        return await within_deadline(backend.store.runs.get(run_id))
+    except UnknownRun:
+        raise Refused("run_not_found", "The run of this Idempotency-Key was deleted: use a new key.") from None

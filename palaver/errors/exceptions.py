@@ -232,13 +232,16 @@ class NotDurable(PalaverError):
     """It is written, but not as safely yet as PALAVER_DURABILITY asks.
 
     ``reply`` is what would have been answered, to be followed up; doing the same again finds it done, and waits again.
-    ``run_id`` is the run that a submit took on or found.
     """
 
     def __init__(self, reply: Any) -> None:
         super().__init__()
         self.reply = reply
-        self.run_id: str | None = getattr(reply, "run_id", None)
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that a submit took on or found."""
+        return getattr(self.reply, "run_id", None)
 
 
 class UnknownRun(PalaverError):

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 from uuid import UUID
 
 from palaver.conversation import Conversation
@@ -18,13 +18,13 @@ from palaver.limits import KIB
 from palaver.models import Run, Waiting
 from palaver.settings import Settings
 from palaver.store import keys, records
-from palaver.store.connection import Connection, now_ms
+from palaver.store.connection import Connection, Fields, now_ms
 from palaver.store.contracts import ReadLog
 from palaver.store.contracts.logs import LogPage
 from palaver.store.contracts.replies import Unknown
 from palaver.store.current_steps import show_steps
 from palaver.store.events import LogEntry, Withdrawn, from_log, in_reply
-from palaver.store.scripts import Scripts
+from palaver.store.scripts import Command, Scripts
 
 _LARGE: Final = 64 * KIB
 """Bytes of a run after which others get a turn on the loop: it takes a millisecond or more to read."""
@@ -71,31 +71,28 @@ class Reading:
 
     async def weighed(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int]]:
         """Runs that are there, each with how many bytes it has."""
-        found: list[tuple[Run, int]] = []
         pipeline = self._redis.pipeline(transaction=False)
-        for run_id in run_ids:
-            pipeline.hmget(keys.run(run_id), records.RUN_FIELDS)
-            pipeline.hgetall(keys.steps(run_id))
+        for command in (each for run_id in run_ids for each in reads_of(run_id)):
+            pipeline.execute_command(*command)
         replies = await pipeline.execute()
+        found: list[tuple[Run, int]] = []
         for values, steps in zip(replies[::2], replies[1::2], strict=True):
-            if fields := records.run_fields(values):
-                size = sum(map(len, (*fields.values(), *steps.values())))
-                run = records.run(fields)
-                show_steps(run, steps, fields.get(b"progress"))
-                found.append((run, size))
-                if size > _LARGE:
+            if each := weighed(values, steps):
+                found.append(each)
+                if each[1] > _LARGE:
                     await asyncio.sleep(0)
         await self._say_who_is_ahead([run for run, _ in found])
         return found
 
     async def _say_who_is_ahead(self, runs: Sequence[Run]) -> None:
-        behind = [run for run in runs if run.waiting and run.waiting.reason is WaitReason.CONVERSATION_BUSY]
+        behind = [run for run in runs if is_behind(run)]
+        if not behind:
+            return
         pipeline = self._redis.pipeline(transaction=False)
         for run in behind:
             pipeline.hget(keys.conversation(run.conversation_id), "active")
         # Who is ahead changes with every run that ends, so the run's own record does not say it.
-        ahead = await pipeline.execute() if behind else []
-        for run, active in zip(behind, ahead, strict=True):
+        for run, active in zip(behind, await pipeline.execute(), strict=True):
             run.waiting = Waiting(reason=WaitReason.CONVERSATION_BUSY, run_id=active and active.decode())
 
     async def conversation_of(self, run_id: str) -> str:
@@ -204,6 +201,36 @@ class Reading:
                     raise unknown_conversation(conversation_id)
                 case other:
                     assert_never(other)
+
+
+def reads_of(run_id: str) -> tuple[Command, Command]:
+    """The commands whose answers show a run."""
+    return ("HMGET", keys.run(run_id), *records.RUN_FIELDS), ("HGETALL", keys.steps(run_id))
+
+
+def weighed(values: Sequence[bytes | None], steps: Fields) -> tuple[Run, int] | None:
+    """The run that these answers show, but for who is ahead of it, and how many bytes it has; None if it is not there
+    (any more)."""
+    fields = records.run_fields(values)
+    if fields is None:
+        return None
+    run = records.run(fields)
+    show_steps(run, steps, fields.get(b"progress"))
+    return run, sum(map(len, (*fields.values(), *steps.values())))
+
+
+def shown(answers: Sequence[Any]) -> Run | None:
+    """The run of which these are the answers to `reads_of` it, if they say all."""
+    if any(isinstance(each, Exception) for each in answers):
+        return None
+    found = weighed(*answers)
+    # Who is ahead of it, another record has to say.
+    return found[0] if found and not is_behind(found[0]) else None
+
+
+def is_behind(run: Run) -> bool:
+    """Whether it waits for another run of its conversation."""
+    return run.waiting is not None and run.waiting.reason is WaitReason.CONVERSATION_BUSY
 
 
 async def known_fields(redis: Connection, conversation_id: str, *names: str) -> Sequence[bytes | None]:

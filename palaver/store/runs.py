@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from secrets import token_hex
-from typing import assert_never
+from typing import Any, assert_never
 
 import orjson
 
@@ -14,7 +14,7 @@ from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePasse
 from palaver.ids import new_run_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.limits import beyond
-from palaver.models import AgentSpec, CancelMode, Message, Submission
+from palaver.models import AgentSpec, CancelMode, Message, Run, Submission
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.capacity import Capacity
@@ -27,11 +27,13 @@ from palaver.store.events import Withdrawn
 from palaver.store.idempotency import IdempotencyKey, idempotency, sha256
 from palaver.store.listing import Listing
 from palaver.store.moving import deliveries, promised, settled
-from palaver.store.reading import check_conversation_id, unknown_conversation
+from palaver.store.reading import check_conversation_id, reads_of, shown, unknown_conversation
 from palaver.store.refusals import refusal
 from palaver.store.scripts import Scripts
 from palaver.store.vault import Vault, endpoint_of, with_key
 from palaver.traces import new_trace
+
+SubmitReply = Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Submitted:
     deliveries: tuple[Delivery, ...]
     steered: bool = False
     """There is no new run: the input went into ``run_id``, which was active."""
+    run: Run | None = None
+    """The new run as it was right behind that, if it was to be shown; None if it says too little, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,11 @@ class Runs(Listing):
         idempotency_key: str | None = None,
         by: str | None = None,
         condenses: bool = False,
+        show: bool = False,
     ) -> Submitted:
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
         who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``condenses`` does
-        nothing else.
+        nothing else. With ``show`` a new run comes with the answer.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -95,26 +100,33 @@ class Runs(Listing):
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         # Without defaults: a field that a later version adds must not change what an old body hashes to.
-        body = submission.model_dump_json(exclude_defaults=True)
+        body = submission.model_dump_json(exclude_defaults=True) if idempotency_key is not None else ""
         key = idempotency(idempotency_key, f"condense {body}" if condenses else body, by)
         conversation_id = submission.conversation_id
         if conversation_id is None:
             # An idempotency key is found again by its own shard.
             target = self.new_conversation(pick_shard(key.digest, len(self.shards)) if key.digest else None)
-            return await self.take_on(await self.to_submit(submission, target, "new", key, by=by))
+            return await self.take_on(await self.to_submit(submission, target, "new", key, by=by), show=show)
         check_conversation_id(conversation_id)
         kind: SubmitKind = "condense" if condenses else "known"
-        return await self.take_on(await self.to_submit(submission, conversation_id, kind, key, by=by))
+        return await self.take_on(await self.to_submit(submission, conversation_id, kind, key, by=by), show=show)
 
-    async def take_on(self, submit: Submit) -> Submitted:
-        """What came of a submit that `to_submit` made.
+    async def take_on(self, submit: Submit, *, show: bool = False) -> Submitted:
+        """What came of a submit that `to_submit` made. With ``show`` a new run comes with it.
 
         Raises:
             StateConflict: as ``submit``; also ``conversation_moved_on``, and ``conversation_changed`` since it was
                 copied.
             UnknownConversation, IdempotencyMismatch, NoRoom, TimePassed, NotDurable: as ``submit``.
         """
-        return await promised(self._scripts.promise(submit), partial(taken_on, submit))
+        if not show:
+            return await promised(self._scripts.promise(submit), partial(taken_on, submit))
+
+        def read(told: tuple[SubmitReply, Sequence[Any]]) -> Submitted:
+            reply, answers = told
+            return replace(taken_on(submit, reply), run=shown(answers))
+
+        return await promised(self._scripts.promise_and_read(submit, reads_of(submit.run_id)), read)
 
     async def to_submit(
         self,
@@ -232,9 +244,7 @@ class Runs(Listing):
         return await promised(self._scripts.promise(cancel), partial(cancelled, run_id, conversation_id))
 
 
-def taken_on(
-    submit: Submit, reply: Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown
-) -> Submitted:
+def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
     """What the reply to ``submit`` means. Raises as `Runs.take_on`."""
     match reply:
         case Created(found, due):

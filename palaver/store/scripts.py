@@ -32,6 +32,8 @@ VERSION: Final = 1
 _WAIT_MS: Final = 2000
 """How long a promise waits for disk or replicas: the API answers within three seconds."""
 R = TypeVar("R")
+Command = Sequence[Value]
+"""A command of Redis with its arguments."""
 
 
 class Scripts:
@@ -75,11 +77,14 @@ class Scripts:
         """
         if self._wait is None:
             return await self.run(script)
-        (answer,), durable = await self.promise_all([script])
-        reply = _checked(answer)
-        if not durable:
-            raise NotDurable(reply)
-        return reply
+        (answer,), _, durable = await self._promise([script], ())
+        return _kept(_checked(answer), durable)
+
+    async def promise_and_read(self, script: Script[R], reads: Sequence[Command]) -> tuple[R, list[Any]]:
+        """The same, and the raw answers to ``reads``, errors among them: they travel with the script, and come right
+        behind it. Raises as `promise`."""
+        (answer,), found, durable = await self._promise([script], reads)
+        return _kept((_checked(answer), found), durable)
 
     async def run_all(self, scripts: Iterable[Script[R]]) -> list[R]:
         """The replies of several scripts, sent at once; each is atomic, all together are not.
@@ -96,22 +101,28 @@ class Scripts:
     async def promise_all(self, scripts: Iterable[Script[R]]) -> tuple[list[R | Exception], bool]:
         """The reply of each script, or the error that it answered with; and whether what they wrote is as durable as
         PALAVER_DURABILITY asks."""
-        scripts = list(scripts)
+        replies, _, durable = await self._promise(list(scripts), ())
+        return replies, durable
+
+    async def _promise(
+        self, scripts: Sequence[Script[R]], reads: Sequence[Command]
+    ) -> tuple[list[R | Exception], list[Any], bool]:
         if self._wait is None or not scripts:
-            return await self.run_each(scripts), True
+            answers = await self._answers(scripts, reads)
+            return _replies(scripts, answers[: len(scripts)]), answers[len(scripts) :], True
         command, enough = self._wait
         # All on one connection: otherwise, after a failover, the wait would be for the writes of another server. A
         # script that finds its work done writes nothing, and the server waits for a connection's own writes.
         write = ("SET", promised(scripts[0].pack()[0][0]), 1, "EX", 60)
-        *answers, written, reached = await self._answers(scripts, (write, command))
-        replies = _replies(scripts, answers)
+        *answers, written, reached = await self._answers(scripts, (*reads, write, command))
+        replies, found = _replies(scripts, answers[: len(scripts)]), answers[len(scripts) :]
         failed = next((each for each in (written, reached) if isinstance(each, Exception)), None)
         if failed:
             log.warning("what is promised cannot be waited for: %s", failed)
-            return replies, False
-        return replies, (reached[0] if isinstance(reached, list) else reached) >= enough
+            return replies, found, False
+        return replies, found, (reached[0] if isinstance(reached, list) else reached) >= enough
 
-    async def _answers(self, scripts: Sequence[Script[Any]], then: Sequence[Sequence[Value]]) -> list[Any]:
+    async def _answers(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
         """The answers of scripts and of the commands behind them, errors among them. Scripts that the server does not
         have are loaded and sent again, with the commands."""
         answers = await self._pipeline(scripts, then)
@@ -125,7 +136,7 @@ class Scripts:
                 answers[i] = answer
         return answers
 
-    async def _pipeline(self, scripts: Sequence[Script[Any]], then: Sequence[Sequence[Value]]) -> list[Any]:
+    async def _pipeline(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
         if not scripts:
             return []
         pipeline = self._redis.pipeline(transaction=False)
@@ -153,6 +164,12 @@ def _checked(reply: R | Exception) -> R:
     return reply
 
 
+def _kept(reply: R, durable: bool) -> R:
+    if not durable:
+        raise NotDurable(reply)
+    return reply
+
+
 @lru_cache(maxsize=8)
 def _sources(settings: ScriptSettings, version: int) -> Mapping[str, str]:
     """The text of each script, by its name. That takes 20 ms, and few processes have more than one set of settings."""
@@ -160,7 +177,7 @@ def _sources(settings: ScriptSettings, version: int) -> Mapping[str, str]:
     return {script.name: assembler.script(script).text for script in SCRIPTS}
 
 
-def _waiting(durability: str) -> tuple[tuple[Value, ...], int] | None:
+def _waiting(durability: str) -> tuple[Command, int] | None:
     """The command that waits, and the smallest number that it must answer; None if no wait is configured."""
     kind, _, number = durability.partition("=")
     match kind:

@@ -89,10 +89,10 @@ class StoreDriver:
 
     async def submit(self, input: str | tuple[Message, ...] = "hello", **more: Any) -> Submitted:
         """A run with the usual agent, in a trace of its own."""
-        key = more.pop("idempotency_key", None)
+        key, show = more.pop("idempotency_key", None), more.pop("show", False)
         more.setdefault("agent", AGENT)
         with Tracing().asked(None):
-            return await self.store.runs.submit(Submission(input=input, **more), idempotency_key=key)
+            return await self.store.runs.submit(Submission(input=input, **more), idempotency_key=key, show=show)
 
     async def begin(self, **more: Any) -> tuple[str, Lease]:
         """A run whose first step is leased: its id and the lease."""

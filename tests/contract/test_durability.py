@@ -77,9 +77,10 @@ async def test_nothing_is_promised_while_the_replica_lags(servers: Any, driver: 
     earlier = (await driver.submit()).run_id
     servers[1].pause()
     with pytest.raises(NotDurable) as first:
-        await driver.submit(idempotency_key="k")
+        await driver.submit(idempotency_key="k", show=True)
     run_id = first.value.run_id
     assert run_id is not None
+    assert first.value.reply.run == await driver.get(run_id)
     assert (await driver.get(run_id)).status == "queued"
     # Nothing is left to write, and the server waits for a connection's own writes only.
     with pytest.raises(NotDurable) as again:
@@ -91,6 +92,7 @@ async def test_nothing_is_promised_while_the_replica_lags(servers: Any, driver: 
     servers[1].resume()
     found = await driver.submit(idempotency_key="k")
     assert (found.run_id, found.replayed) == (run_id, True)
+    assert (await driver.submit(show=True)).run is not None
     await driver.store.runs.cancel(earlier)
 
 

@@ -11,7 +11,7 @@ from palaver.conversation import NewConversation
 from palaver.errors import IdempotencyMismatch, StateConflict, TimePassed, UnknownConversation
 from palaver.ids import new_conversation_id
 from palaver.lifecycle import RunStatus, WaitReason
-from palaver.models import Message
+from palaver.models import Budget, Message
 from palaver.store import keys
 from tests.contract.store_driver import AGENT, StoreDriver
 
@@ -25,6 +25,25 @@ async def test_a_run_is_durable_and_due_before_submit_answers(driver: StoreDrive
     run = await driver.get(submitted.run_id)
     assert (run.status, run.step, run.attempt, run.agent) == (RunStatus.QUEUED, 1, 1, AGENT)
     assert await driver.kinds(submitted.run_id) == ["run.created", "message.created"]
+
+
+async def test_the_run_that_comes_with_the_answer_is_what_reading_shows(driver: StoreDriver) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    budget, kept = Budget(tokens=7), {"tags": ("a",), "metadata": {"k": "v"}}
+    for more in ({}, {"start_after": later}, {"deadline": later, "start_by": later, "budget": budget, **kept}):
+        submitted = await driver.submit(show=True, **more)
+        assert submitted.run is not None
+        assert submitted.run == await driver.get(submitted.run_id)
+    assert (await driver.submit()).run is None
+
+
+async def test_of_a_run_that_says_too_little_by_itself_none_comes_with_the_answer(driver: StoreDriver) -> None:
+    ahead = await driver.submit(show=True, idempotency_key="k")
+    conversation_id = ahead.deliveries[0].conversation_id
+    # Who is ahead of it, the conversation says.
+    assert (await driver.submit(show=True, conversation_id=conversation_id)).run is None
+    assert (await driver.submit(show=True, conversation_id=conversation_id, on_conflict="steer")).run is None
+    assert (await driver.submit(show=True, idempotency_key="k")).run is None
 
 
 async def test_the_default_deadline_counts_from_the_start(driver: StoreDriver) -> None:

@@ -33,6 +33,14 @@ async def test_a_submitted_run_is_durable_and_its_first_step_is_published() -> N
         assert await api.read(run) == run
 
 
+async def test_a_submitted_run_is_not_read_again_to_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as api:
+        monkeypatch.setattr(api.store.runs, "get", None)
+        shown = (await api.client.post("/v1/runs", json=BODY)).json()
+        monkeypatch.undo()
+        assert await api.read(shown) == shown
+
+
 async def test_the_same_key_and_body_again_give_the_same_run() -> None:
     async with world() as api:
         headers = {"Idempotency-Key": "order 66"}
