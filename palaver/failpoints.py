@@ -38,6 +38,7 @@ POINTS: Final = frozenset(
         "run.answering",  # published, no answer yet
         "sweep.found",
         "sweep.settled",  # nothing is published yet
+        "death.seen",  # a worker is known to be dead, and its leases have not ended yet
     }
 )
 

@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 from palaver.failpoints import failpoint
 from palaver.leases import Renewal
@@ -15,17 +16,26 @@ from palaver.store.fleet import WorkerReport
 from palaver.tasks import end
 
 from .active_step import ActiveStep, InterruptReason
+from .deaths import DeathWatch
 from .runtime import Runtime, away
 from .sweeper import Sweeper
 from .tracing import chores as tracing_chores
 
 log = logging.getLogger("palaver.workers.keeper")
 
+_SOON: Final = 0.1
+_LATER: Final = 1.0
+"""Seconds after which a chore that broke down begins again: at first, and when it breaks down again and again. Who has
+no connection for a second may be taken for dead (ADR 0057)."""
+_APART: Final = 0.2
+"""Seconds between two heartbeats, at least: a connection may be cut again and again."""
+
 
 @contextlib.asynccontextmanager
 async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
     """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
-    keeper = Keeper(runtime)
+    deaths = DeathWatch(runtime.store, runtime.publish, runtime.worker_id, runtime.settings.lease_seconds)
+    keeper = Keeper(runtime, deaths)
     chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]
     if not runtime.kind.isolated:
         chores += [runtime.limiter.listen, runtime.limiter.renew_places]
@@ -36,7 +46,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         # Who is ready can be given work.
         await keeper.report(in_flight=0)
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
-        chores += [sweeper.run, sweeper.repair]
+        chores += [sweeper.run, sweeper.repair, deaths.run]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
     try:
@@ -52,20 +62,25 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
 class Keeper:
     """Four chores on the worker's loop, apart from the steps: a step that blocks nothing cannot delay them."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, deaths: DeathWatch) -> None:
         self._runtime = runtime
+        self._deaths = deaths
+        self._cut = asyncio.Event()
 
     async def heartbeat(self) -> None:
-        """Renew every lease and report, three times a lease."""
+        """Renew every lease and report, three times a lease, and whenever a connection was cut."""
         runtime = self._runtime
         while True:
+            self._cut.clear()
             leased = {each: each.lease for each in runtime.active if each.lease is not None}
             asked_at = time.monotonic()
             told = {i: now for i, each in enumerate(leased) if (now := each.progress.now()) is not None}
             for each, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], told), strict=True):
                 _apply(each, answer, asked_at)
             await self.report(len(leased))
-            await asyncio.sleep(runtime.settings.heartbeat)
+            await asyncio.sleep(_APART)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._cut.wait(), runtime.settings.heartbeat - _APART)
 
     async def report(self, in_flight: int) -> None:
         """Say that this process is there, and what it can do."""
@@ -81,7 +96,8 @@ class Keeper:
                 tools=runtime.tool_set.digest,
                 providers=runtime.abilities.told,
                 lacks=runtime.abilities.lacks,
-            )
+            ),
+            connected=True,
         )
 
     async def fence(self) -> None:
@@ -101,7 +117,7 @@ class Keeper:
 
     async def listen(self) -> None:
         """Let runs go as they are cancelled: milliseconds, where ``heartbeat`` would need seconds."""
-        listener = self._runtime.store.fleet.cancels(self._runtime.worker_id)
+        listener = self._runtime.store.fleet.cancels(self._runtime.worker_id, self._was_cut)
         try:
             async for run in listener.listen():
                 failpoint("cancel.heard")
@@ -109,7 +125,14 @@ class Keeper:
                     run.run_id, InterruptReason.PAUSED if run.pausing else InterruptReason.CANCELLED
                 )
         finally:
+            self._was_cut()
             await listener.close()
+
+    def _was_cut(self) -> None:
+        """The connection on which cancels are heard was lost: others may take this worker for dead, unless it speaks,
+        and it may take others for dead that were cut off with it."""
+        self._cut.set()
+        self._deaths.was_cut()
 
     async def drain(self) -> None:
         """When the worker begins to stop: let steps finish for a grace, then give the rest back."""
@@ -141,10 +164,13 @@ def _apply(active: ActiveStep, answer: Renewal, asked_at: float) -> None:
 
 async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
     """Run a chore again whenever it breaks down: Redis may be away for a while."""
+    pause, clock = _SOON, asyncio.get_running_loop().time
     while True:
+        began = clock()
         try:
             await chore()
         except Exception as error:
             name = getattr(chore, "__qualname__", chore)
-            log.warning("%s: %s: %s; again in a second", name, type(error).__name__, error, exc_info=not away(error))
-        await asyncio.sleep(1.0)
+            log.warning("%s: %s: %s; again soon", name, type(error).__name__, error, exc_info=not away(error))
+        pause = _SOON if clock() - began > _LATER else min(2 * pause, _LATER)
+        await asyncio.sleep(pause)

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from palaver.deliveries import Publisher
 from palaver.errors import ErrorClass, classify
@@ -31,9 +33,14 @@ from .provider_limiter import ProviderLimiter
 log = logging.getLogger("palaver.workers.runtime")
 
 
+_LIFE: Final = secrets.token_hex(4)
+"""Of this process, or of the one that forked it: a container that starts again has its name and its process ids again,
+and nobody could tell that the worker before it is dead."""
+
+
 def worker_id(node: str, pid: int) -> str:
     """A worker process as the store knows it: what it holds, and where it hears of cancels."""
-    return f"{node or socket.gethostname()}/{pid}"
+    return f"{node or socket.gethostname()}~{_LIFE}/{pid}"
 
 
 class Runtime:

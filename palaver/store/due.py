@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
+import orjson
+
 from palaver.actions import ActionType
 from palaver.errors import ErrorClass
 from palaver.ids import all_shards
@@ -24,6 +26,8 @@ from palaver.store.scripts import Scripts
 
 log = logging.getLogger("palaver.store.due")
 
+_AT_ONCE: Final = 500
+"""Steps that are read in one go: a worker's other steps go on in between."""
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -64,14 +68,37 @@ class DueIndex:
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
         return [_due_item(member) for members in await pipeline.execute() for member in members][:limit]
 
+    async def held(self, worker: str, before: int, limit: int = 10_000) -> list[DueItem]:
+        """Steps that ``worker`` has leased until some time before ``before``, in milliseconds, of ``limit`` leases a
+        shard at most."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            pipeline.zrange(keys.due(shard), now, f"({before}", byscore=True, offset=0, num=limit)
+        items = [_due_item(member) for members in await pipeline.execute() for member in members]
+        found = []
+        for begin in range(0, len(items), _AT_ONCE):
+            some = items[begin : begin + _AT_ONCE]
+            for item in some:
+                pipeline.hget(keys.steps(item.run_id), item.what)
+            for item, step in zip(some, await pipeline.execute(), strict=True):
+                if step is not None and orjson.loads(step).get("worker") == worker:
+                    found.append(item)
+        return found
+
     async def sweep(
-        self, things: Sequence[DueItem], *, worker: str = "", unclaimed_after: float = 1.0
+        self,
+        things: Sequence[DueItem],
+        *,
+        worker: str = "",
+        unrenewed_before: int | None = None,
+        unclaimed_after: float = 1.0,
     ) -> list[Settled]:
         """Act on ``things``. Those that are not due any more are left unchanged.
 
-        ``worker`` names a worker that is known to be dead: its leases on these steps end now. Raises an error that a
-        script answered only if nothing was done: else what was done would not be followed up, and the next sweep meets
-        the error again.
+        ``worker`` names a worker that is known to be dead: its leases on these steps end now, or only those that end
+        before ``unrenewed_before``. Raises an error that a script answered only if nothing was done: else what was done
+        would not be followed up, and the next sweep meets the error again.
         """
         conversations = self._redis.pipeline(transaction=False)
         for thing in things:
@@ -85,6 +112,7 @@ class DueIndex:
                 run=keys.of_run(thing.run_id, conversation),
                 what=thing.what,
                 dead_worker=worker or None,
+                unrenewed_before=unrenewed_before,
                 unclaimed_ms=patience,
             )
             for thing, conversation in acted

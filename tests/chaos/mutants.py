@@ -127,12 +127,12 @@ MUTANTS: Final = {
             "",
         ),
         _mutant(
-            "leases that never run out",
+            "leases that never end",
             "killed_mid_stream",
             "all_end",
             f"{_LUA}sweep.lua",
-            "if due or args.dead_worker == step.worker then",
-            "if args.dead_worker == step.worker then",
+            "if due or dead then",
+            "if false then",
         ),
         _mutant(
             "a claim without a lease",

@@ -1,12 +1,13 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
-itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols and of what goes to the
-broker are caught by their tests."""
+itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch and
+of what goes to the broker are caught by their tests."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.chaos.broker_mutants import BROKER_MUTANTS
+from tests.chaos.death_mutants import DEATH_MUTANTS
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, TestedMutant, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
@@ -18,7 +19,7 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.process
 
 QUICK = ("a lease of a tool that is no record of intent",)
-TESTED = {**BROKER_MUTANTS, **OUTAGE_MUTANTS, **PROTOCOL_MUTANTS}
+TESTED = {**BROKER_MUTANTS, **DEATH_MUTANTS, **OUTAGE_MUTANTS, **PROTOCOL_MUTANTS}
 QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")
 """Those that are played outside of `make chaos` as well."""
 

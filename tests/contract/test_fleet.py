@@ -28,5 +28,7 @@ async def test_a_silent_worker_is_forgotten(driver: StoreDriver, redis: Any) -> 
     assert await driver.store.fleet.workers() == []
 
     await redis.zadd(keys.WORKERS, {"w1": 1})
+    seconds, _ = await redis.time()
+    await redis.zadd(keys.WORKERS, {"seldom": seconds - 1000})
     await driver.store.fleet.report(WorkerReport(id="w2", queue="model", in_flight=0, capacity=1, draining=False))
-    assert await redis.zrange(keys.WORKERS, 0, -1) == [b"w2"]
+    assert await redis.zrange(keys.WORKERS, 0, -1) == [b"seldom", b"w2"]

@@ -14,6 +14,7 @@ from palaver.leases import Renewal, Stray
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.settings import Settings
 from palaver.store import Store, keys
+from palaver.store.due import DueItem
 from palaver.store.fleet import Interruption
 from palaver.testing import aeventually
 from tests.contract.store_driver import TOOL_ERROR, StoreDriver
@@ -48,6 +49,19 @@ async def test_a_renewed_lease_is_not_taken(driver: StoreDriver, redis: Any) -> 
     (nothing,) = await driver.sweep(run_id, lease.step)
     assert nothing.deliveries == ()
     await driver.finish(lease)
+
+
+async def test_of_a_worker_that_seems_dead_only_what_it_did_not_renew_is_taken(driver: StoreDriver, redis: Any) -> None:
+    run_id, _ = await driver.begin()
+    until = int(await redis.zscore(keys.due("00"), f"{run_id}/1"))
+    assert await driver.store.due.held("w1", until + 1) == [DueItem(run_id, "1")]
+    assert await driver.store.due.held("w1", until) == await driver.store.due.held("w2", until + 1) == []
+    for worker, before in (("w1", until), ("w2", until + 1)):
+        (nothing,) = await driver.sweep(run_id, "1", worker=worker, unrenewed_before=before)
+        assert nothing.deliveries == ()
+    (lost,) = await driver.sweep(run_id, "1", worker="w1", unrenewed_before=until + 1)
+    assert lost.deliveries
+    await driver.finish(await driver.claim(lost.deliveries[0], "w2"))
 
 
 async def test_a_lease_that_is_over_is_not_renewed_by_the_next_one_of_the_same_worker(driver: StoreDriver) -> None:

@@ -7,8 +7,10 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
@@ -52,6 +54,34 @@ def test_a_kill_at_any_moment_loses_nothing(cluster: Cluster, seed: int) -> None
     cluster.kill("worker")
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
+
+
+def test_a_worker_is_dead_when_its_process_is_and_not_when_it_was_cut_off(cluster: Cluster) -> None:
+    """Its leases are longer than any test: what goes on within one is because somebody saw the death."""
+    with cluster.redis() as server:
+        others = listeners(server)
+        with one_more(cluster, "worker", PALAVER_LEASE_SECONDS="600") as worker:
+            held = eventually(lambda: held_by(cluster, worker.pid))
+            for _ in range(100):
+                for each in eventually(lambda: listeners(server) - others):
+                    server.client_kill_filter(_id=each)
+            assert len(cluster.tries(held)) == 1
+    cluster.saw(held, "message.delta", within=60, attempt=2)
+    for run_id in cluster.submitted:
+        cluster.cancel(run_id)
+
+
+def held_by(cluster: Cluster, worker: int | None) -> str:
+    """A long run in the hands of this process; nothing if another one has taken it."""
+    run_id = cluster.submit("say-4000+rate-20")
+    cluster.saw(run_id, "message.delta")
+    return run_id if cluster.tries(run_id)[-1].endswith(f"/{worker}") else ""
+
+
+def listeners(server: redis.Redis) -> set[str]:
+    """The connections on which processes hear of cancels and the like, by id; Celery's own use patterns."""
+    found: Any = server.client_list(_type="pubsub")
+    return {each["id"] for each in found if each["psub"] == "0"}
 
 
 def test_a_tool_in_a_killed_child_is_not_started_again(cluster: Cluster) -> None:

@@ -235,6 +235,9 @@ class Sweep(Script[Moved | Gone | LeftToNewer]):
     """A step, ``start`` or ``end``."""
     dead_worker: str | None
     """A dead worker, whose lease on the step ends now. Without it only an expired lease ends."""
+    unrenewed_before: int | None
+    """Milliseconds. If it is there, a lease of the dead worker that lasts until then or longer is left: it was claimed
+    or renewed after the worker was taken for dead."""
     unclaimed_ms: int
     """After so long an unclaimed delivery is sent again."""
 

@@ -1,8 +1,9 @@
 -- Finds the step that may have killed its worker.
 -- needs: step
 
--- Entries of DUE among which the other steps of a lost worker are looked for. Leases that ran out come first; 5 ms.
-local NEAR = 1000
+-- Entries of DUE among which the other steps of a lost worker are looked for, and how many of them come before its own:
+-- a worker renews all its leases at once, and they are ended from the first on. 5 ms.
+local NEAR, BEFORE = 1000, 100
 
 -- Whether this step may have killed its worker. A tools worker has one step only. A model worker has many; a step that
 -- kills workers is lost every time, so the step with the most losses is to blame, once there is a single one (ADR
@@ -11,7 +12,8 @@ local function blame(name, step)
   if step.spared or step.call then return not step.spared end
   local prefix, own, lost = string.match(STEPS, '^{.-}:'), member(name), {}
   local most, guilty, holder = step.losses, own, '"worker":' .. cjson.encode(step.worker)
-  for _, other in ipairs(redis.call('ZRANGE', DUE, 0, NEAR - 1)) do
+  local first = math.max(0, (redis.call('ZRANK', DUE, own) or 0) - BEFORE)
+  for _, other in ipairs(redis.call('ZRANGE', DUE, first, first + NEAR - 1)) do
     local run, what = string.match(other, '^(.-)/(.*)$')
     local key = prefix .. 'steps:' .. run
     local text = what ~= RunDue.END and what ~= RunDue.START and other ~= own and redis.call('HGET', key, what)

@@ -32,7 +32,8 @@ end
 local step = step_of(what)
 if not step then return gone() end
 if step.state == StepState.LEASED then
-  if due or args.dead_worker == step.worker then return moved(lease_lost(what, step)) end
+  local dead = args.dead_worker == step.worker and (not args.unrenewed_before or at < args.unrenewed_before)
+  if due or dead then return moved(lease_lost(what, step)) end
 elseif step.state == StepState.AWAITING then
   if due then return moved(action_expired(what, step)) end
 elseif step.state == StepState.LATER then

@@ -1,0 +1,388 @@
+"""Who is taken for dead (ADR 0057), as a real server sees the connections of workers that live and die here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from palaver.errors import ConfigurationError
+from palaver.leases import Delivery, Lease, Renewal
+from palaver.settings import Settings
+from palaver.step_kinds import MODEL
+from palaver.store import Store, keys
+from palaver.store.connection import now_ms
+from palaver.store.fleet import WorkerReport
+from palaver.tasks import end
+from palaver.testing import aeventually
+from palaver.testing.redis_server import RedisServer
+from tests.contract.clock import Clock
+from tests.contract.store_driver import StoreDriver
+from workers.abilities import Abilities
+from workers.deaths import PATIENCE, DeathWatch
+from workers.histograms import Histograms
+from workers.keeper import Keeper
+from workers.runtime import Runtime
+from workers.sources.toolbox import Toolbox
+
+pytestmark = [pytest.mark.process, pytest.mark.parametrize("redis", ["real"], indirect=True, ids=["server"])]
+
+LEASE = 15.0
+
+
+class Worker:
+    """As much of a worker as the fleet sees: a report, a connection that hears cancels, and leases."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.name = name
+        self.store = Store.connect(Settings(redis_url=url, shards=1, lease_seconds=LEASE))
+        self._listening: asyncio.Task[None] | None = None
+
+    async def speak(self, queue: str = "model", *, connected: bool = True) -> None:
+        """Report."""
+        report = WorkerReport(self.name, queue, in_flight=1, capacity=9, draining=False)
+        await self.store.fleet.report(report, connected=connected)
+
+    async def hear(self) -> None:
+        """Listen to cancels, from when this returns on."""
+        self._listening = asyncio.create_task(self._listen())
+        await aeventually(self.heard)
+
+    async def heard(self) -> bool:
+        """Whether somebody is subscribed to its channel."""
+        ((_, listeners),) = await self.store._redis.pubsub_numsub(keys.cancel_channel(self.name))
+        return bool(listeners)
+
+    async def go_deaf(self) -> None:
+        """Listen no more."""
+        if self._listening is not None:
+            await end(self._listening)
+        self._listening = None
+
+    async def drop_connections(self) -> None:
+        """Close all but the one that listens; the next command opens another one."""
+        await self.store._redis.connection_pool.disconnect()
+
+    async def die(self) -> None:
+        """As the kernel does it to a process: all connections are closed, and nothing is said."""
+        await self.go_deaf()
+        await self.drop_connections()
+
+    async def _listen(self) -> None:
+        listener = self.store.fleet.cancels(self.name)
+        try:
+            async for _ in listener.listen():
+                pass
+        finally:
+            with suppress(Exception):
+                await listener.close()
+
+
+class World:
+    """A worker that may die, and one that watches."""
+
+    def __init__(self, driver: StoreDriver, one: Worker, other: Worker) -> None:
+        self.driver = driver
+        self.worker = one
+        self.watcher = other
+        self.clock = Clock()
+        self.published: list[Delivery] = []
+        self.watch = self.another_watch()
+
+    def another_watch(self) -> DeathWatch:
+        return DeathWatch(self.watcher.store, self.published.extend, self.watcher.name, LEASE, self.clock.time)
+
+    async def begin(self) -> Lease:
+        """A lease of the worker."""
+        submitted = await self.driver.submit()
+        return await self.driver.claim(submitted.deliveries[0], self.worker.name)
+
+    async def look_again(self, after: float = PATIENCE + 0.1) -> None:
+        """Look now, and after so many seconds."""
+        await self.watch.look()
+        self.clock.now += after
+        await self.watch.look()
+
+    async def kept(self, lease: Lease) -> bool:
+        """Whether the worker still has it."""
+        return await self.driver.store.steps.renew([lease]) == [Renewal.PROLONGED]
+
+
+@pytest.fixture
+async def world(driver: StoreDriver, server: RedisServer) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        workers = Worker("w1", server.url), Worker("w2", server.url)
+        for each in workers:
+            stack.push_async_callback(each.store.close)
+            stack.push_async_callback(each.go_deaf)
+            await each.hear()
+            await each.speak()
+        yield World(driver, *workers)
+
+
+async def test_the_steps_of_a_dead_worker_go_on_at_once(world: World) -> None:
+    first, second = await world.begin(), await world.begin()
+    await world.worker.die()
+    await world.look_again(PATIENCE / 2)
+    assert world.published == [], "it may be back in a moment"
+    await world.look_again()
+    assert [each.run_id for each in world.published] == [first.run_id, second.run_id]
+    again = await world.driver.claim(world.published[0], "w3")
+    assert again.fence > first.fence
+    assert not await world.kept(first)
+    assert [each.id for each in await world.driver.store.fleet.workers()] == ["w2"]
+
+
+async def test_leases_of_others_stay(world: World) -> None:
+    submitted = await world.driver.submit()
+    lease = await world.driver.claim(submitted.deliveries[0], "w3")
+    await world.worker.die()
+    await world.look_again()
+    assert world.published == []
+    assert await world.kept(lease)
+
+
+async def test_who_only_hears_nothing_lives(world: World) -> None:
+    """Its connection for cancels was cut and does not come back, perhaps because the process is frozen."""
+    lease = await world.begin()
+    await world.worker.go_deaf()
+    await world.look_again()
+    assert await world.kept(lease)
+
+
+async def test_who_only_lost_its_other_connections_lives(world: World) -> None:
+    lease = await world.begin()
+    await world.worker.drop_connections()
+    await world.look_again()
+    assert await world.kept(lease)
+
+
+async def test_who_spoke_in_between_lives(world: World) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await world.watch.look()
+    await world.worker.speak()
+    await world.worker.drop_connections()
+    world.clock.now += PATIENCE + 0.1
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_who_was_back_in_between_lives(world: World) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await world.watch.look()
+    await world.worker.hear()
+    await world.watch.look()
+    await world.worker.die()
+    world.clock.now += PATIENCE + 0.1
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_a_lease_that_was_renewed_since_stays(world: World, redis: Any) -> None:
+    """Whatever the watcher believes: the script that ends the lease sees that the worker has renewed it."""
+    renewed, silent = await world.begin(), await world.begin()
+    await world.worker.die()
+    await world.watch.look()
+    assert await world.kept(renewed)
+    claimed = await world.begin()
+    world.clock.now += PATIENCE + 0.1
+    await world.watch.look()
+    assert [each.run_id for each in world.published] == [silent.run_id]
+    assert await world.kept(renewed)
+    assert await world.kept(claimed)
+
+
+async def test_connections_to_another_server_say_nothing(world: World, redis: Any) -> None:
+    """After a restart, or a failover to a replica, all connections are gone at once."""
+    lease = await world.begin()
+    await redis.hset(keys.worker("w1"), "server", "another")
+    await world.worker.die()
+    await world.look_again()
+    assert await world.kept(lease)
+
+
+@pytest.mark.parametrize("fields", [{"connection": 0}, {"server": ""}], ids=["no connection", "no server"])
+async def test_a_worker_that_may_not_ask_who_it_is_is_not_judged(
+    world: World, redis: Any, fields: dict[str, Any]
+) -> None:
+    lease = await world.begin()
+    await redis.hset(keys.worker("w1"), mapping=fields)
+    await world.worker.die()
+    await world.look_again()
+    assert await world.kept(lease)
+
+
+async def test_who_keeps_no_connection_is_not_judged(world: World) -> None:
+    """The main process of a tools worker opens one for each report of its vacant places."""
+    await world.worker.speak(connected=False)
+    await world.worker.die()
+    await world.look_again()
+    assert len(await world.driver.store.fleet.workers()) == 2
+
+
+async def test_a_child_has_longer(world: World) -> None:
+    """Its parent knows what it died of, and says so."""
+    lease = await world.begin()
+    await world.worker.speak("tools")
+    await world.worker.die()
+    await world.look_again(PATIENCE + 0.4)
+    assert world.published == []
+    world.clock.now += 0.2
+    await world.watch.look()
+    assert [each.run_id for each in world.published] == [lease.run_id]
+
+
+async def test_a_worker_of_the_version_before_is_not_judged(world: World, redis: Any) -> None:
+    lease = await world.begin()
+    await redis.hdel(keys.worker("w1"), "server", "connection", "lease_ms")
+    await world.worker.die()
+    await world.look_again()
+    assert await world.kept(lease)
+
+
+async def test_after_an_outage_of_its_own_a_watcher_waits_for_a_lease(world: World) -> None:
+    """The others may have been cut off with it, and need a moment longer to be back."""
+    lease = await world.begin()
+    await world.worker.die()
+    world.watch.was_cut()
+    await world.look_again(LEASE - 0.1)
+    assert world.published == []
+    world.clock.now += PATIENCE
+    await world.look_again()
+    assert not await world.kept(lease)
+
+
+async def test_what_was_suspected_before_the_outage_does_not_count(world: World) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await world.watch.look()
+    world.watch.was_cut()
+    world.clock.now += LEASE + 0.1
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_who_hears_nothing_itself_judges_nobody(world: World) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await world.watcher.go_deaf()
+    await world.look_again()
+    assert await world.kept(lease)
+
+
+async def test_a_failed_look_is_an_outage(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await world.watch.look()
+
+    async def broken(_: str) -> Any:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.watcher.store.fleet, "call_roll", broken)
+        with pytest.raises(ConnectionError):
+            await world.watch.run()
+    world.clock.now += PATIENCE + 0.1
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_where_a_look_takes_long_others_have_longer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    fleet = world.watcher.store.fleet
+    call_roll = fleet.call_roll
+
+    async def slow(asking: str) -> Any:
+        world.clock.now += 0.3
+        return await call_roll(asking)
+
+    monkeypatch.setattr(fleet, "call_roll", slow)
+    await world.look_again(PATIENCE + 0.1)
+    assert world.published == []
+    world.clock.now += 3.0
+    await world.watch.look()
+    assert not await world.kept(lease)
+
+
+async def test_one_of_many_watchers_acts(world: World) -> None:
+    await world.begin()
+    await world.worker.die()
+    watches = [world.watch, world.another_watch(), world.another_watch()]
+    for _ in range(2):
+        await asyncio.gather(*(each.look() for each in watches))
+        world.clock.now += PATIENCE + 0.1
+    assert len(world.published) == 1
+
+
+async def test_in_a_large_fleet_each_looks_less_often(world: World, redis: Any) -> None:
+    often = await world.watch.look()
+    await redis.zadd(keys.WORKERS, {f"x{number}": 1 for number in range(78)})
+    assert await world.watch.look() == 4 * often
+
+
+async def test_who_was_cut_speaks_at_once_and_judges_nobody(world: World, redis: Any, server: RedisServer) -> None:
+    """The engine's own keeper: by itself it would not speak again for a thousand seconds."""
+    others = await subscribed(redis)
+    async with engine(server, world.watch) as runtime:
+
+        async def begun() -> bool:
+            reported = [each.id for each in await runtime.store.fleet.workers()]
+            return runtime.worker_id in reported and len(await subscribed(redis) - others) == 1
+
+        await aeventually(begun)
+        dead = await world.begin()
+        submitted = await world.driver.submit()
+        lease = await world.driver.claim(submitted.deliveries[0], runtime.worker_id)
+        with runtime.working_on(lease.run_id, lease.step) as active:
+            active.lease = lease
+            (own,) = await subscribed(redis) - others
+            await redis.client_kill_filter(_id=own)
+
+            async def renewed() -> bool:
+                far_away = await now_ms(redis) + 1_000_000
+                return bool(await redis.zscore(keys.due("00"), f"{lease.run_id}/1") > far_away)
+
+            await aeventually(renewed)
+    await world.worker.die()
+    await world.look_again()
+    assert await world.kept(dead)
+
+
+@asynccontextmanager
+async def engine(server: RedisServer, deaths: DeathWatch) -> AsyncIterator[Runtime]:
+    """What keeps the leases of a worker."""
+    settings = Settings(redis_url=server.url, shards=1, lease_seconds=3000)
+    able = Abilities(Toolbox([]), {})
+    runtime = Runtime(settings, Histograms(MODEL, places=0), kind=MODEL, node="n", capacity=1, abilities=able)
+    keeper = Keeper(runtime, deaths)
+    chores = [asyncio.create_task(chore()) for chore in (keeper.listen, keeper.heartbeat)]
+    try:
+        yield runtime
+    finally:
+        await end(*chores)
+        await runtime.model.close()
+        await runtime.store.close()
+
+
+async def subscribed(redis: Any) -> set[str]:
+    """The connections that are subscribed to something."""
+    return {each["id"] for each in await redis.client_list(_type="pubsub")}
+
+
+async def test_a_server_that_does_not_tell_is_said_once(world: World, redis: Any, server: RedisServer) -> None:
+    """The rights of an older deployment."""
+    old = ["+@all", "-pubsub", "-client|list", "-client|id"]
+    await redis.execute_command("ACL", "SETUSER", "old", "on", "nopass", "~*", "&*", *old)
+    async with Redis.from_url(server.url, username="old", password="x") as client:
+        fleet = Store(client, Settings(redis_url=server.url)).fleet
+        await fleet.report(WorkerReport("w3", "model", 0, 1, draining=False))
+        with pytest.raises(ConfigurationError, match=r"deploy/users\.acl"):
+            await fleet.call_roll("w3")
+    await redis.execute_command("ACL", "DELUSER", "old")
