@@ -13,7 +13,20 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from bench import cancels, cooldown, lists, protocols, recovery, requests, scripts, sizing, steps, streams, telling
+from bench import (
+    cancels,
+    cooldown,
+    lists,
+    protocols,
+    recovery,
+    requests,
+    scripts,
+    sizing,
+    steps,
+    streams,
+    telling,
+    tool_steps,
+)
 from bench.program import run
 from bench.report import Table, heading
 
@@ -40,6 +53,7 @@ PARTS: Final[dict[str, Part]] = {
     "streams": lambda quick: streams.measure(streams=500 if quick else 2000, seconds=5 if quick else 20),
     "cancel": lambda quick: cancels.measure(100 if quick else 300, in_flight=200, tools=8 if quick else 20),
     "requests": lambda quick: requests.measure(rounds=2 if quick else 6),
+    "tools": lambda quick: tool_steps.measure(rounds=3 if quick else 9),
     "cooldown": lambda quick: cooldown.measure(rounds=1 if quick else 5),
     "lists": lambda quick: lists.measure(
         runs=10_000 if quick else 100_000,

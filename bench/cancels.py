@@ -16,7 +16,7 @@ import httpx
 from bench.asked import BenchError, Call
 from bench.report import Table, percentile
 from bench.rig import PROTOCOLS, Rig
-from workers.child import GRACE
+from workers.sources.containment import GRACE
 
 _MODEL: Final = "tokens-1200+rate-20"
 """A minute of stream: none ends by itself before it is cancelled."""

@@ -209,14 +209,14 @@ class Rig:
             raise BenchError("the broker did not take a delivery")
         return submitted.run_id
 
-    async def ended(self, run_ids: Sequence[str]) -> list[Run]:
-        """The runs, once the last one has ended. Raises BenchError."""
+    async def ended(self, run_ids: Sequence[str], every: float = 0.1) -> list[Run]:
+        """The runs, once the last one has ended; looks ``every`` so many seconds. Raises BenchError."""
         give_up_at = time.monotonic() + _END_WITHIN
         found = [await self.store.runs.get(run_id) for run_id in run_ids]
         while unfinished := sum(not run.status.terminal for run in found):
             if time.monotonic() > give_up_at:
                 raise BenchError(f"{unfinished} of {len(found)} runs have not ended")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(every)
             found = [run if run.status.terminal else await self.store.runs.get(run.id) for run in found]
         return found
 

@@ -38,3 +38,9 @@ def stubborn(text: str = "") -> str:
 def add(expression: str) -> str:
     """Takes no time, in a child process."""
     return expression
+
+
+@tool
+async def add_async(expression: str) -> str:
+    """Takes no time, on a loop."""
+    return expression

@@ -21,7 +21,7 @@ from palaver.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse
 ROLES: Final[Mapping[str, str]] = {
     "api": "Serve the HTTP API.",
     "worker": "Do model steps: ask models.",
-    "tools": "Do tool steps: run tools, each call in a process that can be ended.",
+    "tools": "Do tool steps: run tools, each call in a process that can be ended, or all on a loop.",
     "flower": "Show workers and tasks in a browser.",
 }
 """What each of them does."""
@@ -120,11 +120,16 @@ def _program(role: str) -> list[str]:
         port = port_number(os.environ.get("PALAVER_FLOWER_PORT") or "5555", "PALAVER_FLOWER_PORT")
         shown = ["--max-tasks=5000", f"--tasks-columns={_COLUMNS}", "--read-only"]
         return [*celery, "flower", "--address=127.0.0.1", f"--port={port}", *shown]
-    queue, capacity = ("model", "500") if role == "worker" else ("tools", "4")
+    queue, capacity = ("model", "500") if role == "worker" else ("tools", _tools_at_once())
     # -E is for Flower, from the first step on; without anybody looking it may go, it costs about 0.3 ms a step.
     name = f"{queue}.{os.getpid()}@%h"
     alone = ["--without-gossip", "--without-mingle"]
     return [*celery, "worker", "-Q", queue, "-c", capacity, "-n", name, *alone, "-E", "-l", "INFO"]
+
+
+def _tools_at_once() -> str:
+    """Calls that a tools worker takes: one a process, or as many as a loop bears (PALAVER_TOOL_POOL)."""
+    return "100" if os.environ.get("PALAVER_TOOL_POOL") == "loop" else "4"
 
 
 def _module(name: str) -> str:

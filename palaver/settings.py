@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -60,6 +60,9 @@ class Settings(BaseSettings):
     tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)
     """Environment variables that tools may see, comma separated, ``*`` and ``?`` stand for others. Palaver's own and
     those with keys of providers only if they are named in full."""
+    tool_pool: Literal["processes", "loop"] = "processes"
+    """Where a tools worker runs its calls: ``processes``, each in a child that can be ended; ``loop``, all on one event
+    loop of its own process, which leaves tools that are not ``async`` to other workers."""
     tool_memory: int = Field(default=most("tool_memory"), ge=0)
     """MiB that a tool's process, and all that it started, may use during a call; 0 is any amount."""
     tool_kept_memory: int = Field(default=most("tool_kept_memory"), ge=0)

@@ -19,7 +19,8 @@ class StepKind:
     queue: str
     """Its own: the workers of each kind are scaled apart."""
     isolated: bool = False
-    """Its work is users' code: each step has a child process, which can be ended. Others share one event loop."""
+    """Its work is users' code, kept from the keys of providers: unless PALAVER_TOOL_POOL says otherwise each step has a
+    child process, which can be ended. Others share one event loop."""
 
     @property
     def task(self) -> str:

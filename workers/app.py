@@ -34,7 +34,7 @@ from palaver.failpoints import failpoint
 from palaver.limits import KIB
 from palaver.logs import name_process
 from palaver.providers import Provider, load_providers
-from palaver.settings import settings
+from palaver.settings import Settings, settings
 from palaver.starting import refusing, unread
 from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
 
@@ -47,15 +47,17 @@ from .gathered_events import GatheredEvents
 from .histograms import Histograms
 from .keeper import running
 from .logs import set_formats
+from .loop_watch import watched
 from .metrics_server import MetricsServer
 from .outages import NotSettled
 from .output import Output
 from .pool import TaskPool
+from .printed import Printed
 from .progress import Progress
 from .remote import Control
 from .request import ChildRequest, StepRequest
 from .runtime import Runtime, worker_id
-from .sources import SOURCES, open_toolbox
+from .sources import SOURCES, Toolbox, open_toolbox
 from .step import StepFailed, StepHandler, attempt
 from .step_handlers import STEP_HANDLERS
 from .tracing import require_extra
@@ -66,6 +68,8 @@ log = logging.getLogger("palaver.workers.app")
 
 _POOL_EXTRA = 5.0
 """Seconds that the pool waits longer than the keeper's grace: by then every lease is settled or handed back."""
+_LEAST_PATIENCE = 10.0
+"""Seconds that a tool may hold up a loop at least, however short leases are: a busy machine does so, too."""
 
 with refusing():
     _deliveries = broker_settings(settings().deliveries_url)
@@ -140,18 +144,18 @@ def _prepare(sender: Any) -> None:
         each = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
         raise ConfigurationError(f"a worker consumes one queue: start one with {each}")
     if sender.pool_cls not in (Prefork, TaskPool):
-        raise ConfigurationError("leave -P out: model steps run on Palaver's asyncio pool, tool steps on prefork")
+        raise ConfigurationError("leave -P out: PALAVER_TOOL_POOL says where tools run, and all else runs on one loop")
     _kind = KIND_OF[queues.pop()]
+    sender.pool_cls = prefork.ToolPool if _in_children(_kind) else TaskPool
     if _kind.isolated:
-        sender.pool_cls = prefork.ToolPool
-        child.expect()
         _hidden = environment.hidden_keys(settings())
         _say_what_nobody_reads(_hidden)
         environment.forget_keys(_hidden)
-        tools = check_tools(settings(), _hidden)
-        prefork.vacancies = Vacancies(worker_id(_node, os.getpid()), _kind, tools)
+        if _in_children(_kind):
+            child.expect()
+            tools = check_tools(settings(), _hidden)
+            prefork.vacancies = Vacancies(worker_id(_node, os.getpid()), _kind, tools)
     else:
-        sender.pool_cls = TaskPool
         _providers = load_providers(settings().providers)
         _say_what_nobody_reads(frozenset(each.api_key_env or "" for each in _providers.values()))
     if _kind is MODEL:
@@ -160,10 +164,15 @@ def _prepare(sender: Any) -> None:
         require_extra(os.environ)
     app.capacity = sender.concurrency or 0
     here = settings()
-    processes = app.capacity if _kind.isolated else 1
+    processes = app.capacity if _in_children(_kind) else 1
     _histograms = Histograms(_kind, places=0 if here.metrics_port is None else processes)
     if here.metrics_port is not None:
         MetricsServer(here.metrics_host, here.metrics_port, _histograms.exposed)
+
+
+def _in_children(kind: StepKind) -> bool:
+    """Whether each step of a kind has a process of its own."""
+    return kind.isolated and settings().tool_pool == "processes"
 
 
 def _say_what_nobody_reads(keys: frozenset[str]) -> None:
@@ -172,15 +181,26 @@ def _say_what_nobody_reads(keys: frozenset[str]) -> None:
 
 
 @asynccontextmanager
+async def _tools_on_a_loop(here: Settings) -> AsyncIterator[Toolbox]:
+    """The tools of a worker that runs them in its main process: what a child does about them, as far as it goes."""
+    environment.narrow(here, _hidden)
+    sys.stdout = sys.stderr = printed = Printed(here.tool_output)
+    patience = max(here.lease_seconds, _LEAST_PATIENCE)
+    async with watched(patience), open_toolbox(here, SOURCES, run_blocking=None, watch=printed.during) as tools:
+        yield tools
+
+
+@asynccontextmanager
 async def _lifespan() -> AsyncIterator[None]:
     global _runtime
     async with AsyncExitStack() as opened:
         with refusing():
             here = settings()
-            tools = await opened.enter_async_context(open_toolbox(here, SOURCES))
+            opening = _tools_on_a_loop(here) if _kind.isolated else open_toolbox(here, SOURCES)
+            tools = await opened.enter_async_context(opening)
             able = Abilities(tools, _providers, here.inline_provider_hosts)
             runtime = Runtime(here, _histograms, kind=_kind, node=_node, capacity=app.capacity, abilities=able)
-            await opened.enter_async_context(running(runtime, sweeps=True))
+            await opened.enter_async_context(running(runtime, sweeps=not _kind.isolated))
         for name, variable in able.missing_keys.items():
             log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)
         _runtime, app.draining = runtime, runtime.draining
@@ -225,7 +245,7 @@ def _add_task(row: StepHandler) -> None:
     def in_a_child(run_id: str, conversation_id: str, step: str, number: int) -> str:
         return child.current().run(row, run_id, conversation_id, step)
 
-    if row.kind.isolated:
+    if _in_children(row.kind):
         app.task(in_a_child, name=row.kind.task, Request=ChildRequest, throws=_FAILURES)
     else:
         app.task(on_the_loop, name=row.kind.task, Request=StepRequest, throws=_FAILURES)

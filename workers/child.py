@@ -46,13 +46,11 @@ from .process_state import Surroundings
 from .runtime import Runtime
 from .slots import ActiveCall, Slots
 from .sources import SOURCES, Toolbox, open_toolbox
-from .sources.containment import Interrupted, Told, failed, failing, timed_out, told
+from .sources.containment import GRACE, Interrupted, Told, failed, failing, timed_out, told
 from .step import StepHandler, attempt
 
 log = logging.getLogger("palaver.workers.child")
 
-GRACE: Final = 2.0
-"""Seconds that a tool has to stop after the exception before its process ends."""
 _FROZEN: Final = 1.0
 """Seconds beyond that after which the parent ends the process: nothing else can while C code keeps Python's lock."""
 
@@ -127,7 +125,9 @@ class Child:
         """Take steps until the process is to end."""
         # No model is asked here: that needs neither the table of providers nor their keys.
         able, told = Abilities(tools, {}), self._histograms
-        runtime = Runtime(self._settings, told, kind=self._kind, node=self._node, capacity=1, abilities=able)
+        runtime = Runtime(
+            self._settings, told, kind=self._kind, node=self._node, capacity=1, abilities=able, alone=True
+        )
         async with running(runtime, sweeps=False):
             self._runtime = runtime
             self._greatest = max(tool.timeout for tool in tools.declarations)

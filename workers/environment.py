@@ -64,7 +64,7 @@ def forget_keys(hidden: frozenset[str]) -> None:
 
 
 def narrow(here: Settings, hidden: frozenset[str]) -> None:
-    """In a child, before it imports tools: leave what they may see."""
+    """Before a process imports tools: leave what they may see."""
     for name in list(os.environ):
         if not visible(name, here.tool_env, hidden):
             del os.environ[name]

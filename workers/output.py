@@ -26,7 +26,7 @@ log = logging.getLogger("palaver.workers.output")
 _PIPE: Final = 1 << 18
 """Linux lets all pipes of a user have 64 MiB together; a worker with a hundred children leaves some for others."""
 _CHUNK: Final = 1 << 16
-_SHORT: Final = 64
+SHORT: Final = 64
 """Bytes of a line, on the average, for as many as the limit of bytes allows: the log puts as much in front of each."""
 _OUTSIDE: Final = "outside a step"
 
@@ -64,7 +64,7 @@ class Pipes:
                 log.warning("a child that is gone: its last %d bytes are not logged: they may have secrets", len(rest))
                 return
             for line in rest[-_CHUNK:].splitlines()[-20:]:
-                log.warning("a child that is gone: %s", _readable(line))
+                log.warning("a child that is gone: %s", readable(line))
 
     def taken(self, place: int) -> tuple[int, int]:
         """In a child: the ends of its own; those of others are closed. One that was not forked has a pipe that nobody
@@ -128,7 +128,7 @@ class Output:
 
     def _new_step(self, step: str) -> None:
         self._step, self._partial = step, b""
-        self._left, self._lines, self._more = self._most, self._most // _SHORT, 0
+        self._left, self._lines, self._more = self._most, self._most // SHORT, 0
 
     def _follow(self) -> None:
         waiting = select.poll()
@@ -150,7 +150,7 @@ class Output:
         if self._lines > 0:
             self._lines -= 1
             if line:
-                log.warning("%s: %s", self._step, _readable(line))
+                log.warning("%s: %s", self._step, readable(line))
         else:
             self._more += len(line) + 1
 
@@ -165,7 +165,7 @@ def _read(reading: int, most: int = 8 * _PIPE) -> bytes:
     return b"".join(found)
 
 
-def _readable(line: bytes) -> str:
+def readable(line: bytes) -> str:
     """Without what would play tricks on a terminal, or look like a line of the log's own."""
     text = line.decode("utf-8", "backslashreplace")
     return "".join(char if char.isprintable() or char == "\t" else "�" for char in text)

@@ -55,12 +55,15 @@ class Runtime:
         node: str,
         capacity: int,
         abilities: Abilities,
+        alone: bool = False,
     ) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
         self.kind = kind
         self.capacity = capacity
         self.abilities = abilities
+        self.alone = alone
+        """Whether steps have the process to themselves, one at a time."""
         self.histograms = histograms
         self.tools = abilities.tools
         self.store = Store.connect(settings)

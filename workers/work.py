@@ -92,7 +92,7 @@ class Work:
         return await runtime.abilities.elsewhere(runtime.store, lease.agent, lease.call, lease.lacking_for, lack)
 
     def _keep(self, opened: OpenedSecrets) -> None:
-        (keep_everywhere if self.runtime.kind.isolated else keep)(opened.compared)
+        (keep_everywhere if self.runtime.alone else keep)(opened.compared)
         self.secrets = opened.values
         endpoint = self.lease.agent.endpoint
         if endpoint is not None and (key := opened.keys.get(endpoint.secret_name)):

@@ -1,6 +1,6 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
-itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch and
-of what goes to the broker are caught by their tests."""
+itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
+what goes to the broker and of tools on a loop are caught by their tests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from tests.chaos.outage_mutants import OUTAGE_MUTANTS
 from tests.chaos.protocol_mutants import PROTOCOL_MUTANTS
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.tool_mutants import TOOL_MUTANTS
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.process
 
 QUICK = ("a lease of a tool that is no record of intent",)
-TESTED = {**BROKER_MUTANTS, **DEATH_MUTANTS, **OUTAGE_MUTANTS, **PROTOCOL_MUTANTS}
+TESTED = {**BROKER_MUTANTS, **DEATH_MUTANTS, **OUTAGE_MUTANTS, **PROTOCOL_MUTANTS, **TOOL_MUTANTS}
 QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")
 """Those that are played outside of `make chaos` as well."""
 

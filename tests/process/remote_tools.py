@@ -85,6 +85,6 @@ class RemoteTools:
 
 
 @asynccontextmanager
-async def remote_tools(settings: Settings, run_blocking: RunBlocking) -> AsyncIterator[ToolSource]:
+async def remote_tools(settings: Settings, run_blocking: RunBlocking | None) -> AsyncIterator[ToolSource]:
     """Connect to the server."""
     yield RemoteTools(Server())

@@ -38,6 +38,11 @@ def _write(event: str, name: str, **more: Any) -> None:
         failpoint("tool.effect")
 
 
+def write_async(event: str, name: str, context: ToolContext) -> None:
+    """As other tools do, on a loop that has no task of its own: a key names run, step and call, as a task's id does."""
+    _write(event, name, call=context.idempotency_key.rpartition(":")[0])
+
+
 def read_tool_ledger(path: Path, begin: int = 0) -> list[dict[str, Any]]:
     """What the tools have written so far, in order; without the first `begin` bytes."""
     return [json.loads(line) for line in path.read_bytes()[begin:].splitlines()] if path.exists() else []
@@ -58,6 +63,15 @@ def record_idempotent(seconds: Seconds = 0) -> str:
     _write("begin", "record_idempotent")
     time.sleep(seconds)
     _write("end", "record_idempotent")
+    return "recorded"
+
+
+@tool
+async def record_async(context: ToolContext, seconds: Seconds = 0) -> str:
+    """Must not run twice, and has company on its loop."""
+    write_async("begin", "record_async", context)
+    await asyncio.sleep(seconds)
+    write_async("end", "record_async", context)
     return "recorded"
 
 

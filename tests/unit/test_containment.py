@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import tracemalloc
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +18,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from palaver import tool
-from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, StaleLease, ToolError
+from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, StaleLease, ToolError, ToolTimeout
 from palaver.limits import exceeded, most
 from palaver.models import ToolCall
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
-from workers.sources.containment import Interrupted, contained, failed, failing, failure_of, told
+from workers.sources import containment
+from workers.sources.containment import Interrupted, Told, contained, failed, failing, failure_of, left_behind, told
 from workers.step_functions import answer
 
 CALL = ToolCall(id="call_1", name="look_up", arguments='{"city": "Ulm"}')
@@ -255,3 +258,72 @@ async def test_a_tool_that_blocks_the_loop_is_named_in_the_log(caplog: pytest.Lo
 
     assert await contained(ponder.declaration, ponder) == "42"
     assert "tool ponder held up every step of its process for 0.3 s" in caplog.text
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for tools that do not stop."""
+    monkeypatch.setattr(containment, "GRACE", 0.01)
+
+
+async def deaf(until: asyncio.Event, begun: asyncio.Event) -> str:
+    """Swallows every cancel."""
+    begun.set()
+    while not until.is_set():
+        with suppress(asyncio.CancelledError):
+            await until.wait()
+    return "done"
+
+
+async def ends(waiting: asyncio.Task[Told], until: asyncio.Event) -> bool:
+    """Whether it ends before the tool does."""
+    try:
+        done, _ = await asyncio.wait([waiting], timeout=5)
+        return bool(done)
+    finally:
+        until.set()
+
+
+async def test_a_call_that_does_not_stop_when_its_time_is_up_is_left_behind(impatient: None) -> None:
+    until, begun = asyncio.Event(), asyncio.Event()
+    hasty = LOOK_UP.model_copy(update={"timeout": 0.01})
+    waiting = asyncio.create_task(left_behind(hasty, contained(hasty, lambda: deaf(until, begun))))
+    assert await ends(waiting, until)
+    assert begun.is_set()
+    with pytest.raises(ToolTimeout):
+        await waiting
+
+
+async def test_a_call_that_does_not_stop_when_it_is_cancelled_is_left_behind(impatient: None) -> None:
+    until, begun = asyncio.Event(), asyncio.Event()
+    waiting = asyncio.create_task(left_behind(LOOK_UP, contained(LOOK_UP, lambda: deaf(until, begun))))
+    await begun.wait()
+    waiting.cancel()
+    assert await ends(waiting, until)
+    assert waiting.cancelled()
+
+
+async def test_a_call_that_finishes_when_it_is_cancelled_has_its_result() -> None:
+    begun = asyncio.Event()
+
+    async def finishes() -> str:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "done"
+
+    waiting = asyncio.create_task(left_behind(LOOK_UP, contained(LOOK_UP, finishes)))
+    await begun.wait()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert not waiting.cancelled()
+    assert waiting.result() == "done"
+
+
+async def test_what_a_call_on_a_loop_answers_and_raises_comes_through() -> None:
+    async def fails() -> str:
+        raise ValueError("no")
+
+    assert await left_behind(LOOK_UP, contained(LOOK_UP, lambda: "Ulm")) == "Ulm"
+    with pytest.raises(ToolError, match="ValueError: no"):
+        await left_behind(LOOK_UP, contained(LOOK_UP, fails))

@@ -25,7 +25,7 @@ def look_up(key: str) -> str:
 
 
 @asynccontextmanager
-async def _clashing(settings: Settings, run_blocking: RunBlocking) -> AsyncIterator[ToolSource]:
+async def _clashing(settings: Settings, run_blocking: RunBlocking | None) -> AsyncIterator[ToolSource]:
     yield Functions([look_up], run_blocking)
 
 

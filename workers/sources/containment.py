@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ Told = str | tuple[Part, ...]
 """What the model is told of a result: a text, or parts."""
 log = logging.getLogger("palaver.workers.sources.containment")
 
+GRACE: Final = 2.0
+"""Seconds that a tool has to stop once it is told to."""
 _BLOCKED: Final = 0.2
 """Seconds on a loop that many steps share, after which the log names the tool."""
 _MAX_ERROR: Final = most("tool_error")
@@ -123,6 +125,34 @@ async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> Told:
             return told(tool, result)
     except TimeoutError:
         raise timed_out(tool.name, tool.timeout) from None
+
+
+async def left_behind(tool: ToolDeclaration, call: Coroutine[Any, Any, Told]) -> Told:
+    """Await a ``call`` of ``tool``, for ``GRACE`` seconds longer than it may take at most: one that swallows being
+    cancelled would keep its step for ever. It goes on without anybody who waits.
+
+    Raises:
+        ToolTimeout: the tool took longer than it declares.
+        ToolFailure: the tool raised.
+    """
+    task = asyncio.create_task(call)
+    try:
+        async with asyncio.timeout(tool.timeout + GRACE):
+            return await asyncio.shield(task)
+    except TimeoutError:
+        if task.done():
+            raise
+        log.error("tool %s does not stop when its time is up: it goes on without its call", tool.name)
+        raise timed_out(tool.name, tool.timeout) from None
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task], timeout=GRACE)
+        if not task.done():
+            log.error("tool %s does not stop when it is cancelled: it goes on without its call", tool.name)
+        elif not task.cancelled() and task.exception() is None:
+            # It finished after all: its result is the truth, and settling it is allowed under a cancel.
+            return task.result()
+        raise
 
 
 def timed_out(name: str, timeout: float) -> ToolTimeout:

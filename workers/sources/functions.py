@@ -18,10 +18,11 @@ class Functions:
 
     name = "PALAVER_TOOLS"
 
-    def __init__(self, tools: Iterable[Tool], run_blocking: RunBlocking = contained) -> None:
-        """``run_blocking`` runs those that are no coroutine functions."""
-        found = tuple(tools)
-        self._run_blocking = run_blocking
+    def __init__(self, tools: Iterable[Tool], run_blocking: RunBlocking | None = contained) -> None:
+        """``run_blocking`` runs those that are no coroutine functions. Without it only those are here that are, or that
+        are inline: these take no time."""
+        found = tuple(each for each in tools if run_blocking or each.is_async or each.inline)
+        self._run_blocking = run_blocking or contained
         self._tools = {each.name: each for each in found}
         self._on_loop = frozenset(each.name for each in found if each.is_async)
         self.declarations = tuple(each.declaration for each in found)
@@ -37,6 +38,6 @@ class Functions:
 
 
 @asynccontextmanager
-async def functions(settings: Settings, run_blocking: RunBlocking) -> AsyncIterator[ToolSource]:
+async def functions(settings: Settings, run_blocking: RunBlocking | None) -> AsyncIterator[ToolSource]:
     """Import the modules that the settings name."""
     yield Functions(load_tools(settings.tools), run_blocking)

@@ -46,7 +46,8 @@ class ToolSource(Protocol):
 
 RunBlocking = Callable[[ToolDeclaration, Callable[[], object]], Awaitable[Told]]
 """Makes a call that may block, of the tool that is declared so, and contains it."""
-OpenSource = Callable[[Settings, RunBlocking], AbstractAsyncContextManager[ToolSource]]
-"""Opens a source by its settings, in each worker process, before the process takes a step.
+OpenSource = Callable[[Settings, RunBlocking | None], AbstractAsyncContextManager[ToolSource]]
+"""Opens a source by its settings, in each worker process, before the process takes a step. Without ``RunBlocking`` it
+leaves tools out that may block.
 
 The context manager raises ``ConfigurationError`` when the settings do not fit."""

@@ -11,7 +11,7 @@ from palaver.names import did_you_mean
 from palaver.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
 
-from .containment import Told, contained
+from .containment import Told, contained, left_behind
 from .port import OpenSource, RunBlocking, ToolSource
 
 Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
@@ -25,11 +25,14 @@ def _unwatched(_: ToolDeclaration) -> AbstractContextManager[None]:
 class Toolbox:
     """The tools of these sources, by name. Steps know no more of tools than this."""
 
-    def __init__(self, sources: Iterable[ToolSource], watch: Watch = _unwatched) -> None:
+    def __init__(
+        self, sources: Iterable[ToolSource], watch: Watch = _unwatched, *, leaves_behind: bool = False
+    ) -> None:
         """Raises:
         ConfigurationError: two tools have one name.
         """
         self._watch = watch
+        self._leaves_behind = leaves_behind
         self._tools: dict[str, tuple[ToolDeclaration, ToolSource]] = {}
         for source in sources:
             for each in source.declarations:
@@ -71,7 +74,8 @@ class Toolbox:
         """
         declared, source = self._of(name)
         with self._watch(declared):
-            return await source.call(declared, arguments, context)
+            call = source.call(declared, arguments, context)
+            return await (left_behind(declared, call) if self._leaves_behind else call)
 
     def _of(self, name: str) -> tuple[ToolDeclaration, ToolSource]:
         try:
@@ -86,14 +90,15 @@ async def open_toolbox(
     settings: Settings,
     sources: Iterable[OpenSource],
     *,
-    run_blocking: RunBlocking = contained,
+    run_blocking: RunBlocking | None = contained,
     watch: Watch = _unwatched,
 ) -> AsyncIterator[Toolbox]:
-    """Open these sources, for as long as the block lasts.
+    """Open these sources, for as long as the block lasts. Without ``run_blocking`` there is no tool that may block, and
+    a call that does not stop when it is told to is left behind: others share its loop.
 
     Raises:
         ConfigurationError: the settings of a source do not fit, or two tools have one name.
     """
     async with AsyncExitStack() as opened:
         found = [await opened.enter_async_context(opening(settings, run_blocking)) for opening in sources]
-        yield Toolbox(found, watch)
+        yield Toolbox(found, watch, leaves_behind=run_blocking is None)

@@ -1,0 +1,50 @@
+"""Mutants of tools on a loop: each breaks one promise of ADR 0060, and the test that is named must say so.
+
+python -m tests.chaos.tool_mutants [NAME …]
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, play_named
+
+_CONTAINMENT: Final = "tests/unit/test_containment.py"
+
+TOOL_MUTANTS: Final = {
+    mutant.name: mutant
+    for mutant in (
+        TestedMutant(
+            "a call that is waited for for ever when its time is up",
+            _CONTAINMENT,
+            Change(
+                "workers/sources/containment.py",
+                "async with asyncio.timeout(tool.timeout + GRACE):",
+                "async with asyncio.timeout(None):",
+            ),
+        ),
+        TestedMutant(
+            "a call that is waited for for ever when it is cancelled",
+            _CONTAINMENT,
+            Change(
+                "workers/sources/containment.py",
+                "await asyncio.wait([task], timeout=GRACE)",
+                "await asyncio.wait([task])",
+            ),
+        ),
+        TestedMutant(
+            "a result that a cancel throws away",
+            _CONTAINMENT,
+            Change("workers/sources/containment.py", "return task.result()", "raise"),
+        ),
+        TestedMutant(
+            "a loop that is held up for ever",
+            "tests/unit/test_loop_watch.py",
+            Change("workers/loop_watch.py", "exit=True", "exit=False"),
+        ),
+    )
+}
+
+
+if __name__ == "__main__":
+    play_named(TOOL_MUTANTS)
