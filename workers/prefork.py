@@ -62,7 +62,9 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
         return job
 
     def _grow_to_need(self) -> None:
-        if len(self._cache) > self._processes < self._most:
+        # A call that waits for a child may be delivered again; one child is enough for all of its deliveries.
+        calls = {job.correlation_id.rpartition(":")[0] for job in self._cache.values()}
+        if len(calls) > self._processes < self._most:
             # Not `grow`, which has the worker take more calls than it has places: they are counted already.
             self._processes += 1
             try:

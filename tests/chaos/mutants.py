@@ -43,7 +43,7 @@ MUTANTS: Final = {
             "ordinary_day",
             "all_end",
             "workers/prefork.py",
-            "if len(self._cache) > self._processes < self._most:",
+            "if len(calls) > self._processes < self._most:",
             "if False:",
         ),
         _mutant(
