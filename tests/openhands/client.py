@@ -147,6 +147,10 @@ class RemoteConversation:
         """Run, until it is over."""
         self.call("run", poll_interval=0.5, timeout=PATIENCE, **named)
 
+    def fork(self, **named: Any) -> RemoteConversation:
+        """Another one that begins with what this one has."""
+        return RemoteConversation(self._client, f"{self._name}-fork", self.call("fork", **named))
+
     def do(self, word: str, **how: Any) -> Any:
         """One of the other words of the driver: confirm, events, heard, state, close."""
         return self._client.begin(word, self._name, **how).result()

@@ -84,7 +84,8 @@ def call(name, *, method, arguments=(), **named):
     """What a method of the conversation answers."""
     answer = getattr(conversations[name], method)(*arguments, **named)
     if method == "fork":
-        conversations[named.get("name", name + "-fork")] = answer
+        answer.delete_on_close = False
+        conversations[name + "-fork"] = answer
         return str(answer.id)
     return answer
 

@@ -214,9 +214,17 @@ def test_a_fork_is_another_conversation(openhands: OpenHandsClient, cluster: Clu
     conversation = open_conversation(openhands, cluster, "echo")
     conversation.call("send_message", "hello")
     conversation.run()
-    other = conversation.call("fork", title="another")
-    assert other != conversation.id
-    conversation.leave()
+    fork = conversation.fork(title="another")
+    assert fork.id != conversation.id
+    before = kinds(conversation.do("events"))
+    assert kinds(fork.do("events")) == before
+    fork.call("send_message", "and again")
+    fork.run()
+    assert fork.status == "finished"
+    assert kinds(fork.do("events")) == [*before, "MessageEvent", "MessageEvent"]
+    assert kinds(conversation.do("events")) == before
+    for each in (fork, conversation):
+        each.leave()
 
 
 def test_the_agent_is_asked_and_condensed_beside_its_runs(openhands: OpenHandsClient, cluster: Cluster) -> None:
