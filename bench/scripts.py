@@ -34,6 +34,7 @@ _OF_AN_INPUT: Final = 1_000
 """Messages of one input."""
 _LONG: Final = 4
 """Conversations that are long, at once."""
+_TURNS: Final = 5
 _WITHIN: Final = 200.0
 _AFTERMATH: Final = 0.5
 """Seconds in which what has ended is settled."""
@@ -157,13 +158,22 @@ async def _with_many(rig: Rig, redis: Redis, at_once: Sequence[int]) -> Table:
 
 async def _behind(rig: Rig, redis: Redis, messages: Sequence[int]) -> Table:
     table = Table(
-        f"What a step costs Redis, by messages before the run ({_LONG} runs at once)",
+        f"What a step costs Redis, by messages before the run ({_LONG} runs at once, {_TURNS} times)",
         ("", *_COLUMNS),
-        note="The worker has the conversation from an earlier run. Submitting is counted in.",
+        note="The worker has the conversation from an earlier run. Submitting is counted in. By turns; those in the "
+        "middle by their CPU.",
     )
-    for many in messages:
-        load = Load(MODEL, CALLS, _LONG, conversations=tuple([await _long(rig, many) for _ in range(_LONG)]))
-        table.rows.append((f"{many:,}", *_numbers(await _work(rig, redis, load), load.steps)))
+    loads = {
+        many: Load(MODEL, CALLS, _LONG, conversations=tuple([await _long(rig, many) for _ in range(_LONG)]))
+        for many in messages
+    }
+    taken: dict[int, list[ServerWork]] = {many: [] for many in messages}
+    for _ in range(_TURNS):
+        for many, load in loads.items():
+            taken[many].append(await _work(rig, redis, load))
+    for many, works in taken.items():
+        middle = sorted(works, key=lambda work: work.cpu)[len(works) // 2]
+        table.rows.append((f"{many:,}", *_numbers(middle, loads[many].steps)))
     return table
 
 
