@@ -106,14 +106,15 @@ async def measure(parts: Sequence[str], names: Sequence[str], quick: bool, comma
     absent: dict[str, str] = {}
     async with Rig() as rig, AsyncExitStack() as running:
         peers = [peer for name in names if (peer := await _started(rig, running, PEERS[name], absent))]
+        there = [peer.name for peer in peers]
         about = [f"- **{peer.name}**: {peer.about}" for peer in peers]
         for name in parts:
             begun = time.monotonic()
             print(f"bench: {name} …", end="", file=sys.stderr, flush=True)
             rows[name] = await _measured(rig, PARTS[name], peers, quick, absent)
             print(f" {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    ours = [PEERS[name].name for name in names if PEERS[name].ours]
-    others = [PEERS[name].name for name in names if not PEERS[name].ours]
+    ours = [kind.name for kind in PEERS.values() if kind.ours and kind.name in there]
+    others = [kind.name for kind in PEERS.values() if not kind.ours and kind.name in there]
     columns = [*ours, *others]
     tables = [
         Table(PARTS[name].title, ("", *columns), [row.cells(columns) for row in found], PARTS[name].note)
@@ -129,7 +130,7 @@ async def measure(parts: Sequence[str], names: Sequence[str], quick: bool, comma
                 ABOUT,
                 "\n".join([*about, *(f"- **{name}** is missing: {why}" for name, why in absent.items())]),
                 *(table.markdown() for table in tables),
-                *(_ratios(every, mine, others).markdown() for mine in ours),
+                *(table.markdown() for mine in ours if (table := _ratios(every, mine, others)).rows),
             ]
         )
         + "\n"
@@ -164,9 +165,10 @@ async def _measured(rig: Rig, part: Part, peers: list[Peer], quick: bool, absent
 
 def _losses(rows: Sequence[Row], ours: Sequence[str], others: Sequence[str]) -> str:
     """By whom, and in what."""
-    pairs = [(mine, other) for mine in ours for other in others]
-    said = [f"- **{mine}** to {other}: {lines}" for mine, other in pairs if (lines := lost(rows, mine, other))]
-    return "\n".join(["Where Palaver loses, by more than 5 %:", "", *said]) if said else "Palaver loses nowhere here."
+    said = [f"- To **{other}**: {lines}." for other in others if (lines := lost(rows, ours, other))]
+    if not said:
+        return "Palaver loses to none of them here."
+    return "\n".join(["Where Palaver loses, by more than 5 %, and how many times as good it is there:", "", *said])
 
 
 def _ratios(rows: Sequence[Row], ours: str, others: Sequence[str]) -> Table:

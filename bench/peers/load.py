@@ -68,7 +68,11 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int) -> list[Row]:
         ),
         Row("CPU ms a step by process", {name: _by_process(found) for name, found in samples.items()}, more=None),
         Row(f"RSS MB after {_AT_ONCE} runs", {name: [each.rss for each in found] for name, found in samples.items()}),
-        Row(f"PSS MB after {_AT_ONCE} runs", {name: [each.pss for each in found] for name, found in samples.items()}),
+        Row(
+            f"PSS MB after {_AT_ONCE} runs",
+            {name: [each.pss for each in found] for name, found in samples.items()},
+            detail=True,
+        ),
     ]
 
 

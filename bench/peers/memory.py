@@ -26,7 +26,7 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, seconds: float) -> list[Ro
     after, took = {peer.name: _looked(peer) for peer in peers}, time.monotonic() - begun
     return [
         Row("idle: RSS MB", {name: [sum(each.rss for each in found.values())] for name, found in after.items()}),
-        Row("idle: PSS MB", {peer.name: [proportional(*peer.pids.values())] for peer in peers}),
+        Row("idle: PSS MB", {peer.name: [proportional(*peer.pids.values())] for peer in peers}, detail=True),
         Row("idle: RSS MB by process", {name: _by_process(found) for name, found in after.items()}, more=None),
         Row(
             "idle: CPU ms a second",

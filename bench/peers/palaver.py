@@ -19,7 +19,7 @@ _WAIT: Final = 60
 class Palaver(Peer):
     """With tools that run inside the model step."""
 
-    name = "Palaver"
+    name = "Palaver, inline tools"
     completed = "completed"
     ours = True
     killed = MappingProxyType({"model": ("worker",), "tool": ("worker",)})

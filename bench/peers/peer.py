@@ -6,6 +6,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from signal import SIGKILL
 from types import MappingProxyType
@@ -55,9 +56,11 @@ class Peer(ABC):
         self._children: dict[str, Child] = {}
         self.effects = rig.folder / f"effects-{self._port}"
         """The file to which its tool writes."""
-        self._http = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=_PATIENCE), connector=aiohttp.TCPConnector(limit=0)
-        )
+
+    @cached_property
+    def _http(self) -> aiohttp.ClientSession:
+        patience, connections = aiohttp.ClientTimeout(total=_PATIENCE), aiohttp.TCPConnector(limit=0)
+        return aiohttp.ClientSession(timeout=patience, connector=connections)
 
     @property
     @abstractmethod

@@ -36,7 +36,9 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int, submits: int,
             times = await _times(peer, submits, texts)
             for (what, percent), values in found.items():
                 values[peer.name].append(1e3 * percentile(times[what], percent))
-    return [Row(f"{_TITLES[what]}, p{percent} ms", values) for (what, percent), values in found.items()]
+    return [
+        Row(f"{_TITLES[what]}, p{percent} ms", values, detail=percent > 50) for (what, percent), values in found.items()
+    ]
 
 
 async def _times(peer: Peer, submits: int, texts: int) -> dict[str, list[float]]:

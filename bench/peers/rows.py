@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from bench.report import number, spread
+from bench.report import spread
 
 _AS_GOOD: Final = 0.95
 Values = Sequence[float] | str
@@ -21,6 +21,8 @@ class Row:
     what: str
     values: Mapping[str, Values]
     more: bool | None = False
+    detail: bool = False
+    """Beside a row that says the same: where Palaver loses, that one tells of it."""
 
     def cells(self, names: Sequence[str]) -> list[str]:
         """The medians and ranges, in this order."""
@@ -47,14 +49,15 @@ def ratio_cell(ratios: Sequence[float]) -> str:
     return shown if len(ratios) == 1 else f"{shown} ({least:.2f} to {most:.2f})"
 
 
-def lost(rows: Sequence[Row], ours: str, other: str) -> str:
-    """What the other does better than ``ours``, by more than 5 % of the median; empty if there is nothing."""
-    better = [row for row in rows if (found := row.ratios(ours, other)) and median(found) < _AS_GOOD]
-    return "; ".join(f"{row.what}: {_middle(row.values[ours])} to {_middle(row.values[other])}" for row in better)
-
-
-def _middle(values: Values) -> str:
-    return values if isinstance(values, str) else number(median(values))
+def lost(rows: Sequence[Row], ours: Sequence[str], other: str) -> str:
+    """What the other does better than one of ``ours``, by more than 5 % of the median; empty if there is nothing."""
+    said = []
+    for row in rows:
+        found = {name: median(ratios) for name in ours if (ratios := row.ratios(name, other))}
+        worse = [f"{ratio:.2f} with {name.rpartition(', ')[2]}" for name, ratio in found.items() if ratio < _AS_GOOD]
+        if worse and not row.detail:
+            said.append(f"{row.what}: {', '.join(worse)}")
+    return "; ".join(said)
 
 
 def _cell(values: Values) -> str:

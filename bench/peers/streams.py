@@ -49,9 +49,8 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int, streams: int)
             wall[peer.name].append(max(call.ended_at or 0.0 for call in calls) - min(call.at for call in calls))
             cpu[peer.name].append(1e6 * used / streams / _TOKENS)
     ideal = f"(ideal {_TOKENS / _RATE:g})"
-    values: Sequence[tuple[str, dict[str, list[float]]]] = (
-        (f"{streams} slow streams: a stream takes, p99 s {ideal}", took),
-        (f"{streams} slow streams: all of them take, s {ideal}", wall),
-        (f"{streams} slow streams: CPU us a piece", cpu),
-    )
-    return [Row(what, dict[str, Values](found)) for what, found in values]
+    return [
+        Row(f"{streams} slow streams: a stream takes, p99 s {ideal}", dict[str, Values](took)),
+        Row(f"{streams} slow streams: all of them take, s {ideal}", dict[str, Values](wall), detail=True),
+        Row(f"{streams} slow streams: CPU us a piece", dict[str, Values](cpu)),
+    ]

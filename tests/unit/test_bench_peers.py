@@ -48,9 +48,10 @@ def test_a_ratio_below_one_is_in_bold_and_has_its_range() -> None:
 
 
 def test_what_is_lost_is_told_unless_it_is_as_good() -> None:
-    rows = [row(ours=[2.0, 2.0], theirs=[1.0, 1.5]), row(ours=[1.0], theirs=[0.99]), row(ours=[1.0], theirs=[3.0])]
-    assert lost(rows, *NAMES) == "ms: 2.00 to 1.25"
-    assert lost(rows[1:], *NAMES) == ""
+    worse = {"us, one": [2.0, 2.0], "us, two": [1.0, 1.0], "them": [1.0, 1.5]}
+    rows = [Row("ms", worse), Row("p99", worse, detail=True), Row("MB", {"us, one": [1.0], "them": [0.99]})]
+    assert lost(rows, ["us, one", "us, two"], "them") == "ms: 0.62 with one"
+    assert lost(rows[1:], ["us, one", "us, two"], "them") == ""
 
 
 def test_an_answer_may_be_cut_anywhere() -> None:
