@@ -17,9 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from palaver.deliveries import Publisher
 from palaver.policies import load_policies
 from palaver.providers import Provider, load_providers
+from palaver.publishing import LoopPublisher
 from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.settings import settings as environment
@@ -65,7 +65,7 @@ def create_app(
         backend = app.state.backend = Backend(
             settings=chosen,
             store=kept,
-            publisher=publisher or Publisher(chosen.deliveries_url),
+            publisher=publisher or LoopPublisher(chosen.deliveries_url),
             providers=known,
             catalog=Catalog(kept),
             measured=Measured(kept, known),
@@ -82,7 +82,7 @@ def create_app(
             await backend.catalog.close()
             await backend.measured.close()
             if publisher is None:
-                backend.publisher.close()
+                await backend.publisher.close()
             if store is None:
                 await backend.store.close()
 

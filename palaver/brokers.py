@@ -16,6 +16,11 @@ def has_priorities(url: str) -> bool:
     return urlsplit(url).scheme in ("amqp", "amqps")
 
 
+def is_redis(url: str) -> bool:
+    """Whether the broker at ``url`` is a Redis: its queues are lists."""
+    return urlsplit(url).scheme in ("redis", "rediss", "unix")
+
+
 def tls_options(url: str) -> dict[str, Any]:
     """How a rediss:// or amqps:// broker is trusted, by publishers and workers alike: the ``ssl_…`` options of its URL.
 

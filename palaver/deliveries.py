@@ -1,4 +1,4 @@
-"""The publisher: deliveries become Celery messages. Beside ``workers``, the one module that knows the broker.
+"""What kombu knows of the broker, and a publisher on it. Beside ``workers``, the one module that uses kombu.
 
 A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: what is lost, the
 sweeper delivers again. The messages are Celery's protocol 2 (palaver/wire.py), so that the API needs no Celery.
@@ -12,14 +12,12 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from queue import Empty, SimpleQueue
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from palaver import step_kinds
-from palaver.brokers import has_priorities, kombu_url, tls_options
+from palaver.brokers import has_priorities, is_redis, kombu_url, tls_options
 from palaver.step_kinds import RECOVERED
 
 try:
@@ -29,7 +27,7 @@ try:
     from kombu.transport import redis
 
     from palaver.leases import Delivery
-    from palaver.wire import CONTENT_ENCODING, CONTENT_TYPE, body_of, headers_of
+    from palaver.wire import CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, body_of, headers_of
 except ImportError as error:
     raise ImportError("publishing needs the server extra: pip install palaver[server]") from error
 
@@ -44,12 +42,7 @@ _KEEPALIVE: Final = {
     if hasattr(socket, name)
 }
 """Seconds and probes. kombu turns redis-py's own off, and Flower's reader of events has no other check."""
-_PIPELINE: Final = 100
-"""Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
-_BACKLOG: Final = 10_000
-"""What may wait for a broker that does not answer; the rest is dropped and left to the sweeper."""
 _KIND: Final = {"x-queue-type": "classic", "x-max-priority": 1}
-_ORIGIN: Final = f"palaver@{socket.gethostname()}"
 _AT_ONCE: Final = {"max_retries": 0, "interval_start": 0}
 """kombu connects a second time after 2 s, unless told."""
 
@@ -69,7 +62,7 @@ QUEUES: Final[Mapping[str, Queue]] = {name: queue(name) for name in QUEUE_NAMES}
 
 def transport_options(url: str) -> dict[str, Any]:
     """kombu's options for the broker at ``url``, for publishers and workers alike."""
-    if urlsplit(url).scheme.partition("+")[0] not in {"redis", "rediss", "unix"}:
+    if not is_redis(url):
         return {}
     return {
         # Without them a publish hangs for as long as Redis does.
@@ -118,7 +111,10 @@ class Transport(redis.Transport):
 
 
 class Publisher:
-    """Sends deliveries to the broker at ``url``. Connects when first used; safe to use from any thread."""
+    """Sends deliveries to the broker at ``url``, and waits for that; for event loops there is `palaver.publishing`.
+
+    Connects when first used; safe to use from any thread.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -128,46 +124,21 @@ class Publisher:
         self._transport = Transport if self._options else None
         self._tls = tls_options(url)
         self._local = threading.local()
-        self._soon: SimpleQueue[Sequence[Delivery] | None] = SimpleQueue()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
 
-    def publish(self, deliveries: Sequence[Delivery]) -> bool:
-        """Send ``deliveries``, on Redis in one pipeline. False when it failed: the sweeper will send them.
+    def publish(self, deliveries: Iterable[Delivery]) -> None:
+        """Send ``deliveries``. Waits for the broker, 5 s at most; RabbitMQ is not asked to confirm.
 
-        Waits for the broker, 5 s at most: not for an event loop. RabbitMQ is not asked to confirm.
+        Raises what kombu raises when the broker does not take them; it may have some.
         """
-        if not deliveries:
-            return True
         try:
             producer = self._producer()
-            routes = [self._route(delivery.queue) for delivery in deliveries]
-            self._declare(producer, {name for name, _ in routes})
-            # A pipeline costs more than it saves for one.
-            with producer.batch(max_size=_PIPELINE) if len(deliveries) > 1 else nullcontext():
-                for delivery, (name, priority) in zip(deliveries, routes, strict=True):
-                    _send(producer, delivery, name, priority)
-        except Exception as error:
+            for delivery in deliveries:
+                name, priority = self._route(delivery.queue)
+                self._declare(producer, name)
+                _send(producer, delivery, name, priority)
+        except Exception:
             self._drop(broken=True)
-            _log.warning(
-                "not published, left to the sweeper: %s (%s)",
-                " ".join(delivery.task_id for delivery in deliveries[:_PIPELINE]),
-                type(error).__name__,
-            )
-            return False
-        return True
-
-    def publish_soon(self, deliveries: Sequence[Delivery]) -> None:
-        """Send ``deliveries`` from a thread, with what else waits there. Never blocks: for event loops."""
-        if not deliveries or self._soon.qsize() > _BACKLOG:
-            return
-        self._soon.put(deliveries)
-        if self._thread is None or not self._thread.is_alive():
-            with self._starting:
-                # A fork leaves the thread behind, so a worker's child starts one again.
-                if self._thread is None or not self._thread.is_alive():
-                    self._thread = threading.Thread(target=self._send_waiting, name="palaver-publisher", daemon=True)
-                    self._thread.start()
+            raise
 
     def depth(self, queue: str) -> int:
         """Messages that wait in ``queue``, recovered ones too; 0 when there is no such queue. Waits for the broker.
@@ -187,25 +158,7 @@ class Publisher:
         return sum(int(reply.message_count) for reply in replies)
 
     def close(self) -> None:
-        """Send what was handed over, for at most 5 s, and disconnect."""
-        if self._thread is not None and self._thread.is_alive():
-            self._soon.put(None)
-            self._thread.join(5)
-        self._drop()
-
-    def _send_waiting(self) -> None:
-        while (first := self._soon.get()) is not None:
-            batch, last = list(first), False
-            while len(batch) < _PIPELINE and not last:
-                try:
-                    more = self._soon.get_nowait()
-                except Empty:
-                    break
-                batch += more or ()
-                last = more is None
-            self.publish(batch)
-            if last:
-                break
+        """Disconnect this thread."""
         self._drop()
 
     def _producer(self) -> Any:
@@ -236,13 +189,12 @@ class Publisher:
             return name.removesuffix(RECOVERED), 1
         return name, 0
 
-    def _declare(self, producer: Any, names: Iterable[str]) -> None:
+    def _declare(self, producer: Any, name: str) -> None:
         """Once a connection: RabbitMQ drops silently what is sent to a queue that is not there."""
-        for name in names:
-            if name not in self._local.declared:
-                declaration: Any = QUEUES.get(name) or queue(name)
-                declaration.declare(channel=producer.channel)
-                self._local.declared.add(name)
+        if name not in self._local.declared:
+            declaration: Any = QUEUES.get(name) or queue(name)
+            declaration.declare(channel=producer.channel)
+            self._local.declared.add(name)
 
     def _drop(self, *, broken: bool = False) -> None:
         """Forget this thread's connection: the next publish makes a new one. A broken one is left without a word."""
@@ -276,6 +228,6 @@ def _send(producer: Any, delivery: Delivery, queue: str, priority: int) -> None:
         content_type=CONTENT_TYPE,
         content_encoding=CONTENT_ENCODING,
         delivery_mode=2,
-        headers=headers_of(delivery, _ORIGIN),
+        headers=headers_of(delivery, ORIGIN),
         correlation_id=delivery.task_id,
     )

@@ -30,12 +30,12 @@ POINTS: Final = frozenset(
         "tool.done",
         "step.settling",
         "step.settled",  # nothing is published yet
-        "step.published",
+        "step.published",  # with others: all of them are on the broker
         "cancel.heard",
         "run.submitted",  # in the API: stored, nothing published, no answer yet; so are the next two
         "run.cancelled",
         "run.acted",
-        "run.answering",  # published, no answer yet
+        "run.answering",  # to be published at once, no answer yet
         "sweep.found",
         "sweep.settled",  # nothing is published yet
         "death.seen",  # a worker is known to be dead, and its leases have not ended yet

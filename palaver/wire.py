@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
+from uuid import uuid4
 
 import orjson
 
@@ -18,6 +21,7 @@ from palaver.leases import Delivery
 from palaver.secrets import hide
 from palaver.step_kinds import KIND_OF, MODEL, RECOVERED
 
+ORIGIN: Final = f"palaver@{socket.gethostname()}"
 CONTENT_TYPE: Final = "application/json"
 CONTENT_ENCODING: Final = "utf-8"
 _EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -59,6 +63,26 @@ def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
 def body_of(delivery: Delivery) -> str:
     """The body of the message: arguments, no keywords, and nothing to do afterwards."""
     return json.dumps([[delivery.run_id, delivery.conversation_id, delivery.step, delivery.number], {}, _EMBED])
+
+
+def in_redis(delivery: Delivery) -> bytes:
+    """The message as kombu keeps it in the list of its queue, in a broker that is a Redis."""
+    return orjson.dumps(
+        {
+            "body": b64encode(body_of(delivery).encode()).decode(),
+            "content-encoding": CONTENT_ENCODING,
+            "content-type": CONTENT_TYPE,
+            "headers": headers_of(delivery, ORIGIN),
+            "properties": {
+                "correlation_id": delivery.task_id,
+                "delivery_mode": 2,
+                "delivery_info": {"exchange": "", "routing_key": delivery.queue},
+                "priority": 0,
+                "body_encoding": "base64",
+                "delivery_tag": str(uuid4()),
+            },
+        }
+    )
 
 
 def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:

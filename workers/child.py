@@ -179,10 +179,16 @@ class Child:
     def _step_over(self, _: Future[str]) -> None:
         if self._doomed and self._runtime is not None:
             log.error("a tool did not stop within %g s; its process ends", GRACE)
-            self._runtime.publisher.close()
+            asyncio.run_coroutine_threadsafe(self._end_process(self._runtime), self._loop)
+            return
+        self._inbox.put(None)
+
+    async def _end_process(self, runtime: Runtime) -> None:
+        try:
+            await runtime.publisher.close()
+        finally:
             processes.kill(below(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
-        self._inbox.put(None)
 
     def _do(self, job: _Job) -> None:
         answer: Told = ""

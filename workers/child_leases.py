@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from celery.worker.state import active_requests
 
-from palaver.deliveries import Publisher
 from palaver.errors import Failure, StaleLease
 from palaver.follow_up import follow_up
 from palaver.ids import call_of
 from palaver.leases import Lease, Renewal, Settled
 from palaver.models import AgentSpec, ToolCall
+from palaver.publishing import LoopPublisher
 from palaver.settings import settings
 from palaver.store import Store
 from palaver.store.due import DueItem
@@ -72,8 +72,11 @@ async def end_lease(run_id: str, conversation_id: str, step: str, worker: str, e
             with contextlib.suppress(StaleLease):
                 settled = [await store.steps.settle(lease, Continue(outcomes=(outcome,)))]
         settled += await store.due.sweep([DueItem(run_id, step)], worker=worker)
-        with contextlib.closing(Publisher(settings().deliveries_url)) as publisher:
-            await follow_up(store, publisher.publish, settled)
+        publisher = LoopPublisher(settings().deliveries_url)
+        try:
+            await follow_up(store, publisher.publish_soon, settled)
+        finally:
+            await publisher.close()
 
 
 def _lease(run_id: str, conversation_id: str, step: str, call: ActiveCall) -> Lease:

@@ -54,7 +54,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
     finally:
         await end(*tasks)
         await keeper.leave()
-        await asyncio.to_thread(runtime.publisher.close)
+        await runtime.publisher.close()
         await runtime.model.close()
         await runtime.store.close()
 

@@ -11,11 +11,11 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from palaver.deliveries import Publisher
 from palaver.errors import ErrorClass, classify
 from palaver.follow_up import follow_up
 from palaver.ids import call_of
 from palaver.leases import Delivery, Settled
+from palaver.publishing import LoopPublisher
 from palaver.settings import Settings
 from palaver.step_kinds import StepKind
 from palaver.store import Store
@@ -76,7 +76,7 @@ class Runtime:
         self.conversations = ConversationCache()
         self.secrets = SecretCache(self.store.vault)
         self.deltas = DeltaWriter(self.store, settings.delta_interval)
-        self.publisher = Publisher(settings.deliveries_url)
+        self.publisher = LoopPublisher(settings.deliveries_url)
         self.draining = asyncio.Event()
         self.active: set[ActiveStep] = set()
         """There are several for a step that was delivered several times: usually one has the lease, the others are

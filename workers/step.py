@@ -78,7 +78,6 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
             return "stale: somebody else goes on"
     failpoint("step.settled")
     await runtime.follow_up(settled)
-    failpoint("step.published")
     return _for_flower(verdict, settled)
 
 

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.deliveries import Publisher
 from palaver.failpoints import failpoint
 from palaver.follow_up import Publish, follow_up
+from palaver.publishing import LoopPublisher
 from palaver.step_kinds import QUEUES
 from palaver.store import Store
 from palaver.store.due import DueItem
@@ -37,7 +37,7 @@ class Sweeper:
     def __init__(
         self,
         store: Store,
-        publisher: Publisher,
+        publisher: LoopPublisher,
         publish: Publish,
         lease_seconds: float,
     ) -> None:
@@ -94,6 +94,6 @@ class Sweeper:
         unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
         if not unclaimed:
             return
-        waiting = await asyncio.to_thread(self._publisher.depth, queue)
+        waiting = await self._publisher.depth(queue)
         # The script checks again, and does not touch deliveries that are too young.
         await self._sweep(unclaimed[: max(0, _GATE - waiting)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import Any
 
+from redis import DriverInfo
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import ConnectionError
+
+from palaver.version import __version__
+
+
+@cache
+def driver() -> DriverInfo:
+    """What CLIENT LIST shows. Without it redis-py looks its own version up on the disk for each connection: that takes
+    3 ms, and a process without a file descriptor to spare would fail there, not where it connects."""
+    return DriverInfo().add_upstream_driver("palaver", __version__)
 
 
 class Pool(ConnectionPool):
@@ -42,6 +53,9 @@ class Pool(ConnectionPool):
             self._free.release()
             raise
         try:
+            if connection._reader is not None and connection._reader.exception() is not None:
+                # It was reset while nobody used it: redis-py notices an end in good order only.
+                await connection.disconnect()
             await self.ensure_connection(connection)
         except BaseException:
             await self.release(connection)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Self, cast
 
-from redis import DriverInfo
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
@@ -25,7 +23,7 @@ from palaver.store.fleet import Fleet
 from palaver.store.history import History
 from palaver.store.lacking import LackingIndex
 from palaver.store.measuring import Measuring
-from palaver.store.pool import Pool
+from palaver.store.pool import Pool, driver
 from palaver.store.providers import Providers
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
@@ -34,14 +32,6 @@ from palaver.store.spans import SpanOutbox
 from palaver.store.steps import Steps
 from palaver.store.tools import Tools
 from palaver.store.vault import Vault
-from palaver.version import __version__
-
-
-@cache
-def _driver() -> DriverInfo:
-    """What CLIENT LIST shows. Without it redis-py looks its own version up on the disk for each connection: that takes
-    3 ms, and a process without a file descriptor to spare would fail there, not where it connects."""
-    return DriverInfo().add_upstream_driver("palaver", __version__)
 
 
 class Store:
@@ -93,7 +83,7 @@ class Store:
             # are the caller's to decide; each script bears being run twice.
             retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 1),
             retry_on_error=[ConnectionError, TimeoutError],
-            driver_info=_driver(),
+            driver_info=driver(),
         )
         return cls((SharedClient if shared else Redis)(connection_pool=pool), settings)
 

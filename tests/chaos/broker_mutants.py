@@ -2,7 +2,7 @@
 
     python -m tests.chaos.broker_mutants [NAME …]
 
-They are played without a server: seconds for each.
+Seconds for each.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import Final
 from tests.chaos.mutation import Change, TestedMutant, play_named
 
 _EVENTS: Final = "workers/gathered_events.py"
+_PUBLISHER: Final = "palaver/publishing.py"
+_LISTS: Final = "palaver/store/queue_lists.py"
+_PUBLISHING: Final = "tests/contract/test_publishing.py"
+_TESTS: Final = {_EVENTS: "tests/unit/test_gathered_events.py", _PUBLISHER: _PUBLISHING, _LISTS: _PUBLISHING}
 
 
 def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
-    tests = {_EVENTS: "test_gathered_events.py"}
-    return TestedMutant(name, f"tests/unit/{tests[file]}", Change(file, old, new))
+    return TestedMutant(name, _TESTS[file], Change(file, old, new))
 
 
 BROKER_MUTANTS: Final = {
@@ -45,6 +48,42 @@ BROKER_MUTANTS: Final = {
             _EVENTS,
             "send_soon, _TOGETHER",
             "send_soon, 1_000_000",
+        ),
+        _mutant(
+            "a delivery that is left out of those sent together",
+            _PUBLISHER,
+            "await self._broker.send(batch)",
+            "await self._broker.send(batch[:-1] or batch)",
+        ),
+        _mutant(
+            "deliveries of which the last is first",
+            _PUBLISHER,
+            "self._waiting.popleft()",
+            "self._waiting.pop()",
+        ),
+        _mutant(
+            "a publisher that closes on what was handed over",
+            _PUBLISHER,
+            "        if self._sending is not None:\n            await",
+            "        if False:\n            await",
+        ),
+        _mutant(
+            "a backlog of deliveries without a bound",
+            _PUBLISHER,
+            "_BACKLOG - len(self._waiting)",
+            "_BACKLOG",
+        ),
+        _mutant(
+            "a push whose answer was lost, made again",
+            _LISTS,
+            "                raise\n",
+            "                return await self._ask(commands)\n",
+        ),
+        _mutant(
+            "a broker that is waited for without an end",
+            _LISTS,
+            "asyncio.timeout(_PATIENCE)",
+            "asyncio.timeout(None)",
         ),
     )
 }

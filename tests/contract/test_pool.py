@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError
 
 from palaver.store.pool import Pool
+from palaver.testing import aeventually
 from palaver.testing.redis_server import RedisServer
+from tests.chaos.faulty_proxy import FaultyProxy
 
 pytestmark = pytest.mark.process
 
@@ -75,3 +80,16 @@ async def test_a_user_who_is_cancelled_leaves_the_line(pool: Pool) -> None:
     for connection in taken:
         await pool.release(connection)
     assert [await pool.get_connection() is not None for _ in range(3)] == [True] * 3
+
+
+async def test_a_connection_that_was_reset_while_idle_is_made_anew(server: RedisServer) -> None:
+    with FaultyProxy(server.port).open() as proxy:
+        pool: Pool = Pool.from_url(proxy.redis_url, max_connections=1, patience=5, retry=Retry(NoBackoff(), 0))
+        redis = Redis(connection_pool=pool)
+        await redis.ping()
+        idle: Any = await pool.get_connection()
+        await pool.release(idle)
+        proxy.reset()
+        await aeventually(lambda: idle._reader.exception() is not None)
+        assert await redis.ping()
+        await pool.disconnect()

@@ -58,7 +58,7 @@ class Broker:
         """Send a delivery, as late and as often as it pleases."""
         publisher = Publisher(self.url)
         try:
-            assert publisher.publish([delivery] * times)
+            publisher.publish([delivery] * times)
         finally:
             publisher.close()
 

@@ -104,7 +104,7 @@ def test_deliveries_in_any_order_and_from_long_ago_are_dropped(cluster: Cluster)
         def replay() -> None:
             deliveries = [each for run_id in runs for each in deliveries_of(cluster, run_id)]
             for _ in range(2):
-                assert publisher.publish(chance.sample(deliveries, len(deliveries)))
+                publisher.publish(chance.sample(deliveries, len(deliveries)))
 
         for step in (1, 3, 5):
             eventually(lambda step=step: all(cluster.run(run_id).step >= step for run_id in runs), within=30)  # type: ignore[misc]

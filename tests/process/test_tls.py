@@ -7,17 +7,19 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from flower.utils.broker import Broker
+from redis.exceptions import RedisError
 
-from palaver.deliveries import Publisher
 from palaver.leases import Delivery
 from palaver.stack.errors import StackError
 from palaver.stack.stack import Stack
+from palaver.store.queue_lists import QueueLists
 from palaver.testing.redis_server import RedisServer
+from palaver.wire import in_redis
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.process.cluster import Cluster
 from workers.transport import broker_settings
@@ -70,8 +72,19 @@ def test_a_run_with_a_tool_over_tls(url: str, tmp_path: Path) -> None:
 
 
 def published(url: str) -> bool:
-    with closing(Publisher(url)) as publisher:
-        return publisher.publish([DELIVERY])
+    """Whether the publisher trusts who answers there."""
+
+    async def publish() -> bool:
+        lists = QueueLists(url)
+        try:
+            with suppress(RedisError):
+                await lists.push({"model": [in_redis(DELIVERY)]})
+                return True
+            return False
+        finally:
+            await lists.close()
+
+    return asyncio.run(publish())
 
 
 def test_flower_reads_the_queues_over_tls(url: str) -> None:

@@ -52,7 +52,7 @@ class RecordingPublisher:
     def publish_soon(self, deliveries: Sequence[Delivery]) -> None:
         self.deliveries += deliveries
 
-    def close(self) -> None:
+    async def close(self) -> None:
         pass
 
 
