@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from signal import SIGKILL
 from typing import Final
@@ -28,8 +29,8 @@ _BETWEEN: Final = (0.05, 0.35)
 
 
 async def measure(kills: int, runs: int, lease_seconds: float, backlog: int, lost: int) -> list[Table]:
-    """Kill one of two workers so many times, each time with about half of so many ``runs`` in its hands, and then with
-    a ``backlog``; lose the messages of so many runs.
+    """Kill one of two workers so many times, each time with half of so many ``runs`` or more in its hands, and then
+    with a ``backlog``; lose the messages of so many runs.
 
     Raises BenchError when a run is not gone on with.
     """
@@ -63,8 +64,12 @@ async def _idle(kills: int, runs: int, lease_seconds: float) -> list[float]:
             await rig.asked.until(lambda calls: len(calls) == runs, within=_WITHIN, what=f"{runs} streams")
             # Leases are renewed with heartbeats: let a kill meet them at any age.
             await asyncio.sleep(random.uniform(0.5, 0.5 + lease_seconds / 3))
+            holders = [(await rig.store.runs.get(run)).current_steps[0].worker or "" for run in submitted]
+            held = Counter(holder.rpartition("/")[2] for holder in holders)
+            victim = max(workers, key=lambda worker: held[str(worker.pid)])
+            workers.remove(victim)
             killed_at = time.time()
-            workers.pop(0).kill(SIGKILL)
+            victim.kill(SIGKILL)
             took += await _made_again(rig, killed_at)
             for run in submitted:
                 await rig.store.runs.cancel(run)
