@@ -133,7 +133,7 @@ async def test_who_goes_away_takes_no_answer_and_no_connection_along(client: Sha
 
 
 async def test_what_keeps_a_connection_waiting_keeps_nobody_else_waiting(client: SharedClient) -> None:
-    waiting = asyncio.create_task(client.execute_command("WAIT", 1, 0))
+    line, waiting = client._line, asyncio.create_task(client.execute_command("WAIT", 1, 0))
     try:
         waits = client.pipeline(transaction=False)
         waits.set("k", 1)
@@ -142,6 +142,8 @@ async def test_what_keeps_a_connection_waiting_keeps_nobody_else_waiting(client:
         for _ in range(100):
             await client.ping()
         assert not waiting.done()
+        # Behind a command that waits they would have been given up, and asked elsewhere.
+        assert client._line is line
     finally:
         waiting.cancel()
 

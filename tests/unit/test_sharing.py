@@ -106,6 +106,7 @@ async def test_who_finds_nobody_else_reads_alone(sharing: Sharing) -> None:
     for _ in others:
         source.go.release()
     assert sorted(await asyncio.gather(*others)) == list(range(3, 13))
+    assert not sharing._under_way, "nothing is kept of what was read"
 
 
 async def test_who_reads_alone_and_goes_away_leaves_the_others_a_read(sharing: Sharing) -> None:
