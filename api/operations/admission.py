@@ -41,7 +41,8 @@ async def admit_submission(submission: Submission, backend: Backend) -> Submissi
             secret_faults(submission.secrets, backend, "/secrets"),
         )
     )
-    return submission.model_copy(update={"agent": resolved(submission.agent, backend.policies)})
+    agent = resolved(submission.agent, backend.policies)
+    return submission if agent is submission.agent else submission.model_copy(update={"agent": agent})
 
 
 async def admit_agent(agent: AgentSpec | None, backend: Backend) -> AgentSpec | None:
