@@ -70,6 +70,27 @@ def _size(value: Any) -> int:
     return 8
 
 
+class Commands:
+    """Commands of Redis that scripts send."""
+
+    def __init__(self, server: FakeServer) -> None:
+        self._sent = 0
+        lua: Any = server._lua_runtime  # type: ignore[attr-defined]  # made with the first script
+        tables = lua.globals()
+        call = tables.redis.call
+
+        def counted(*args: Any) -> Any:
+            self._sent += 1
+            return call(*args)
+
+        tables.redis.call = counted
+
+    async def read(self) -> float:
+        """How many."""
+        sent, self._sent = self._sent, 0
+        return sent
+
+
 class Stopwatch:
     """Milliseconds that the server spent in scripts, by its own account."""
 
@@ -121,9 +142,9 @@ async def _only(run_each: Callable[[Iterable[Script[Any]]], Awaitable[list[Any]]
     return (await run_each([script]))[0]
 
 
-async def fake() -> tuple[Redis, Callable[[], Meter]]:
+async def fake(meter: Callable[[FakeServer], Meter] = Counter) -> tuple[Redis, Callable[[], Meter]]:
     """A fake server, and what makes its meter."""
     server = FakeServer()
     client = FakeAsyncRedis(server=server)
     await client.eval("return 1", 0)
-    return client, lambda: Counter(server)
+    return client, lambda: meter(server)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
+from palaver.leases import Lease
+from palaver.models import Message, ToolCall, Usage
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.store.contracts import SCRIPTS
+from palaver.verdicts import Continue, ToolOutcome
 from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case
-from tests.cost.meters import EVERY, fake, watch
+from tests.cost.meters import EVERY, Commands, fake, watch
 from tests.unit.api_world import SETTINGS
 
 STEEPEST = 2.3
 """How much more the second doubling may add than the first: a line adds 2 times as much, a square 4 times."""
 SLACK = 0.02
 """Of the whole, that may come of where pages begin. The meter counts in steps, of which one more is nothing either."""
+
+MOST_COMMANDS: Final = {"claim": 17, "settle": 39}
+"""Of the scripts of a model step with one inline call, in the middle of its run (ADR 0058)."""
 
 
 async def _cost(case: Case, size: int) -> float:
@@ -36,3 +44,29 @@ async def test_twice_as_much_is_at_most_twice_the_work(case: Case) -> None:
 
 def test_every_script_has_a_case() -> None:
     assert {case.script for case in CASES} == {script.name for script in SCRIPTS}
+
+
+async def test_the_scripts_of_an_ordinary_step_send_few_commands() -> None:
+    redis, meter = await fake(Commands)
+    store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
+    _, lease = await StoreDriver(store, redis).begin()
+    usage = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)
+    call = ToolCall(id="c1", name="inline", arguments="{}")
+    result = Message(role="tool", call_id=call.id, name=call.name, content="42")
+    verdict = Continue(Message(role="assistant", tool_calls=(call,)), (ToolOutcome(result),), usage=usage)
+    delivery = (await store.steps.settle(lease, verdict)).deliveries[0]
+    costs = watch(store, meter())
+    again = await store.steps.claim(
+        delivery.run_id,
+        delivery.conversation_id,
+        delivery.step,
+        queue=delivery.queue,
+        worker="w1",
+        nonce="2",
+        known=lease.position,
+        known_at=lease.position_at,
+    )
+    assert isinstance(again, Lease)
+    await store.steps.settle(again, verdict)
+    await redis.aclose()
+    assert all(costs.of[name] <= most for name, most in MOST_COMMANDS.items()), costs.of
