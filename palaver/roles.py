@@ -121,7 +121,7 @@ def _program(role: str) -> list[str]:
         shown = ["--max-tasks=5000", f"--tasks-columns={_COLUMNS}", "--read-only"]
         return [*celery, "flower", "--address=127.0.0.1", f"--port={port}", *shown]
     queue, capacity = ("model", "500") if role == "worker" else ("tools", _tools_at_once())
-    # -E is for Flower, from the first step on; without anybody looking it may go, it costs about 0.3 ms a step.
+    # -E is for Flower, from the first step on; without anybody looking it may go.
     name = f"{queue}.{os.getpid()}@%h"
     alone = ["--without-gossip", "--without-mingle"]
     return [*celery, "worker", "-Q", queue, "-c", capacity, "-n", name, *alone, "-E", "-l", "INFO"]
