@@ -136,7 +136,7 @@ def test_outputs(world: World) -> None:
 
 def test_pause_steer_and_resume(world: World) -> None:
     cluster = world.cluster
-    run_id = cluster.submit("say-20+rate-20")
+    run_id = cluster.submit("say-80+rate-20")
     cluster.saw(run_id, "message.delta")
     world.do("pause", run_id)
     assert world.do("pause", run_id, True).status in ("running", "paused")
