@@ -21,6 +21,8 @@ _LOG_LINES, _LOG_LINE = 20, 200
 """Lines of each log that a failed test shows, and characters of each."""
 _STORY = 6000
 """Characters of what it says of itself, behind the logs: who sees only the end of its output finds it there."""
+_LONGEST = 300
+"""Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it."""
 
 # The same examples each time: a change is judged by what it changed. `make chaos` looks for new ones. No
 # deadlines: how long an example takes says how busy the machine is.
@@ -60,6 +62,20 @@ def zygotes(_cluster: Cluster) -> Iterator[Mapping[str, Zygote]]:
         warm = {line: stack.enter_context(Zygote(_cluster, line, **short)) for line in ("worker", "tools")}
         warm["api"] = stack.enter_context(Zygote(_cluster, "api", PALAVER_API_PORT=str(free_port())))
         yield warm
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    def too_long(*_: object) -> None:
+        pytest.fail(f"{item.nodeid} took longer than {_LONGEST} s")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(0 if item.get_closest_marker("chaos") else _LONGEST)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -24,6 +24,8 @@ from redis.asyncio.client import Pipeline
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, RedisError
 
+from palaver.tasks import end
+
 _ALONE: Final = frozenset({"WAIT", "WAITAOF"})
 """Commands that keep their connection waiting: others behind them would wait as well."""
 _PATIENCE: Final = 5.0
@@ -78,8 +80,7 @@ class SharedClient(Redis):
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """Give the connections back."""
         if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
+            await end(self._keeping)
         await super().aclose(close_connection_pool)
 
     async def _keep(self) -> None:

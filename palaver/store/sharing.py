@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Sized
 from typing import Any, Final, Generic, TypeVar
 
+from palaver.tasks import end
+
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized | None)
 
@@ -99,9 +101,7 @@ class Sharing:
 
     async def close(self) -> None:
         """End what is under way."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
 
 
 class Fresh(Generic[S]):

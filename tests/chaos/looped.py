@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
+from palaver.tasks import end
+
 
 class Looped(ABC):
     """`open` it, and ask it from any thread through `_loop`."""
@@ -39,7 +41,4 @@ class Looped(ABC):
         async with self._living():
             started.set_result(stop)
             await stop.wait()
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            await end(*(asyncio.all_tasks() - {asyncio.current_task()}))

@@ -25,6 +25,7 @@ from palaver.store.due import DueItem
 from palaver.store.events import LogEntry, StoredEvent
 from palaver.store.fleet import Interruption
 from palaver.store.runs import Submitted
+from palaver.tasks import end
 from palaver.testing import aeventually
 from palaver.traces import Tracing
 from palaver.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall, Postpone, RetryAfter, ToolOutcome
@@ -157,8 +158,7 @@ class StoreDriver:
             await aeventually(lambda: self.is_heard(keys.cancel_channel(worker)))
             yield heard
         finally:
-            listening.cancel()
-            await asyncio.wait([listening])
+            await end(listening)
             await listener.close()
 
     @contextlib.contextmanager

@@ -22,6 +22,7 @@ from palaver.store.conversation_feeds import BEGINNING, ConversationFeeds, Place
 from palaver.store.events import LogEntry, PlacedEvent
 from palaver.store.reading import Reading
 from palaver.store.scripts import Scripts
+from palaver.tasks import end
 from palaver.testing import aeventually
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
@@ -72,8 +73,7 @@ async def watching(store: Store, conversation_id: str, after: Place = BEGINNING)
         if task.done():
             await task
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
 
 async def logged(store: Store, conversation_id: str) -> list[tuple[int, str, str]]:

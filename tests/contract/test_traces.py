@@ -18,6 +18,7 @@ from palaver.models import Message
 from palaver.settings import Settings
 from palaver.store import keys
 from palaver.store.spans import SpanOutbox
+from palaver.tasks import end
 from palaver.testing import aeventually
 from palaver.verdicts import Finish
 from tests.contract.store_driver import StoreDriver, approve
@@ -220,9 +221,7 @@ async def test_what_another_worker_sends_meanwhile_is_not_sent_twice(
         assert (asked, len(await outbox.read(second, 10))) == (2, 1)
     finally:
         answers.set()
-        sending.cancel()
-        with suppress(asyncio.CancelledError):
-            await sending
+        await end(sending)
         await outbox.release(second, "other")
 
 

@@ -17,6 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from palaver.ids import uuid_of
+from palaver.tasks import end
 from palaver.testing import aeventually, eventually
 from tests.process.cluster import Cluster
 
@@ -156,9 +157,7 @@ async def _watch(url: str, conversations: list[str], ready: threading.Event, ove
             for each in watchers:
                 await each.has_all()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
 
 
 def test_each_watcher_of_a_conversation_has_every_event_once_and_in_order(cluster: Cluster) -> None:

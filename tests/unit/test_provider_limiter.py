@@ -19,6 +19,7 @@ from palaver.settings import Settings
 from palaver.store import Store, keys
 from palaver.store.provider_states import ProviderUsage
 from palaver.store.providers import Cooling
+from palaver.tasks import end
 from palaver.testing import aeventually
 from palaver.verdicts import Postpone, RetryAfter, Verdict
 from tests.contract.store_driver import StoreDriver
@@ -92,9 +93,7 @@ class Worker:
             await aeventually(passes_without_asking)
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await end(task)
 
 
 @pytest.fixture
@@ -353,9 +352,7 @@ async def test_places_are_renewed_while_others_come_and_go(workers: tuple[Worker
                 permit.begin_call()
             await one.limiter.met_outage(await one.lease(f"free/{number}"), REFUSED, set())
         assert not renewing.done()
-        renewing.cancel()
-        with suppress(asyncio.CancelledError):
-            await renewing
+        await end(renewing)
         assert await two.refused(await two.lease("narrow"))
 
 
