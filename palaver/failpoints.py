@@ -38,7 +38,6 @@ POINTS: Final = frozenset(
         "run.answering",  # to be published at once, no answer yet
         "sweep.found",
         "sweep.settled",  # nothing is published yet
-        "death.seen",  # a worker is known to be dead, and its leases have not ended yet
     }
 )
 

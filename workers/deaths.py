@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from palaver.errors import ConfigurationError
-from palaver.failpoints import failpoint
 from palaver.follow_up import Publish, follow_up
 from palaver.store import Store
 from palaver.store.fleet import Gone, RollCall
@@ -89,7 +88,6 @@ class DeathWatch:
         for gone in self._dead(roll, now):
             # Only one of those who saw it goes on.
             if await self._store.fleet.leave(gone.id):
-                failpoint("death.seen")
                 await self._end_leases(gone)
         if self._suspects:
             return min(_LOOK, self._patience)

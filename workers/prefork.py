@@ -128,6 +128,12 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
             vacancies.tell(0)
         super().on_close()
 
+    @property
+    def num_processes(self) -> int:
+        """Calls that it takes at once, whether they have a child yet or not: after a lost connection Celery has a
+        consumer take no more than this."""
+        return int(self.limit)
+
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call it: the main process has no loop besides the consumer's."""
         function()

@@ -38,6 +38,8 @@ _BACK: Final = timedelta(seconds=65)
 who connect meanwhile may be told again what they were told before."""
 _AGAIN: Final = (1.0, 4.0)
 """Seconds after which a state is told again, each after the one before: answers to requests come late."""
+_BEFORE: Final = timedelta(microseconds=1)
+"""What is told right before an entry happened so much earlier: the log has milliseconds."""
 _CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004, restarting=1001)
 """Both generations connect again after 1001; after 1012 the older one would not."""
 _FAILURES: Final = frozenset({ExecutionStatus.ERROR, ExecutionStatus.STUCK})
@@ -200,7 +202,8 @@ def _is_over(event: Event, before: bool) -> bool:
 
 
 def _idle(seen: Seen, entry: LogEntry) -> Event:
-    return seen.writer.state(str(uuid4()), entry.at, STATUS, ExecutionStatus.IDLE.value)
+    # Clients put what they hear in order by its time.
+    return seen.writer.state(str(uuid4()), entry.at - _BEFORE, STATUS, ExecutionStatus.IDLE.value)
 
 
 def _full_state(seen: Seen) -> Event:

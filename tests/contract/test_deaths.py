@@ -99,7 +99,14 @@ class World:
     async def begin(self) -> Lease:
         """A lease of the worker."""
         submitted = await self.driver.submit()
-        return await self.driver.claim(submitted.deliveries[0], self.worker.name)
+        lease = await self.driver.claim(submitted.deliveries[0], self.worker.name)
+        # What is claimed in the very millisecond in which a worker is first missed is left to its lease.
+        claimed_at = await now_ms(self.watcher.store._redis)
+        await aeventually(lambda: self._is_later_than(claimed_at))
+        return lease
+
+    async def _is_later_than(self, then: int) -> bool:
+        return await now_ms(self.watcher.store._redis) > then
 
     async def look_again(self, after: float = PATIENCE + 0.1) -> None:
         """Look now, and after so many seconds."""

@@ -57,3 +57,16 @@ def test_a_call_waits_for_a_worker_that_cannot_start_a_child_yet(fresh: Cluster)
     # The child has the limit that its parent had: no other test must meet it.
     fresh.kill("tools")
     fresh.start("tools")
+
+
+def test_a_worker_that_connects_again_takes_as_many_calls_as_before(fresh: Cluster) -> None:
+    fresh.expect_traceback("ConnectionError")
+    assert fresh.ended(fresh.submit("tool-1", tools=["record"])).status == "completed"
+    with fresh.redis() as server:
+        for each in server.client_list():
+            if each["cmd"] == "brpop":
+                server.client_kill_filter(_id=each["id"])
+    eventually(lambda: "Connected to" in fresh.new_logs()["tools-1"].partition("onnection to broker lost")[2])
+    run_id = fresh.submit("parallel-3", '[[args {"seconds": 30}]]', tools=["record"])
+    eventually(lambda: len(fresh.tool_starts(run_id)) == 3, within=20)
+    fresh.cancel(run_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from palaver import secrets
 from palaver.client import backoff, resuming
 
 
@@ -12,3 +13,10 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK pauses for a fiftieth of its time between tries. It tries as often as ever."""
     monkeypatch.setattr(backoff, "FIRST_PAUSE", backoff.FIRST_PAUSE / 50)
     monkeypatch.setattr(resuming, "RECONNECT", resuming.RECONNECT / 50)
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_one_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test keeps secret, another one may say."""
+    monkeypatch.setattr(secrets, "_values", set(secrets._values))
+    monkeypatch.setattr(secrets, "_known", secrets._known)
