@@ -101,12 +101,12 @@ class World:
         submitted = await self.driver.submit()
         lease = await self.driver.claim(submitted.deliveries[0], self.worker.name)
         # What is claimed in the very millisecond in which a worker is first missed is left to its lease.
-        claimed_at = await now_ms(self.watcher.store._redis)
+        claimed_at = await now_ms(self.driver.redis)
         await aeventually(lambda: self._is_later_than(claimed_at))
         return lease
 
     async def _is_later_than(self, then: int) -> bool:
-        return await now_ms(self.watcher.store._redis) > then
+        return await now_ms(self.driver.redis) > then
 
     async def look_again(self, after: float = PATIENCE + 0.1) -> None:
         """Look now, and after so many seconds."""
