@@ -72,7 +72,7 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
         seen = await look(backend, _number(socket))
         await _send(socket, _full_state(seen))
         told, revision = await _begin(backend, seen), seen.conversation.revision
-        over = seen.status.over
+        over, new = seen.status.over, seen.conversation.entries
     try:
         async with (
             _reminding(backend, socket, seen) as (remind, forget),
@@ -81,7 +81,7 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
         ):
             async for page in pages:
                 for entry in page:
-                    if over and entry.type == EventKind.MESSAGE_CREATED and not entry.run_id:
+                    if over and entry.position > new and entry.type == EventKind.MESSAGE_CREATED and not entry.run_id:
                         # Programs ask the client for the status before they run it, and what it does with the words
                         # takes a while. It is no full_state: that would end the wait for the run which may have begun.
                         over = False

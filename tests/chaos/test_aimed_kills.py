@@ -101,7 +101,8 @@ AIMS = [
     Aim(point, mode)
     for point in sorted(POINTS)
     for mode in ("stream", "tool", "parallel")
-    if not (point.startswith("tool.") and mode == "stream")
+    # What only streams calls no tool, and has no second step to deliver.
+    if not (mode == "stream" and (point.startswith("tool.") or point == "step.published"))
 ]
 
 

@@ -204,6 +204,17 @@ async def test_older_clients_read_no_status_before_their_sockets_were_told_of_it
             assert sent[-1] == "full finished"
 
 
+async def test_words_that_were_answered_before_an_older_client_came_make_nothing_idle() -> None:
+    async with serving() as served:
+        answer = await served.api.client.post(PREFIX, json={"agent": AGENT})
+        talk = Talk(served.api, answer.json()["id"])
+        await _finish(talk)
+        async with connect(f"{served.url}/openhands/sockets/events/{talk.id}", proxy=None) as socket:
+            heard = await Listener(socket, talk).until(lambda heard: heard[-1:] == ["finished"])
+            assert "MessageEvent" in heard
+            assert "idle" not in heard, heard
+
+
 async def test_who_takes_nothing_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_TELLING", 0.02)
     async with listening() as listener:
