@@ -60,9 +60,14 @@ def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
     }
 
 
+def payload_of(delivery: Delivery) -> list[Any]:
+    """What the body of the message says: arguments, no keywords, and nothing to do afterwards."""
+    return [[delivery.run_id, delivery.conversation_id, delivery.step, delivery.number], {}, _EMBED]
+
+
 def body_of(delivery: Delivery) -> str:
-    """The body of the message: arguments, no keywords, and nothing to do afterwards."""
-    return json.dumps([[delivery.run_id, delivery.conversation_id, delivery.step, delivery.number], {}, _EMBED])
+    """The body of the message."""
+    return json.dumps(payload_of(delivery))
 
 
 def in_redis(delivery: Delivery) -> bytes:

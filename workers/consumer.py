@@ -1,4 +1,7 @@
-"""Celery's consumer, which takes deliveries and nothing else, from any broker."""
+"""Celery's consumer, which takes deliveries and nothing else, from any broker.
+
+It leans on `Message._decoded_cache` of kombu 5.7, held by tests/unit/test_wire.py.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from celery.worker import consumer
 
 from palaver.deliveries import QUEUES
 from palaver.limits import most
-from palaver.wire import CONTENT_TYPE, delivery_in, headers_of
+from palaver.wire import CONTENT_TYPE, delivery_in, headers_of, payload_of
 
 from .reading import dropped
 
@@ -33,6 +36,8 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]  # Celery is untyped
                 return self._drop(message, "not_deliveries", queue)
             # Links, limits, stamps: whatever else it says is not heard.
             message.headers, message.properties = headers_of(delivery), _known(message.properties)
+            # It has been read; Celery would read it again.
+            message._decoded_cache = payload_of(delivery)
             return take(message)
 
         return take_deliveries

@@ -95,6 +95,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             task.request_stack = RequestStack()
         self._running: set[Job] = set()
         self._waiting: deque[Job] = deque()
+        self._starting: deque[Job] = deque()
         self._outcomes: deque[tuple[Job, Outcome]] = deque()
         self._woken = self._draining = self._left = False
         self._wakeup, self._waker = socket.socketpair()
@@ -190,7 +191,9 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             self._running.add(job)
             job.accept_callback(os.getpid(), monotonic())
             if job.args[0] in self._coroutines:
-                self._call_loop(self._start, job)
+                self._starting.append(job)
+                if len(self._starting) == 1:
+                    self._call_loop(self._start_all)
             else:
                 threading.Thread(target=self._run_in_thread, args=(job,), daemon=True).start()
 
@@ -250,6 +253,10 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             started.set_result(None)
             self._wake_hub()
             await self._stopping.wait()
+
+    def _start_all(self) -> None:
+        while self._starting:
+            self._start(self._starting.popleft())
 
     def _start(self, job: Job) -> None:
         name, task_id, request, *_ = job.args

@@ -5,8 +5,11 @@ inflates to gigabytes, a tag that two messages share (so that none of them count
 fill its memory. So each message is taken apart before kombu sees it, and put together again from the few parts that one
 of Celery's has. What cannot be is dropped: counted (`palaver.limits.exceeded`), and told of without its content.
 
-It leans on `Channel._get_client`, `_handle_message`, `get_table` and `_refresh_binding` of kombu 5.7, held by
-tests/process/test_hostile_broker.py and test_acl.py.
+A worker with room for several deliveries takes several at once: a question for each, and a turn of Celery's loop, would
+be a fifth of what a step costs.
+
+It leans on `Channel._brpop_start` and `_brpop_read`, `_handle_message`, `get_table` and `_refresh_binding` of kombu
+5.7, held by tests/contract/test_reading.py, tests/process/test_hostile_broker.py and test_acl.py.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import binascii
 import logging
 from collections import Counter
 from itertools import count
+from queue import Empty
 from time import monotonic
 from typing import Any, Final
 
@@ -30,6 +34,12 @@ log = logging.getLogger("palaver.workers.reading")
 
 _SAY_EVERY: Final = 10.0
 """Seconds between two lines about what was dropped: a flood of messages must not become one of lines."""
+_TAKE: Final = "BLMPOP"
+_SHARE: Final = 8
+"""A worker takes deliveries for an eighth of its places at once: what many wait for is not one's alone. One that has a
+process for each place has few, and takes one after another."""
+_HANDFUL: Final = 16
+"""Deliveries that a worker takes at once, however many places it has: the loop does nothing else meanwhile."""
 _ENCODED: Final = (CONTENT_TYPE, CONTENT_ENCODING, "base64")
 _tags: Final = count(1)
 
@@ -56,15 +66,15 @@ dropped = _Dropped()
 """Call it for each message of the broker that is left out."""
 
 
-def let_in(raw: bytes, queue: str) -> bytes | None:
-    """A message of `queue` as kombu may read it, with what is not known left out; None when it is dropped."""
+def let_in(raw: bytes, queue: str) -> dict[str, Any] | None:
+    """A message of `queue` as kombu may have it, with what is not known left out; None when it is dropped."""
     is_delivery = queue in deliveries.QUEUES
     limit = "delivery" if is_delivery else "control_message"
     if len(raw) > most(limit):
         dropped(limit, _kind(queue))
         return None
     try:
-        return orjson.dumps(_anew(orjson.loads(raw), queue if is_delivery else None))
+        return _anew(orjson.loads(raw), queue if is_delivery else None)
     except (AttributeError, KeyError, TypeError, ValueError):
         dropped("not_deliveries" if is_delivery else "not_control_messages", _kind(queue))
         return None
@@ -115,31 +125,63 @@ for method in compression.encoders():
     # Over RabbitMQ kombu inflates a body before anybody is asked.
     compression.register(_refuse, _refuse, method)
 
-_Redis: Final[Any] = redis.redis.Redis  # type: ignore[attr-defined]  # the client that kombu has chosen
-
-
-class _Client(_Redis):  # type: ignore[misc]
-    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
-        """The answer; for a BRPOP that brought what cannot be let in, as if nothing had come."""
-        answer = super().parse_response(connection, command_name, **options)
-        if command_name != "BRPOP" or not answer:
-            return answer
-        queue, raw = answer
-        message = let_in(raw, queue.decode(errors="replace"))
-        return None if message is None else (queue, message)
-
 
 class Channel(deliveries.Channel):
     """The publisher's channel, careful with what it reads."""
 
-    def _get_client(self) -> type[_Client]:
-        return _Client
+    _in_poll: Any
+    _brpop_sent_at: Any
+
+    def _brpop_start(self, timeout: int | None = None) -> None:
+        """Ask for deliveries; kombu asks for one, and calls it by that command's name."""
+        keys = self._queue_cycle.consume(len(self.active_queues))
+        if not keys:
+            return
+        connection = self._in_poll = self.client.connection
+        self._brpop_sent_at = monotonic()
+        seconds = timeout or self.brpop_timeout
+        connection.send_command(_TAKE, seconds, len(keys), *keys, "RIGHT", "COUNT", self._at_once())
+
+    def _brpop_read(self, **_: Any) -> bool:
+        """Hand over what has come.
+
+        Raises:
+            Empty: nothing has, or nothing that can be let in.
+        """
+        connection = self.client.connection
+        try:
+            answer = self.client.parse_response(connection, _TAKE)
+        except self.connection_errors:
+            # It connects again before it asks again.
+            connection.disconnect()
+            raise
+        except self.ResponseError as error:
+            log.error("the broker refuses %s: it has to be Redis 7.0 or later, or Valkey (%s)", _TAKE, error)
+            raise
+        finally:
+            self._in_poll = None
+            self._flush_brpop_reauth()  # type: ignore[no-untyped-call]
+        name, raws = answer or (b"", ())
+        queue = name.decode(errors="replace")
+        messages = [message for raw in raws if (message := let_in(raw, queue)) is not None]
+        if not messages:
+            raise Empty
+        for message in messages:
+            self.connection._deliver(message, queue)
+        return True
+
+    def _at_once(self) -> int:
+        """How many deliveries to ask for, at most: there is room for them, and other workers get their share."""
+        free = self.qos.can_consume_max_estimate() or 1
+        share: int = self.qos.prefetch_count // _SHARE
+        return max(1, min(free, share, _HANDFUL))
 
     def _handle_message(self, client: Any, response: Any) -> Any:
         """What came by pub/sub: remote control, and for Flower events."""
         read = super()._handle_message(client, response)  # type: ignore[no-untyped-call]
         if isinstance(read["data"], bytes) and read["data"]:
-            read["data"] = let_in(read["data"], read["channel"].decode(errors="replace"))
+            message = let_in(read["data"], read["channel"].decode(errors="replace"))
+            read["data"] = None if message is None else orjson.dumps(message)
         return read
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:

@@ -66,7 +66,7 @@ class Runtime:
         """Whether steps have the process to themselves, one at a time."""
         self.histograms = histograms
         self.tools = abilities.tools
-        self.store = Store.connect(settings)
+        self.store = Store.connect(settings, shared=True)
         self.model = ModelPort(abilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)

@@ -4,15 +4,15 @@ redis-py lends a connection to each command. The loan, the waiting for that one 
 more than Redis does, and a command whose user goes away takes its connection along. Here a command is some bytes to
 write, and a place in the line of those who wait for an answer.
 
-The pool is still there: for what keeps a connection waiting, and for everything while the shared connection is not
-there or breaks. It repeats what it is given once, and every command of the store bears that.
+The pool is still there: for what keeps a connection waiting or busy, and for everything while the shared connection is
+not there or breaks. It repeats what it is given once, and every command of the store bears that.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final
@@ -24,12 +24,16 @@ from redis.asyncio.client import Pipeline
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, RedisError
 
+from palaver.limits import KIB
 from palaver.tasks import end
 
 _ALONE: Final = frozenset({"WAIT", "WAITAOF"})
 """Commands that keep their connection waiting: others behind them would wait as well."""
+_LONG: Final = 64 * KIB
+"""Bytes from which on a question travels on a connection of its own: the renewal of a lease may be behind it."""
 _PATIENCE: Final = 5.0
-"""Seconds without an answer after which the connection counts as dead, as those of the pool do."""
+"""Seconds in which nothing comes, though somebody waits, after which the connection counts as dead, as those of the
+pool do."""
 
 
 class SharedClient(Redis):
@@ -63,8 +67,11 @@ class SharedClient(Redis):
             return None
         if any(command[0] in _ALONE for command in commands):
             return None
+        questions = _packed(commands)
+        if sum(map(len, questions)) > _LONG:
+            return None
         try:
-            answers = await self._line.ask(commands)
+            answers = await self._line.ask(questions)
         except ConnectionError:
             return None
         # Such as that the server still reads its data: redis-py asks again then.
@@ -148,11 +155,12 @@ class _Line(asyncio.Protocol):
         self._waiting: deque[_Asked] = deque()
         self._unsent: list[bytes] = []
         self._looking: asyncio.TimerHandle | None = None
+        self._heard_at = self._loop.time()
         self.over: asyncio.Future[None] = self._loop.create_future()
         self._transport.set_protocol(self)
 
-    def ask(self, commands: Sequence[Sequence[Any]]) -> asyncio.Future[list[Any]]:
-        """The answers to commands. The future raises ConnectionError if the connection breaks before they are here."""
+    def ask(self, questions: Sequence[bytes]) -> asyncio.Future[list[Any]]:
+        """The answers to packed commands. It raises ConnectionError if the connection breaks first."""
         done: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.over.done():
             done.set_exception(ConnectionError("the shared connection is gone"))
@@ -160,14 +168,15 @@ class _Line(asyncio.Protocol):
         if not self._unsent:
             # All that is asked in this turn of the loop is one write.
             self._loop.call_soon(self._send)
-        self._unsent += _packed(commands)
-        self._waiting.append(_Asked(len(commands), done, self._loop.time()))
+        self._unsent += questions
+        self._waiting.append(_Asked(len(questions), done, self._loop.time()))
         if self._looking is None:
             self._look_in(_PATIENCE)
         return done
 
     def data_received(self, data: bytes) -> None:
         """Answers have come."""
+        self._heard_at = self._loop.time()
         self._reader.feed(data)
         while (answer := self._reader.gets()) is not NOT_ENOUGH_DATA:
             if isinstance(answer, PushNotification):
@@ -198,16 +207,16 @@ class _Line(asyncio.Protocol):
         self._looking = self._loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """Give up a connection on which the oldest question got no answer in time."""
+        """Give up a connection on which nothing came in time, though there was a question."""
         self._looking = None
         if self._waiting:
-            left = self._waiting[0].at + _PATIENCE - self._loop.time()
+            left = max(self._waiting[0].at, self._heard_at) + _PATIENCE - self._loop.time()
             if left > 0:
                 self._look_in(left)
             else:
                 self._transport.abort()
 
 
-def _packed(commands: Iterable[Sequence[Any]]) -> Iterable[bytes]:
+def _packed(commands: Sequence[Sequence[Any]]) -> Sequence[bytes]:
     # redis-py names some commands by two words, which travel apart.
-    return (pack_command((*name.split(), *args)) for name, *args in commands)
+    return [pack_command((*name.split(), *args)) for name, *args in commands]

@@ -190,7 +190,7 @@ def fire_at(
 
 
 def test_a_kill_at_any_point_loses_nothing(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    compared = fire_at(AIMS, 6, cluster, zygotes, "aimed kills")
+    compared = fire_at(AIMS, len(PROVIDERS), cluster, zygotes, "aimed kills")
     paths = {key.partition(" ")[0] for key in compared}
     assert len(paths) == len(PROVIDERS)
     assert compared.keys() == {f"{path} {what}" for path in paths for what in ("asked again", "asked on", "sent back")}

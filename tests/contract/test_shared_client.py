@@ -104,7 +104,7 @@ async def test_errors_are_those_of_redis_py(client: SharedClient) -> None:
 
 async def test_everybody_has_his_own_answer_on_one_connection(client: SharedClient) -> None:
     async def use(number: int) -> bool:
-        size = 1 + number % 7 * 4000
+        size = 1 + number % 7 * 2000
         await client.set(f"k{number}", f"{number} " * size)
         pipeline = client.pipeline(transaction=False)
         pipeline.get(f"k{number}")
@@ -169,6 +169,30 @@ async def test_a_connection_that_was_cut_without_a_word_counts_as_dead(
     await is_shared(client)
     assert client._line is not cut
     await end(client)
+
+
+async def test_a_connection_on_which_a_long_answer_comes_is_not_dead(client: SharedClient) -> None:
+    line = client._line
+    assert line is not None
+    line._transport.pause_reading()
+    asking = asyncio.ensure_future(client.ping())
+    await asyncio.sleep(0)
+    line._waiting[0].at -= 2 * shared_client._PATIENCE
+    line.data_received(b"+PO")
+    line._look()
+    assert not line._transport.is_closing()
+    line._heard_at -= 2 * shared_client._PATIENCE
+    line._look()
+    assert line._transport.is_closing()
+    assert await asking
+
+
+async def test_a_long_question_holds_up_no_other(client: SharedClient) -> None:
+    line = client._line
+    assert line is not None
+    line._transport.pause_reading()
+    assert await asyncio.wait_for(client.set("k", "x" * 100_000), 4)
+    assert client._line is line
 
 
 async def test_what_is_cut_in_pieces_is_read_as_a_whole(server: RedisServer) -> None:

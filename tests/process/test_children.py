@@ -64,7 +64,7 @@ def test_a_worker_that_connects_again_takes_as_many_calls_as_before(fresh: Clust
     assert fresh.ended(fresh.submit("tool-1", tools=["record"])).status == "completed"
     with fresh.redis() as server:
         for each in server.client_list():
-            if each["cmd"] == "brpop":
+            if each["cmd"] == "blmpop":
                 server.client_kill_filter(_id=each["id"])
     eventually(lambda: "Connected to" in fresh.new_logs()["tools-1"].partition("onnection to broker lost")[2])
     run_id = fresh.submit("parallel-3", '[[args {"seconds": 30}]]', tools=["record"])

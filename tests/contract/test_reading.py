@@ -1,0 +1,134 @@
+"""How a worker takes deliveries from a Redis: several at once as far as it has room, in the order of its queues."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from kombu.connection import Connection
+from redis.exceptions import ResponseError
+
+from palaver.deliveries import transport_options
+from palaver.leases import Delivery
+from palaver.step_kinds import MODEL, RECOVERED
+from palaver.testing.redis_server import RedisServer
+from palaver.wire import in_redis
+from workers.reading import Transport
+
+pytestmark = pytest.mark.process
+QUEUES = (MODEL.queue + RECOVERED, MODEL.queue)
+
+
+class Reader:
+    """A worker's channel, and what came on it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._channel: Any = connection.channel()
+        self.kept: list[Any] = []
+
+    def begin(self, places: int) -> None:
+        """Read both queues, with room for so many deliveries."""
+        self._channel.basic_qos(0, places, False)
+        for queue in QUEUES:
+            self._channel.basic_consume(queue, no_ack=False, callback=self.kept.append, consumer_tag=queue)
+
+    def read(self) -> int:
+        """How many came together."""
+        before = len(self.kept)
+        self._connection.drain_events(timeout=10)
+        return len(self.kept) - before
+
+    def end(self, count: int) -> None:
+        """Make room again, as the oldest so many have ended."""
+        for message in self.kept[:count]:
+            message.ack()
+        del self.kept[:count]
+
+
+@pytest.fixture
+def raw(server: RedisServer) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(server.url) as raw:
+        raw.flushall()
+        yield raw
+
+
+@pytest.fixture
+def reader(server: RedisServer, raw: redis.Redis) -> Iterator[Reader]:
+    options = transport_options(server.url)
+    with Connection(server.url, transport=Transport, transport_options=options) as connection:
+        yield Reader(connection)
+
+
+@pytest.fixture
+def send(raw: redis.Redis) -> Callable[..., None]:
+    def send(numbers: range, queue: str = MODEL.queue) -> None:
+        for number in numbers:
+            raw.lpush(queue, in_redis(Delivery(queue, "run_00" + "1" * 26, "conv_00" + "2" * 26, "1", number)))
+
+    return send
+
+
+def numbers(reader: Reader) -> list[int]:
+    return [message.decode()[0][3] for message in reader.kept]
+
+
+def test_an_eighth_of_the_places_is_filled_at_once(reader: Reader, send: Callable[..., None]) -> None:
+    send(range(20))
+    reader.begin(places=50)
+    assert [reader.read() for _ in range(4)] == [6, 6, 6, 2]
+    assert numbers(reader) == [*range(20)]
+
+
+def test_no_more_come_than_there_is_room_for(reader: Reader, send: Callable[..., None]) -> None:
+    send(range(30))
+    reader.begin(places=20)
+    assert [reader.read() for _ in range(10)] == [2] * 10
+    reader.end(1)
+    assert reader.read() == 1
+    reader.end(2)
+    assert reader.read() == 2
+    assert numbers(reader) == [*range(3, 23)]
+
+
+def test_few_places_are_filled_one_by_one_and_many_by_handfuls(reader: Reader, send: Callable[..., None]) -> None:
+    send(range(40))
+    reader.begin(places=15)
+    assert [reader.read() for _ in range(4)] == [1] * 4
+    reader.begin(places=1000)
+    assert reader.read() == 16
+
+
+def test_what_was_recovered_comes_first(reader: Reader, send: Callable[..., None]) -> None:
+    send(range(3))
+    send(range(3, 6), MODEL.queue + RECOVERED)
+    reader.begin(places=80)
+    assert [reader.read(), reader.read()] == [3, 3]
+    assert numbers(reader) == [3, 4, 5, 0, 1, 2]
+
+
+def test_what_is_no_message_is_left_out_and_the_others_come(
+    reader: Reader, send: Callable[..., None], raw: redis.Redis
+) -> None:
+    send(range(2))
+    raw.lpush(MODEL.queue, "no message")
+    send(range(2, 4))
+    reader.begin(places=80)
+    assert reader.read() == 4
+    assert numbers(reader) == [0, 1, 2, 3]
+
+
+def test_a_server_that_does_not_know_the_command_is_named(
+    reader: Reader, server: RedisServer, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw.execute_command("ACL", "SETUSER", "default", "-blmpop")
+    try:
+        reader.begin(places=80)
+        with caplog.at_level(logging.ERROR), pytest.raises(ResponseError):
+            reader.read()
+    finally:
+        raw.execute_command("ACL", "SETUSER", "default", "+@all")
+    assert "has to be Redis 7.0 or later" in caplog.text
