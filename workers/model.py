@@ -55,6 +55,8 @@ _IDLE_SLACK = 0.05
 
 _inline = lru_cache(maxsize=500)(Provider.inline)
 """Endpoints that came with agents: the same is asked again and again, from several conversations."""
+_url = lru_cache(maxsize=1000)(httpx.URL)
+"""Where calls are sent: taking a URL apart is a thirtieth of the CPU of a step."""
 
 
 class ModelPort:
@@ -174,7 +176,7 @@ class ModelPort:
         transport = self._connected(guarded=agent.provider not in self._providers)
         request = httpx.Request(
             "POST",
-            f"{provider.base_url.rstrip('/')}{protocol.path}",
+            _url(f"{provider.base_url.rstrip('/')}{protocol.path}"),
             headers=headers,
             content=body,
             extensions={"timeout": httpx.Timeout(None, connect=timeouts.connect).as_dict()},
