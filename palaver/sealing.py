@@ -1,8 +1,8 @@
 """Secrets of users at rest: sealed before Redis sees them, and opened where they are used (ADR 0052).
 
-The keys are ``PALAVER_SECRET_KEY``: the first one seals, each of them opens. AES-256-GCM of ``cryptography``, with a
-random nonce; one key may seal 2^32 values before two nonces may be alike (NIST SP 800-38D, 8.3). What is sealed is
-bound to its place, such as a conversation and a name: put elsewhere, it does not open.
+The keys are ``PALAVER_SECRET_KEY``: the first one seals, each of them opens, as palaver/ciphers.py does. One key may
+seal 2^32 values before two nonces may be alike (NIST SP 800-38D, 8.3). What is sealed is bound to its place, such as a
+conversation and a name: put elsewhere, it does not open.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+if TYPE_CHECKING:
+    from palaver.ciphers import Cipher
 
 _KEY_BYTES: Final = 32
-_NONCE_BYTES: Final = 12
 _LEAST_BYTES: Final = 16
 """Different bytes of a key. Of 32 random ones there are 30 on average, and 16 or fewer in one key of 10^13."""
 _VERSION: Final = "1"
@@ -58,7 +56,7 @@ class Sealer:
     """Seals with the first of some keys, and opens with any of them. Without keys it does neither."""
 
     def __init__(self, keys: Sequence[bytes] = ()) -> None:
-        self._ciphers = {_id_of(key): AESGCM(key) for key in keys}
+        self._ciphers = {_id_of(key): _cipher(key) for key in keys}
         self._newest = next(iter(self._ciphers), "")
 
     def __bool__(self) -> bool:
@@ -76,9 +74,8 @@ class Sealer:
         """
         if not self:
             raise KeyMissing
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._ciphers[self._newest].encrypt(nonce, text.encode(), _bound(place))
-        return ".".join((_VERSION, self._newest, base64.urlsafe_b64encode(nonce + sealed).decode()))
+        sealed = self._ciphers[self._newest].seal(text.encode(), _bound(place))
+        return ".".join((_VERSION, self._newest, base64.urlsafe_b64encode(sealed).decode()))
 
     def open(self, sealed: str, *place: str) -> str:
         """What was sealed for ``place``.
@@ -94,14 +91,20 @@ class Sealer:
             # A version that is not known is one of a newer process, which has what it takes.
             raise KeyMissing
         try:
-            raw = _decoded(body)
-            return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _bound(place)).decode()
-        except (InvalidTag, ValueError):
+            return cipher.open(_decoded(body), _bound(place)).decode()
+        except ValueError:
             raise SealBroken from None
 
     def is_newest(self, sealed: str) -> bool:
         """Whether it was sealed with the first key, so that the others may go."""
         return sealed.startswith(f"{_VERSION}.{self._newest}.")
+
+
+def _cipher(key: bytes) -> Cipher:
+    # Not at the top: `cryptography` is 6 MB of each process, and most have no key.
+    from palaver.ciphers import Cipher
+
+    return Cipher(key)
 
 
 def _id_of(key: bytes) -> str:
