@@ -21,8 +21,9 @@ from palaver.policies import load_policies
 from palaver.providers import load_providers
 from palaver.roles import port_number, require_port
 from palaver.settings import settings
-from palaver.starting import refusing, unread
+from palaver.starting import refusing
 from palaver.traces import Tracing
+from palaver.variables import unread
 
 from .app import create_app, require_durability
 from .connections import H11

@@ -1,44 +1,12 @@
-"""What a process says of its environment when it starts: why it cannot, or what in it nobody reads."""
+"""How a process ends that cannot start."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from palaver.errors import ConfigurationError
 from palaver.exits import EX_CONFIG, refuse
-from palaver.names import did_you_mean
-from palaver.secret_files import SUFFIX
-from palaver.settings import SECRET, Settings
-
-PREFIX: Final = "PALAVER_"
-OTHERS: Final[Mapping[str, str]] = {
-    "PALAVER_URL": "the SDK and the command line",
-    "PALAVER_API_KEY": "the SDK and the command line",
-    "PALAVER_API_PORT": "`palaver api` and `palaver up`",
-    "PALAVER_FLOWER_PORT": "`palaver flower` and `palaver up`",
-    "PALAVER_REDIS_PORT": "`palaver up`",
-    "PALAVER_MODEL_PORT": "`palaver up`",
-    "PALAVER_DATA_DIR": "`palaver up`",
-    "PALAVER_IMAGE": "deploy/compose.yaml",
-    "PALAVER_REDIS_IMAGE": "deploy/compose.yaml",
-    "PALAVER_DEPLOY_TOOLS": "make check-deploy",
-    "PALAVER_FAILPOINTS": "tests",
-    "PALAVER_FAILPOINTS_LEDGER": "tests",
-    "PALAVER_TEST_ACL": "tests",
-    "PALAVER_TEST_BROKER": "tests",
-    "PALAVER_TEST_REDIS_SERVER": "tests",
-    "PALAVER_CHAOS_REPORT": "tests",
-    "PALAVER_CHAOS_SCALE": "tests",
-    "PALAVER_CHAOS_SEED": "tests",
-    "PALAVER_CI_DATA_DIR": "CI",
-}
-"""Variables that are no `Settings`, and who reads them."""
-
-_SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
-"""What Kubernetes sets in every container for a service that is named ``palaver-…``."""
 
 
 @contextmanager
@@ -48,21 +16,3 @@ def refusing() -> Iterator[None]:
         yield
     except ConfigurationError as error:
         refuse(str(error), EX_CONFIG)
-
-
-def variables() -> frozenset[str]:
-    """Every variable of the environment that anything in Palaver reads."""
-    files = (PREFIX + name.upper() + SUFFIX for name in SECRET)
-    return frozenset(PREFIX + name.upper() for name in Settings.model_fields).union(OTHERS, files)
-
-
-def unread(environment: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[str]:
-    """A sentence for each variable that is named like ours and that nobody reads. ``own`` are the users' own: those
-    that hold keys of providers, and those that tools may see."""
-    known = variables()
-    found = sorted(name for name in environment if name.startswith(PREFIX) and name not in known | own)
-    return [
-        f"{name} is no variable that Palaver reads{did_you_mean(name, known)}"
-        for name in found
-        if not _SERVICE_LINK.fullmatch(name) and not environment[name].startswith(("tcp://", "udp://", "sctp://"))
-    ]

@@ -35,8 +35,9 @@ from palaver.limits import KIB
 from palaver.logs import name_process
 from palaver.providers import Provider, load_providers
 from palaver.settings import Settings, settings
-from palaver.starting import refusing, unread
+from palaver.starting import refusing
 from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
+from palaver.variables import unread
 
 from . import child, environment, prefork
 from .abilities import Abilities, require_provider

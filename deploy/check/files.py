@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from palaver.roles import ROLES
-from palaver.starting import PREFIX
+from palaver.variables import PREFIX
 
 from . import logins
 from .kit import Kit, Manifest, Skipped, Wrong, documents, find, lines, run

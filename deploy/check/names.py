@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from palaver.secret_files import SUFFIX
 from palaver.settings import SECRET, Settings
-from palaver.starting import PREFIX, variables
 from palaver.traces import HEADERS
+from palaver.variables import PREFIX, variables
 
 from .containers import containers_of
 from .kit import Kit, documents, run

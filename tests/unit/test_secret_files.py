@@ -12,7 +12,7 @@ from palaver.providers import load_providers
 from palaver.secret_files import secret_of
 from palaver.secrets import hide
 from palaver.settings import Settings, settings
-from palaver.starting import unread
+from palaver.variables import unread
 from workers.environment import hidden_keys
 
 URL = "redis://:a-password-in-a-file@redis:6379/0"
