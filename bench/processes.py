@@ -37,7 +37,9 @@ async def measure(runs: int) -> list[Table]:
         url, api = await rig.start_api()
         own = {"PALAVER_TOOLS": "bench.tools"}
         worker, tools = rig.start_worker(runs, own, "-E"), rig.start_tools(own, "-E")
-        flower = rig.start("celery", "-A", "workers.app", "flower", f"--address={HOST}", "--port=0", "--read-only")
+        flower = rig.start(
+            "workers", "-A", "workers.celery_app", "flower", f"--address={HOST}", "--port=0", "--read-only"
+        )
         await rig.workers_ready(worker)
         await rig.ended([await rig.submit("parallel-4", tools=("add",))])
         rig.asked.forget()

@@ -133,8 +133,7 @@ class Rig:
 
     def start_celery(self, app: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
         """Start a Celery worker that sends no events and says no more than warnings; does not wait for it."""
-        options = ("-n", f"bench.{len(self._children)}@%h", "--without-gossip", "--without-mingle", "-l", "WARNING")
-        return self.start("celery", "-A", app, "worker", *options, *arguments, environment=environment)
+        return self._start_worker("celery", app, *arguments, environment=environment)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -153,11 +152,17 @@ class Rig:
 
     def start_worker(self, capacity: int, environment: Mapping[str, str] | None = None, *more: str) -> Child:
         """Start a model worker of Palaver's, with ``more`` options; does not wait for it."""
-        return self.start_celery("workers.app", "-Q", "model", "-c", str(capacity), *more, environment=environment)
+        words = ("-Q", "model", "-c", str(capacity), *more)
+        return self._start_worker("workers", "workers.app", *words, environment=environment)
 
     def start_tools(self, environment: Mapping[str, str] | None = None, *more: str) -> Child:
         """Start a tools worker of Palaver's with four children, and ``more`` options; does not wait for it."""
-        return self.start_celery("workers.app", "-Q", "tools", "-c", "4", *more, environment=environment)
+        words = ("-Q", "tools", "-c", "4", *more)
+        return self._start_worker("workers", "workers.app", *words, environment=environment)
+
+    def _start_worker(self, program: str, app: str, *arguments: str, environment: Mapping[str, str] | None) -> Child:
+        options = ("-n", f"bench.{len(self._children)}@%h", "--without-gossip", "--without-mingle", "-l", "WARNING")
+        return self.start(program, "-A", app, "worker", *options, *arguments, environment=environment)
 
     async def start_api(self, **environment: str) -> tuple[str, Child]:
         """Start the API and wait until it answers; its URL, and the process."""

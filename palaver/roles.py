@@ -115,7 +115,8 @@ def _program(role: str) -> list[str]:
         return [_module("api")]
     # The banner of a worker is no line of JSON.
     quiet = ["-q"] if os.environ.get("PALAVER_LOG_FORMAT") == "json" and role != "flower" else []
-    celery = ["celery", *quiet, "-A", _module("workers.app")]
+    app = _module("workers.celery_app" if role == "flower" else "workers.app")
+    celery = [_module("workers"), *quiet, "-A", app]
     if role == "flower":
         port = port_number(os.environ.get("PALAVER_FLOWER_PORT") or "5555", "PALAVER_FLOWER_PORT")
         shown = ["--max-tasks=5000", f"--tasks-columns={_COLUMNS}", "--read-only"]

@@ -1,4 +1,4 @@
-"""The Celery app of ``palaver worker`` and ``palaver tools``, and what ``palaver flower`` looks at.
+"""The Celery app of ``palaver worker`` and ``palaver tools``: the one that Flower has, and what a worker does.
 
 A task is a delivery: ids only, a hint to try a step. What it means, and whether it still means anything, the store
 knows.
@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from billiard.process import current_process
-from celery import Celery
 from celery.concurrency.prefork import TaskPool as Prefork
 from celery.signals import (
     after_setup_logger,
@@ -28,7 +27,6 @@ from celery.signals import (
     worker_shutting_down,
 )
 
-from palaver.deliveries import QUEUES
 from palaver.errors import ConfigurationError
 from palaver.failpoints import failpoint
 from palaver.limits import KIB
@@ -41,6 +39,7 @@ from palaver.variables import unread
 
 from . import child, environment, prefork
 from .abilities import Abilities, require_provider
+from .celery_app import app as app
 from .checking import check_tools
 from .consumer import Consumer
 from .consumer_watchdog import ConsumerWatchdog
@@ -55,14 +54,13 @@ from .output import Output
 from .pool import TaskPool
 from .printed import Printed
 from .progress import Progress
-from .remote import Control
 from .request import ChildRequest, StepRequest
 from .runtime import Runtime, worker_id
 from .sources import SOURCES, Toolbox, open_toolbox
 from .step import StepFailed, StepHandler, attempt
 from .step_handlers import STEP_HANDLERS
 from .tracing import require_extra
-from .transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
+from .transport import AckTimeout, consume_recovered_first
 from .vacancies import Vacancies
 
 log = logging.getLogger("palaver.workers.app")
@@ -72,24 +70,11 @@ _POOL_EXTRA = 5.0
 _LEAST_PATIENCE = 10.0
 """Seconds that a tool may hold up a loop at least, however short leases are: a busy machine does so, too."""
 
-with refusing():
-    _deliveries = broker_settings(settings().deliveries_url)
-
-app = Celery("palaver", amqp=Amqp, control=Control)
 app.conf.update(
-    _deliveries,
-    task_queues=tuple(QUEUES.values()),
-    task_default_queue=MODEL.queue,
-    task_create_missing_queues=False,
-    accept_content=["json"],
-    task_serializer="json",
-    task_ignore_result=True,
     # A worker holds as many deliveries as it has room for steps, and takes the next when a step ends.
     task_acks_late=True,
     worker_consumer=Consumer,
     worker_prefetch_multiplier=1,
-    broker_connection_retry_on_startup=True,
-    broker_connection_max_retries=None,
     worker_cancel_long_running_tasks_on_connection_loss=False,
     # Seconds in which a child imports its tools and is there; workers/checking.py gives them as many.
     worker_proc_alive_timeout=40.0,

@@ -35,8 +35,8 @@ from tests.pages import ROOT
 from tests.process.cluster import Cluster
 
 _PRELOADED: Final[Mapping[str, str]] = {
-    "celery": """
-        workers.app celery.__main__ celery.bin.celery celery.loaders.app celery.apps.worker celery.app.log
+    "workers": """
+        workers.app workers.__main__ celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log
         celery.app.amqp celery.app.control celery.app.events celery.worker.autoscale celery.worker.consumer
         celery.worker.strategy kombu.pidbox billiard.popen_fork billiard.sharedctypes
     """,

@@ -233,7 +233,7 @@ def test_flower_commands_no_worker(guarded: Cluster) -> None:
     known = guarded.stack.pids("worker") + guarded.stack.pids("tools")
     url = logins.url_of("palaver-flower", guarded.stack.ports.redis)
     flower = Celery("flower", broker=url, set_as_current=False)
-    # As in `-A workers.app`, which Flower is started with.
+    # As in `-A workers.celery_app`, which Flower is started with.
     flower.conf.update(broker_transport="workers.reading:Transport", broker_transport_options=transport_options(url))
     with flower, flower.connection_for_write() as asking:
         for name in sorted(set(Panel.data) - set(COMMANDS)):

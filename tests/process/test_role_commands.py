@@ -31,9 +31,9 @@ pytestmark = pytest.mark.process
 WORKERS: Final = ("worker", "tools")
 PROGRAM: Final = {
     "api": "-m api ",
-    "worker": "-m celery -A workers.app worker -Q model ",
-    "tools": "-m celery -A workers.app worker -Q tools ",
-    "flower": "-m celery -A workers.app flower ",
+    "worker": "-m workers -A workers.app worker -Q model ",
+    "tools": "-m workers -A workers.app worker -Q tools ",
+    "flower": "-m workers -A workers.celery_app flower ",
 }
 """What `ps` shows of each."""
 BODY: Final = {"agent": {"model": "open/small"}, "input": "hello"}

@@ -1,0 +1,59 @@
+"""What each process of a server must not import: it would have it in memory for as long as it lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from tests.pages import ROOT
+
+_CELERY: Final = "import workers.__main__, celery.bin.worker, celery.apps.worker, celery.worker.consumer"
+PROGRAMS: Final[Mapping[str, str]] = {
+    "up": """
+import sys, palaver.cli
+sys.argv = ["palaver", "up"]
+palaver.cli._command()
+import palaver.secret_files, palaver.stack.supervision, palaver.starting""",
+    "api": "import api.__main__",
+    "worker": f"{_CELERY}, workers.app",
+    "tools": f"{_CELERY}, workers.app",
+    "flower": "import workers.__main__, flower.command, workers.celery_app",
+}
+"""What imports what a program does until it serves."""
+_OF_TERMINALS: Final = {"prompt_toolkit", "typer"}
+NEEDLESS: Final[Mapping[str, set[str]]] = {
+    "up": {*_OF_TERMINALS, "celery", "cryptography.hazmat", "httpx", "kombu", "pydantic_settings", "redis", "rich"},
+    "api": {*_OF_TERMINALS, "aiohttp", "celery", "cryptography.hazmat", "flower", "httpx", "tornado", "workers"},
+    "worker": {*_OF_TERMINALS, "api", "cryptography.hazmat", "fastapi", "flower", "tornado"},
+    "tools": {*_OF_TERMINALS, "api", "cryptography.hazmat", "fastapi", "flower", "tornado"},
+    "flower": {
+        *_OF_TERMINALS,
+        "aiohttp",
+        "api",
+        "cryptography.hazmat",
+        "fastapi",
+        "httpx",
+        "jsonschema_rs",
+        "workers.app",
+    },
+}
+
+
+@pytest.mark.parametrize("role", PROGRAMS)
+def test_it_imports_nothing_needless(role: str) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{PROGRAMS[role]}\nimport sys\nprint(*sys.modules)"],
+        cwd=ROOT,
+        env={**clean, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not NEEDLESS[role].intersection(done.stdout.split())
