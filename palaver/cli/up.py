@@ -80,10 +80,10 @@ def model_to_try(file: str | None) -> tuple[str, str]:
     A file names models where it lists them or has their prices. Raises ConfigurationError if it cannot be used, or is
     empty.
     """
-    from palaver.providers import load_providers
-
     if not file:
         return "fake/tool-20", ""
+    from palaver.providers import load_providers
+
     for name, provider in load_providers(Path(file)).items():
         named = [*provider.models, *(model for model in provider.prices if model != "*")]
         return (f"{name}/{named[0]}", "") if named else (f"{name}/MODEL", f", with a model of {name} for MODEL")
