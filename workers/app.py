@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from billiard.process import current_process
 from celery.concurrency.prefork import TaskPool as Prefork
@@ -62,6 +62,9 @@ from .step_handlers import STEP_HANDLERS
 from .tracing import require_extra
 from .transport import AckTimeout, consume_recovered_first
 from .vacancies import Vacancies
+
+if TYPE_CHECKING:
+    from .model import ModelPort
 
 log = logging.getLogger("palaver.workers.app")
 
@@ -176,6 +179,13 @@ async def _tools_on_a_loop(here: Settings) -> AsyncIterator[Toolbox]:
         yield tools
 
 
+def _model_port() -> ModelPort:
+    # Not at the top: httpx and aiohttp are 14 MB of a tools worker, which asks no model.
+    from .model import ModelPort
+
+    return ModelPort(_providers)
+
+
 @asynccontextmanager
 async def _lifespan() -> AsyncIterator[None]:
     global _runtime
@@ -185,7 +195,10 @@ async def _lifespan() -> AsyncIterator[None]:
             opening = _tools_on_a_loop(here) if _kind.isolated else open_toolbox(here, SOURCES)
             tools = await opened.enter_async_context(opening)
             able = Abilities(tools, _providers, here.inline_provider_hosts)
-            runtime = Runtime(here, _histograms, kind=_kind, node=_node, capacity=app.capacity, abilities=able)
+            model = None if _kind.isolated else _model_port()
+            runtime = Runtime(
+                here, _histograms, kind=_kind, node=_node, capacity=app.capacity, abilities=able, model=model
+            )
             await opened.enter_async_context(running(runtime, sweeps=not _kind.isolated))
         for name, variable in able.missing_keys.items():
             log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)

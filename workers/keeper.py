@@ -55,7 +55,8 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         await end(*tasks)
         await keeper.leave()
         await runtime.publisher.close()
-        await runtime.model.close()
+        if runtime.model is not None:
+            await runtime.model.close()
         await runtime.store.close()
 
 

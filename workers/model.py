@@ -30,11 +30,12 @@ from palaver.errors.exceptions import MAX_BODY
 from palaver.errors.headers import request_id as request_id_of
 from palaver.limits import beyond, most
 from palaver.models import AgentSpec
-from palaver.providers import Price, Provider
+from palaver.providers import Provider
 
 from .active_step import CallProgress
 from .guarded_resolver import GuardedResolver
-from .protocols import CHAT_COMPLETIONS, WITHHELD, AnswerReader, CallSettings, ModelProtocol, ModelReply, protocol_of
+from .model_terms import ModelTerms
+from .protocols import WITHHELD, AnswerReader, ModelReply, protocol_of
 from .response_heads import Answer
 
 _BREATH = 16 * 1024
@@ -53,25 +54,18 @@ _IDLE_SLACK = 0.05
 """A stalled stream is noticed up to this share of its idle timeout late, never early."""
 
 
-_inline = lru_cache(maxsize=500)(Provider.inline)
-"""Endpoints that came with agents: the same is asked again and again, from several conversations."""
 _url = lru_cache(maxsize=1000)(httpx.URL)
 """Where calls are sent: taking a URL apart is a thirtieth of the CPU of a step."""
 
 
-class ModelPort:
+class ModelPort(ModelTerms):
     """Calls providers over one connection pool."""
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
-        self._providers = providers
+        super().__init__(providers)
         self._transports: dict[bool, AiohttpTransport] = {}
         self._streams = 0
         """Those that come just now."""
-
-    def _provider(self, agent: AgentSpec) -> Provider | None:
-        if agent.endpoint is not None and agent.provider == agent.endpoint.name:
-            return _inline(agent.endpoint)
-        return self._providers.get(agent.provider)
 
     def _connected(self, *, guarded: bool) -> AiohttpTransport:
         """The transport for providers of the table, or that for endpoints of agents."""
@@ -92,30 +86,6 @@ class ModelPort:
         """Close all connections."""
         for transport in self._transports.values():
             await transport.aclose()
-
-    def protocol(self, agent: AgentSpec) -> ModelProtocol:
-        """How the agent's model is spoken to. No call is made of a provider that this worker has not."""
-        provider = self._provider(agent)
-        return CHAT_COMPLETIONS if provider is None else protocol_of(provider)
-
-    def settings(self, agent: AgentSpec, *, plain: bool) -> CallSettings:
-        """What the provider's entry says about a call; one that is ``plain`` is no part of a conversation."""
-        provider = self._provider(agent)
-        if provider is None:
-            return CallSettings()
-        thinking = None if plain and provider.thinking != "off" else provider.thinking
-        limit, newer = provider.max_output_tokens, provider.max_completion_tokens
-        return CallSettings(provider.caches and not plain, thinking, limit, newer)
-
-    def max_tool_calls(self, agent: AgentSpec) -> int:
-        """How many tool calls an answer to the agent may have."""
-        provider = self._provider(agent)
-        return most("tool_calls") if provider is None else provider.max_tool_calls
-
-    def price(self, agent: AgentSpec) -> Price | None:
-        """What the agent's model costs; None if nobody said."""
-        provider = self._provider(agent)
-        return None if provider is None else provider.price(agent.model_name)
 
     async def complete(
         self,
@@ -141,7 +111,7 @@ class ModelPort:
             KeyError: this worker has no such provider.
         """
         try:
-            provider = self._provider(agent)
+            provider = self.provider(agent)
             if provider is None:
                 raise KeyError(agent.provider)
             return await self._complete(provider, agent, body, on_begin, show, time_left, request_id, reader, progress)

@@ -64,7 +64,7 @@ async def claim(
             continue
         if isinstance(lease, Stray) or lease.call is not None or known is None:
             return lease
-        if known.turn_to(runtime.model.protocol(lease.agent), lease.agent.model):
+        if known.turn_to(runtime.terms.protocol(lease.agent), lease.agent.model):
             return lease
         known = None
 

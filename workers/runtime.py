@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from palaver.errors import ErrorClass, classify
 from palaver.follow_up import follow_up
@@ -26,9 +26,12 @@ from .active_step import ActiveStep, InterruptReason
 from .conversations import ConversationCache
 from .delta_writer import DeltaWriter
 from .histograms import Histograms
-from .model import ModelPort
+from .model_terms import ModelTerms
 from .opened_secrets import SecretCache
 from .provider_limiter import ProviderLimiter
+
+if TYPE_CHECKING:
+    from .model import ModelPort
 
 log = logging.getLogger("palaver.workers.runtime")
 
@@ -55,6 +58,7 @@ class Runtime:
         node: str,
         capacity: int,
         abilities: Abilities,
+        model: ModelPort | None = None,
         alone: bool = False,
     ) -> None:
         self.settings = settings
@@ -67,7 +71,9 @@ class Runtime:
         self.histograms = histograms
         self.tools = abilities.tools
         self.store = Store.connect(settings, shared=True)
-        self.model = ModelPort(abilities.providers)
+        self.model = model
+        """What calls models, where steps of them are done."""
+        self.terms: ModelTerms = model or ModelTerms(abilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)
         self.limiter = ProviderLimiter(

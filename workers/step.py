@@ -66,7 +66,7 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
                 return f"stray: {lease.why}"
             mention(**lease.in_trace)
             failpoint("step.claimed")
-            work = Work(lease, runtime, CachedConversation(runtime.model.protocol(lease.agent)), active)
+            work = Work(lease, runtime, CachedConversation(runtime.terms.protocol(lease.agent)), active)
             verdict = work.accounted(await _verdict(kind, work, known, active))
             failpoint("step.settling")
             settled = await settle(runtime, lease, verdict, streamed=work.withdraws(verdict), told=work.told(verdict))

@@ -244,6 +244,7 @@ class Work:
             ProviderError, httpx.HTTPError: from the model port.
         """
         lease, runtime = self.lease, self.runtime
+        assert runtime.model is not None  # a step of a model is done where one can be called
         reader = self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent))
         self.permit.begin_call()
         failpoint("model.asking")

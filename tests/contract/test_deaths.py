@@ -374,7 +374,6 @@ async def engine(server: RedisServer, deaths: DeathWatch) -> AsyncIterator[Runti
         yield runtime
     finally:
         await end(*chores)
-        await runtime.model.close()
         await runtime.store.close()
 
 

@@ -18,19 +18,20 @@ PROGRAMS: Final[Mapping[str, str]] = {
 import sys, palaver.cli
 sys.argv = ["palaver", "up"]
 palaver.cli._command()
+palaver.cli.up.model_to_try(None)
 import palaver.secret_files, palaver.stack.supervision, palaver.starting""",
     "api": "import api.__main__",
-    "worker": f"{_CELERY}, workers.app",
+    "worker": f"{_CELERY}, workers.app, workers.model",
     "tools": f"{_CELERY}, workers.app",
     "flower": "import workers.__main__, flower.command, workers.celery_app",
 }
 """What imports what a program does until it serves."""
 _OF_TERMINALS: Final = {"prompt_toolkit", "typer"}
 NEEDLESS: Final[Mapping[str, set[str]]] = {
-    "up": {*_OF_TERMINALS, "celery", "cryptography.hazmat", "httpx", "kombu", "pydantic_settings", "redis", "rich"},
+    "up": {*_OF_TERMINALS, "celery", "cryptography.hazmat", "httpx", "kombu", "palaver.models", "redis", "rich"},
     "api": {*_OF_TERMINALS, "aiohttp", "celery", "cryptography.hazmat", "flower", "httpx", "tornado", "workers"},
     "worker": {*_OF_TERMINALS, "api", "cryptography.hazmat", "fastapi", "flower", "tornado"},
-    "tools": {*_OF_TERMINALS, "api", "cryptography.hazmat", "fastapi", "flower", "tornado"},
+    "tools": {*_OF_TERMINALS, "aiohttp", "api", "cryptography.hazmat", "fastapi", "flower", "httpx", "tornado"},
     "flower": {
         *_OF_TERMINALS,
         "aiohttp",
