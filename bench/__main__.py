@@ -16,6 +16,7 @@ from typing import Final
 from bench import (
     cancels,
     cooldown,
+    idle,
     lists,
     protocols,
     recovery,
@@ -62,6 +63,7 @@ PARTS: Final[dict[str, Part]] = {
         retried=500 if quick else 2_000,
     ),
     "sizing": lambda quick: sizing.measure(scale=1 if quick else 4, in_flight=200 if quick else 1000),
+    "idle": lambda quick: idle.measure(),
     "recovery": lambda quick: recovery.measure(
         kills=1 if quick else 5,
         runs=40,
