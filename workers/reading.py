@@ -82,7 +82,7 @@ def let_in(raw: bytes, queue: str) -> dict[str, Any] | None:
 
 def _anew(message: Any, queue: str | None) -> dict[str, Any]:
     """Raises what comes of reading something else than a message."""
-    told, headers = message["properties"], dict(message["headers"])
+    told, headers = message["properties"], {**message["headers"]}
     # Compressed once, it may be a thousand times as large; nothing of Celery's is, here.
     headers.pop("compression", None)
     if (message["content-type"], message["content-encoding"], told["body_encoding"]) != _ENCODED:

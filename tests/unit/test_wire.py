@@ -17,7 +17,7 @@ from kombu.transport.pyamqp import Message
 from palaver.deliveries import QUEUE_NAMES
 from palaver.leases import Delivery
 from palaver.limits import exceeded, most
-from palaver.wire import body_of, delivery_in, headers_of
+from palaver.wire import body_of, delivery_in, headers_of, in_redis
 from workers.reading import let_in
 from workers.remote import COMMANDS, command_in
 
@@ -108,6 +108,14 @@ def test_a_compressed_message_of_rabbitmq_is_not_inflated() -> None:
         message = Message(sent)
         assert message.errors
         assert message.body == bomb
+
+
+@pytest.mark.parametrize("headers", [[], [[1, 2]], [["task", "palaver.model_step"]], "", 7])
+@pytest.mark.parametrize("queue", [*QUEUE_NAMES, "/0.celery.pidbox"])
+def test_headers_are_an_object(headers: Any, queue: str) -> None:
+    message = orjson.loads(in_redis(DELIVERY))
+    assert let_in(orjson.dumps(message), queue) is not None
+    assert let_in(orjson.dumps(message | {"headers": headers}), queue) is None
 
 
 def test_what_is_dropped_is_counted() -> None:
