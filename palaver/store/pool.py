@@ -62,6 +62,11 @@ class Pool(ConnectionPool):
             raise
         return connection
 
+    async def forget_idle(self) -> None:
+        """Close the connections that nobody uses: each would be waited for, if all were cut without a word."""
+        for connection in tuple(self._available_connections):
+            await connection.disconnect(nowait=True)
+
     async def release(self, connection: AbstractConnection) -> None:
         """Give a connection back, for the next in line."""
         try:

@@ -25,6 +25,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, RedisError
 
 from palaver.limits import KIB
+from palaver.store.pool import Pool
 from palaver.tasks import end
 
 _ALONE: Final = frozenset({"WAIT", "WAITAOF"})
@@ -39,6 +40,7 @@ pool do."""
 class SharedClient(Redis):
     """redis-py's client on such a connection, and on its pool. For one event loop."""
 
+    connection_pool: Pool
     _line: _Line | None = None
     _keeping: asyncio.Task[None] | None = None
 
@@ -92,11 +94,13 @@ class SharedClient(Redis):
 
     async def _keep(self) -> None:
         """Have a shared connection, until it breaks."""
-        connection = self.connection_pool.make_connection()
+        connection = self.connection_pool.make_connection()  # type: ignore[no-untyped-call]
         try:
             await connection.connect()
             self._line = _Line(connection)
             await self._line.over
+            # Before those whose questions were on it ask there: a renewal has no time to wait twice.
+            await self.connection_pool.forget_idle()
         except (RedisError, OSError):
             # The next command asks by the pool, and says what is wrong if that has no other answer.
             pass

@@ -171,6 +171,19 @@ async def test_a_connection_that_was_cut_without_a_word_counts_as_dead(
     await end(client)
 
 
+async def test_what_was_cut_all_at_once_is_waited_for_once(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_client, "_PATIENCE", 0.2)
+    with FaultyProxy(server.port).open() as proxy:
+        client = await shared(proxy.redis_url)
+        await asyncio.gather(*(client.set("k", "x" * 100_000) for _ in range(3)))
+        proxy.cut()
+        # A dead connection of the pool is waited for, 5 s.
+        assert await asyncio.wait_for(asyncio.gather(*(client.ping() for _ in range(5))), 4) == [True] * 5
+        await end(client)
+
+
 async def test_a_connection_on_which_a_long_answer_comes_is_not_dead(client: SharedClient) -> None:
     line = client._line
     assert line is not None
