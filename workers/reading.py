@@ -35,6 +35,8 @@ log = logging.getLogger("palaver.workers.reading")
 _SAY_EVERY: Final = 10.0
 """Seconds between two lines about what was dropped: a flood of messages must not become one of lines."""
 _TAKE: Final = "BLMPOP"
+_NEEDS: Final = "it takes Redis 7.0 or later, or Valkey, and a user that may call it (deploy/users.acl)"
+_REFUSALS: Final = ("unknown command", "no permissions")
 _SHARE: Final = 8
 """A worker takes deliveries for an eighth of its places at once: what many wait for is not one's alone. One that has a
 process for each place has few, and takes one after another."""
@@ -156,7 +158,8 @@ class Channel(deliveries.Channel):
             connection.disconnect()
             raise
         except self.ResponseError as error:
-            log.error("the broker refuses %s: it has to be Redis 7.0 or later, or Valkey (%s)", _TAKE, error)
+            if any(said in str(error) for said in _REFUSALS):
+                log.error("the broker refuses %s (%s): %s", _TAKE, error, _NEEDS)
             raise
         finally:
             self._in_poll = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,6 +41,16 @@ class Reader:
         self._connection.drain_events(timeout=10)
         return len(self.kept) - before
 
+    def ask(self) -> None:
+        """Put the question, and do not wait for an answer."""
+        self._connection.transport.cycle.on_poll_start()
+
+    def leave(self) -> None:
+        """Consume no more, and close."""
+        for queue in QUEUES:
+            self._channel.basic_cancel(queue)
+        self._channel.close()
+
     def end(self, count: int) -> None:
         """Make room again, as the oldest so many have ended."""
         for message in self.kept[:count]:
@@ -66,8 +75,8 @@ def reader(server: RedisServer, raw: redis.Redis) -> Iterator[Reader]:
 @pytest.fixture
 def send(raw: redis.Redis) -> Callable[..., None]:
     def send(numbers: range, queue: str = MODEL.queue) -> None:
-        for number in numbers:
-            raw.lpush(queue, in_redis(Delivery(queue, "run_00" + "1" * 26, "conv_00" + "2" * 26, "1", number)))
+        run, conversation = "run_00" + "1" * 26, "conv_00" + "2" * 26
+        raw.lpush(queue, *(in_redis(Delivery(queue, run, conversation, "1", number)) for number in numbers))
 
     return send
 
@@ -121,14 +130,39 @@ def test_what_is_no_message_is_left_out_and_the_others_come(
     assert numbers(reader) == [0, 1, 2, 3]
 
 
-def test_a_server_that_does_not_know_the_command_is_named(
-    reader: Reader, server: RedisServer, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+def test_what_keeps_the_server_from_it_is_named(
+    reader: Reader, raw: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     raw.execute_command("ACL", "SETUSER", "default", "-blmpop")
     try:
         reader.begin(places=80)
-        with caplog.at_level(logging.ERROR), pytest.raises(ResponseError):
+        with pytest.raises(ResponseError):
             reader.read()
     finally:
         raw.execute_command("ACL", "SETUSER", "default", "+@all")
-    assert "has to be Redis 7.0 or later" in caplog.text
+    assert "it takes Redis 7.0 or later" in caplog.text
+
+
+def test_another_error_of_the_server_is_no_matter_of_its_version(
+    reader: Reader, send: Callable[..., None], raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw.set(MODEL.queue, "no list")
+    reader.begin(places=80)
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        reader.read()
+    assert not caplog.records
+    raw.delete(MODEL.queue)
+    send(range(3))
+    assert reader.read() == 3
+
+
+def test_what_comes_when_it_is_no_longer_wanted_goes_back(
+    reader: Reader, send: Callable[..., None], raw: redis.Redis
+) -> None:
+    """A worker that drains still has a question out: what answers it is for others."""
+    reader.begin(places=80)
+    reader.ask()
+    send(range(5))
+    reader.leave()
+    assert reader.kept == []
+    assert raw.llen(MODEL.queue) == 5
