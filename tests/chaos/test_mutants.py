@@ -1,6 +1,7 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
-what goes to the broker and of tools on a loop are caught by their tests."""
+what goes to the broker, of how deliveries are taken and Redis is asked, and of tools on a loop are caught by their
+tests."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
+from tests.chaos.handful_mutants import HANDFUL_MUTANTS
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, TestedMutant, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
@@ -20,7 +22,7 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.process
 
 QUICK = ("a lease of a tool that is no record of intent",)
-TESTED = {**BROKER_MUTANTS, **DEATH_MUTANTS, **OUTAGE_MUTANTS, **PROTOCOL_MUTANTS, **TOOL_MUTANTS}
+TESTED = {**BROKER_MUTANTS, **DEATH_MUTANTS, **HANDFUL_MUTANTS, **OUTAGE_MUTANTS, **PROTOCOL_MUTANTS, **TOOL_MUTANTS}
 QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")
 """Those that are played outside of `make chaos` as well."""
 

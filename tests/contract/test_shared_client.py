@@ -179,8 +179,10 @@ async def test_what_was_cut_all_at_once_is_waited_for_once(
         client = await shared(proxy.redis_url)
         await asyncio.gather(*(client.set("k", "x" * 100_000) for _ in range(3)))
         proxy.cut()
+        asking = [asyncio.ensure_future(client.ping()) for _ in range(5)]
         # A dead connection of the pool is waited for, 5 s.
-        assert await asyncio.wait_for(asyncio.gather(*(client.ping() for _ in range(5))), 4) == [True] * 5
+        assert await asyncio.wait(asking, timeout=4) == ({*asking}, set())
+        assert await asyncio.gather(*asking) == [True] * 5
         await end(client)
 
 
@@ -204,8 +206,22 @@ async def test_a_long_question_holds_up_no_other(client: SharedClient) -> None:
     line = client._line
     assert line is not None
     line._transport.pause_reading()
-    assert await asyncio.wait_for(client.set("k", "x" * 100_000), 4)
+    asking = asyncio.ensure_future(client.set("k", "x" * 100_000))
+    assert await asyncio.wait([asking], timeout=4) == ({asking}, set())
+    assert await asking
     assert client._line is line
+
+
+async def test_who_hears_that_the_server_is_not_ready_asks_again(client: SharedClient) -> None:
+    line = client._line
+    assert line is not None
+    line._transport.pause_reading()
+    asking = asyncio.ensure_future(client.ping())
+    await asyncio.sleep(0)
+    line.data_received(b"-LOADING Redis is loading the dataset in memory\r\n")
+    (heard,) = await asyncio.gather(asking, return_exceptions=True)
+    assert heard is True
+    line._transport.abort()
 
 
 async def test_what_is_cut_in_pieces_is_read_as_a_whole(server: RedisServer) -> None:

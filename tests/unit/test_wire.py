@@ -17,7 +17,7 @@ from kombu.transport.pyamqp import Message
 from palaver.deliveries import QUEUE_NAMES
 from palaver.leases import Delivery
 from palaver.limits import exceeded, most
-from palaver.wire import body_of, delivery_in, headers_of, in_redis
+from palaver.wire import body_of, delivery_in, headers_of, in_redis, payload_of
 from workers.reading import let_in
 from workers.remote import COMMANDS, command_in
 
@@ -116,6 +116,15 @@ def test_headers_are_an_object(headers: Any, queue: str) -> None:
     message = orjson.loads(in_redis(DELIVERY))
     assert let_in(orjson.dumps(message), queue) is not None
     assert let_in(orjson.dumps(message | {"headers": headers}), queue) is None
+
+
+def test_a_message_that_was_read_is_not_read_again() -> None:
+    """kombu has a place for what a body says, and asks there first."""
+    sent = Sent(b"not json")
+    sent.delivery_info = {"delivery_tag": 1}
+    message = Message(sent)
+    message._decoded_cache = told = payload_of(DELIVERY)
+    assert message.payload is told
 
 
 def test_what_is_dropped_is_counted() -> None:
