@@ -69,7 +69,8 @@ class Store:
         """A store on ``PALAVER_REDIS_URL``. It connects when it is first used. With ``shared``, most of what its users
         ask travels on one connection.
 
-        Every wait has an end: 2 s to connect, 5 s for an answer, 5 s for a free connection.
+        Every wait has an end: 2 s to connect, 5 s for an answer (of the shared connection, for anybody's), 5 s for a
+        free connection.
         """
         pool = Pool.from_url(
             settings.store_url,
