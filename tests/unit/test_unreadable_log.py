@@ -62,7 +62,7 @@ async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: py
     known = conversations.take_in(None, lease(BROUGHT[0]), protocol)
     runtime: Any = SimpleNamespace(
         conversations=conversations,
-        model=SimpleNamespace(protocol=lambda agent: protocol),
+        terms=SimpleNamespace(protocol=lambda agent: protocol),
         limiter=Limiter(),
         deltas=SimpleNamespace(buffer=lambda lease: SimpleNamespace(close=lambda: None, written=False)),
         histograms=SimpleNamespace(settled=lambda *_: None),
