@@ -83,7 +83,6 @@ def test_the_calls_of_a_turn_do_not_wait_for_each_other(cluster: Cluster) -> Non
     text = '[[args {"seconds": 0.3}]]'
     run_id = cluster.submit("parallel-3+use-each", text, tools=["send", "record"], agent=EDITOR)
     approval, output = cluster.pending(run_id, 2)
-    assert cluster.run(run_id).status == "running"
     eventually(lambda: cluster.tool_starts(run_id, "record"))
     cluster.saw(run_id, "tool.finished", step="1/call_1_1_2")
     run = cluster.reached(run_id, "requires_action")
@@ -175,7 +174,7 @@ def test_decisions_and_outputs_come_in_during_a_pause(cluster: Cluster) -> None:
     assert cluster.pause(run_id).status == "paused"
     assert cluster.take(run_id, decision(approvals[0].id)).status == "paused"
     assert cluster.take(run_id, decision(approvals[1].id, "deny")).status == "paused"
-    assert cluster.resume(run_id).status == "running"
+    assert cluster.resume(run_id).status != "paused"
     cluster.reached(run_id, "requires_action")
     assert cluster.pause(run_id).status == "paused"
     assert cluster.answer(run_id, "call_1_1_2", "read").pending_actions == ()
