@@ -44,7 +44,7 @@ class Relay:
             await web.TCPSite(runner, "127.0.0.1", port, backlog=4096, reuse_address=True).start()
             started.set_result((asyncio.get_running_loop(), stop))
             await stop.wait()
-            await runner.cleanup()
+            await _end(runner, server)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         return await self._pass_on(request, await request.read())
@@ -60,6 +60,20 @@ class Relay:
                 hear(data)
                 await response.write(data)
             return response
+
+
+async def _end(runner: web.ServerRunner, server: web.Server) -> None:
+    """Close every connection: also those of who takes nothing any more, and what is accepted in this moment."""
+    transports = [each.transport for each in server.connections]
+    await runner.cleanup()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    transports += [each.transport for each in server.connections]
+    for transport in transports:
+        if transport is not None:
+            transport.abort()
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def _kept(message: web.BaseRequest | aiohttp.ClientResponse) -> dict[str, str]:
