@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _EVENTS: Final = "workers/gathered_events.py"
 _PUBLISHER: Final = "palaver/publishing.py"
@@ -22,71 +22,68 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
     return TestedMutant(name, _TESTS[file], Change(file, old, new))
 
 
-BROKER_MUTANTS: Final = {
-    mutant.name: mutant
-    for mutant in (
-        _mutant(
-            "events that are lost at a drain",
-            _EVENTS,
-            "            consumer.event_dispatcher.flush()",
-            "            pass",
-        ),
-        _mutant(
-            "events that are lost with a connection",
-            _EVENTS,
-            "_group_buffer[group] += events",
-            "_group_buffer[group] += ()",
-        ),
-        _mutant(
-            "events that wait for a timer that is gone",
-            _EVENTS,
-            "self._timer is None or self._timer.canceled",
-            "self._timer is None",
-        ),
-        _mutant(
-            "events that gather without a bound",
-            _EVENTS,
-            "send_soon, _TOGETHER",
-            "send_soon, 1_000_000",
-        ),
-        _mutant(
-            "a delivery that is left out of those sent together",
-            _PUBLISHER,
-            "await self._broker.send(batch)",
-            "await self._broker.send(batch[:-1] or batch)",
-        ),
-        _mutant(
-            "deliveries of which the last is first",
-            _PUBLISHER,
-            "self._waiting.popleft()",
-            "self._waiting.pop()",
-        ),
-        _mutant(
-            "a publisher that closes on what was handed over",
-            _PUBLISHER,
-            "        if self._sending is not None:\n            await",
-            "        if False:\n            await",
-        ),
-        _mutant(
-            "a backlog of deliveries without a bound",
-            _PUBLISHER,
-            "_BACKLOG - len(self._waiting)",
-            "_BACKLOG",
-        ),
-        _mutant(
-            "a push whose answer was lost, made again",
-            _LISTS,
-            "                raise\n",
-            "                return await self._ask(commands)\n",
-        ),
-        _mutant(
-            "a broker that is waited for without an end",
-            _LISTS,
-            "asyncio.timeout(_PATIENCE)",
-            "asyncio.timeout(None)",
-        ),
-    )
-}
+BROKER_MUTANTS: Final = by_name(
+    _mutant(
+        "events that are lost at a drain",
+        _EVENTS,
+        "            consumer.event_dispatcher.flush()",
+        "            pass",
+    ),
+    _mutant(
+        "events that are lost with a connection",
+        _EVENTS,
+        "_group_buffer[group] += events",
+        "_group_buffer[group] += ()",
+    ),
+    _mutant(
+        "events that wait for a timer that is gone",
+        _EVENTS,
+        "self._timer is None or self._timer.canceled",
+        "self._timer is None",
+    ),
+    _mutant(
+        "events that gather without a bound",
+        _EVENTS,
+        "send_soon, _TOGETHER",
+        "send_soon, 1_000_000",
+    ),
+    _mutant(
+        "a delivery that is left out of those sent together",
+        _PUBLISHER,
+        "await self._broker.send(batch)",
+        "await self._broker.send(batch[:-1] or batch)",
+    ),
+    _mutant(
+        "deliveries of which the last is first",
+        _PUBLISHER,
+        "self._waiting.popleft()",
+        "self._waiting.pop()",
+    ),
+    _mutant(
+        "a publisher that closes on what was handed over",
+        _PUBLISHER,
+        "        if self._sending is not None:\n            await",
+        "        if False:\n            await",
+    ),
+    _mutant(
+        "a backlog of deliveries without a bound",
+        _PUBLISHER,
+        "_BACKLOG - len(self._waiting)",
+        "_BACKLOG",
+    ),
+    _mutant(
+        "a push whose answer was lost, made again",
+        _LISTS,
+        "                raise\n",
+        "                return await self._ask(commands)\n",
+    ),
+    _mutant(
+        "a broker that is waited for without an end",
+        _LISTS,
+        "asyncio.timeout(_PATIENCE)",
+        "asyncio.timeout(None)",
+    ),
+)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _RULE: Final = "tests/contract/test_deaths.py"
 _IDS: Final = "tests/unit/test_worker_ids.py"
@@ -20,67 +20,62 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _RULE) -> Test
     return TestedMutant(name, test, Change(file, old, new))
 
 
-DEATH_MUTANTS: Final = {
-    mutant.name: mutant
-    for mutant in (
-        _mutant(
-            "a lease that is taken though it was renewed",
-            "palaver/store/lua/sweep.lua",
-            "(not args.unrenewed_before or at < args.unrenewed_before)",
-            "true",
-            "tests/contract/test_leases.py",
-        ),
-        _mutant(
-            "a lease that is taken from another worker",
-            "palaver/store/lua/sweep.lua",
-            "args.dead_worker == step.worker and",
-            "args.dead_worker and",
-            "tests/contract/test_leases.py",
-        ),
-        _mutant("who hears nothing is dead", _FLEET, "if str(each.connection) not in there)", ")"),
-        _mutant("who lost a connection is dead, though it hears", _FLEET, "strict=True) if nobody]", "strict=True)]"),
-        _mutant("judged by another server", _FLEET, "if server and server == here and int(", "if server and int("),
-        _mutant("a watcher that hears nothing itself", _FLEET, "if absent and not deaf else", "if absent else"),
-        _mutant("one look is enough", _WATCH, "if now - suspect.since >= self._patience +", "if 0.0 <= 0.0 *"),
-        _mutant(
-            "a word in between that nobody hears",
-            _WATCH,
-            "if suspect is None or suspect.first_seen.connection != gone.connection:",
-            "if suspect is None:",
-        ),
-        _mutant(
-            "suspects that stay suspects when they are back",
-            _WATCH,
-            "before, self._suspects = self._suspects, {}",
-            "before, self._suspects = self._suspects, dict(self._suspects)",
-        ),
-        _mutant("no more patience where everything is slow", _WATCH, "PATIENCE + _SLOWER * (now - began)", "PATIENCE"),
-        _mutant("a watcher that was cut off judges", _WATCH, "self._clock() + self._lease", "0.0"),
-        _mutant(
-            "a watcher that remembers what it suspected before it was cut off",
-            _WATCH,
-            "self._lease\n        self._suspects.clear()\n",
-            "self._lease\n",
-        ),
-        _mutant(
-            "a failed look that is no outage",
-            _WATCH,
-            "            self.was_cut()\n            raise",
-            "            raise",
-        ),
-        _mutant("a keeper that does not speak when it was cut", _KEEPER, "        self._cut.set()\n", ""),
-        _mutant("a keeper that does not tell the watch", _KEEPER, "        self._deaths.was_cut()\n", ""),
-        _mutant(
-            "a listener that does not notice that it was cut",
-            _FLEET,
-            "                    self._on_reconnect()\n",
-            "                    pass\n",
-        ),
-        _mutant(
-            "every life of a process has the same id", "workers/runtime.py", "secrets.token_hex(4)", '"life"', _IDS
-        ),
-    )
-}
+DEATH_MUTANTS: Final = by_name(
+    _mutant(
+        "a lease that is taken though it was renewed",
+        "palaver/store/lua/sweep.lua",
+        "(not args.unrenewed_before or at < args.unrenewed_before)",
+        "true",
+        "tests/contract/test_leases.py",
+    ),
+    _mutant(
+        "a lease that is taken from another worker",
+        "palaver/store/lua/sweep.lua",
+        "args.dead_worker == step.worker and",
+        "args.dead_worker and",
+        "tests/contract/test_leases.py",
+    ),
+    _mutant("who hears nothing is dead", _FLEET, "if str(each.connection) not in there)", ")"),
+    _mutant("who lost a connection is dead, though it hears", _FLEET, "strict=True) if nobody]", "strict=True)]"),
+    _mutant("judged by another server", _FLEET, "if server and server == here and int(", "if server and int("),
+    _mutant("a watcher that hears nothing itself", _FLEET, "if absent and not deaf else", "if absent else"),
+    _mutant("one look is enough", _WATCH, "if now - suspect.since >= self._patience +", "if 0.0 <= 0.0 *"),
+    _mutant(
+        "a word in between that nobody hears",
+        _WATCH,
+        "if suspect is None or suspect.first_seen.connection != gone.connection:",
+        "if suspect is None:",
+    ),
+    _mutant(
+        "suspects that stay suspects when they are back",
+        _WATCH,
+        "before, self._suspects = self._suspects, {}",
+        "before, self._suspects = self._suspects, dict(self._suspects)",
+    ),
+    _mutant("no more patience where everything is slow", _WATCH, "PATIENCE + _SLOWER * (now - began)", "PATIENCE"),
+    _mutant("a watcher that was cut off judges", _WATCH, "self._clock() + self._lease", "0.0"),
+    _mutant(
+        "a watcher that remembers what it suspected before it was cut off",
+        _WATCH,
+        "self._lease\n        self._suspects.clear()\n",
+        "self._lease\n",
+    ),
+    _mutant(
+        "a failed look that is no outage",
+        _WATCH,
+        "            self.was_cut()\n            raise",
+        "            raise",
+    ),
+    _mutant("a keeper that does not speak when it was cut", _KEEPER, "        self._cut.set()\n", ""),
+    _mutant("a keeper that does not tell the watch", _KEEPER, "        self._deaths.was_cut()\n", ""),
+    _mutant(
+        "a listener that does not notice that it was cut",
+        _FLEET,
+        "                    self._on_reconnect()\n",
+        "                    pass\n",
+    ),
+    _mutant("every life of a process has the same id", "workers/runtime.py", "secrets.token_hex(4)", '"life"', _IDS),
+)
 
 if __name__ == "__main__":
     play_named(DEATH_MUTANTS)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tests.pages import ROOT
 
@@ -57,6 +57,16 @@ class TestedMutant:
     name: str
     test: str
     change: Change
+
+
+_M = TypeVar("_M", Mutant, TestedMutant)
+
+
+def by_name(*mutants: _M) -> dict[str, _M]:
+    """Mutants under their names. Raises AssertionError if two have the same: one would not be played."""
+    named = {mutant.name: mutant for mutant in mutants}
+    assert len(named) == len(mutants)
+    return named
 
 
 @contextmanager

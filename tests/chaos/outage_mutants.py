@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _LUA: Final = "palaver/store/lua/"
 _CONTRACT: Final = "tests/contract/test_provider_outages.py"
@@ -20,151 +20,148 @@ def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant
     return TestedMutant(name, test, Change(file, old, new))
 
 
-OUTAGE_MUTANTS: Final = {
-    mutant.name: mutant
-    for mutant in (
-        _mutant(
-            "an outage that opens with the first failure",
-            _CONTRACT,
-            f"{_LUA}_circuit.lua",
-            "local FAILURES = 5",
-            "local FAILURES = 1",
-        ),
-        _mutant(
-            "an outage that never opens",
-            _CONTRACT,
-            f"{_LUA}report_failure.lua",
-            "if not was_out and redis.call('ZCARD', STREAK) < NEEDED then",
-            "if not was_out then",
-        ),
-        _mutant(
-            "two probes at once",
-            _CONTRACT,
-            f"{_LUA}_ramp.lua",
-            "math.max(UNTIL, gate.probing or 0)",
-            "UNTIL",
-        ),
-        _mutant(
-            "everybody probes",
-            _CONTRACT,
-            f"{_LUA}_breaker.lua",
-            "  set_until((NOW - UNTIL < gate.every / 2 and UNTIL or NOW) + gate.every)\n",
-            "",
-        ),
-        _mutant(
-            "a probe whose place is not freed when its worker dies",
-            _CONTRACT,
-            f"{_LUA}_breaker.lua",
-            "save_field('probing', NOW + lasts)",
-            "save_field('probing', NOW + PATIENCE)",
-        ),
-        _mutant(
-            "a probe that goes on and is not held",
-            _CONTRACT,
-            f"{_LUA}renew_places.lua",
-            "if call == prober then",
-            "if false then",
-        ),
-        _mutant(
-            "a probe that was broken off and is not given back",
-            _CONTRACT,
-            f"{_LUA}release.lua",
-            "local probed = end_probe(args.call)",
-            "local probed = false",
-        ),
-        _mutant(
-            "an outage that never closes",
-            _CONTRACT,
-            f"{_LUA}report_answer.lua",
-            "if is_out() and redis",
-            "if false and redis",
-        ),
-        _mutant(
-            "an outage that an answer from before it closes",
-            _CONTRACT,
-            f"{_LUA}report_answer.lua",
-            "redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - args.answered_ms)",
-            "redis.call('DEL', STREAK)",
-        ),
-        _mutant(
-            "waiters who are not woken",
-            _CONTRACT,
-            f"{_LUA}_circuit.lua",
-            "save_field('woken', wake_sleepers(0))",
-            "save_field('woken', 0)",
-        ),
-        _mutant(
-            "a return without a ramp",
-            _CONTRACT,
-            f"{_LUA}_circuit.lua",
-            "save_field('opens', NOW + RAMP)",
-            "save_field('opens', NOW)",
-        ),
-        _mutant(
-            "a return that is over for whoever is not among the first",
-            _CONTRACT,
-            f"{_LUA}_ramp.lua",
-            "if gate.woken and not is_out() then",
-            "if false then",
-        ),
-        _mutant(
-            "an outage that was none and leaves a ramp behind",
-            _CONTRACT,
-            f"{_LUA}_circuit.lua",
-            "if was_away then begin_ramp() else take_back() end",
-            "begin_ramp()",
-        ),
-        _mutant(
-            "a model that is out for all of its provider",
-            _LIMITER,
-            "workers/provider_limiter.py",
-            "agent.model if sign.of_model else agent.provider",
-            "agent.provider",
-        ),
-        _mutant(
-            "a crowd that waits for a model in the line of its provider",
-            _LIMITER,
-            "workers/provider_limiter.py",
-            "not self.limits(provider) or",
-            "True or",
-        ),
-        _mutant(
-            "a request that fails again and again and opens it",
-            _LIMITER,
-            "workers/provider_limiter.py",
-            "counts_as=call if sign.of_request else",
-            "counts_as=call if False else",
-        ),
-        _mutant(
-            "a worker that keeps to itself that it was answered",
-            _LIMITER,
-            "workers/provider_limiter.py",
-            "if self._answered_at.get(news.gate, since) > since:",
-            "if False:",
-        ),
-        _mutant(
-            "a worker that does not hear of an outage",
-            _LIMITER,
-            "workers/provider_limiter.py",
-            "            self._cooling_until[news.gate] = now + news.seconds\n",
-            "            pass\n",
-        ),
-        _mutant(
-            "patience that never ends",
-            "tests/unit/test_retry.py",
-            "palaver/retry.py",
-            "if waited >= patience:",
-            "if False:",
-        ),
-        _mutant(
-            "patience that does not hurry with another model at hand",
-            "tests/unit/test_retry.py",
-            "palaver/retry.py",
-            "(FALLBACK_AFTER if other_model else 1)",
-            "1",
-        ),
-    )
-}
+OUTAGE_MUTANTS: Final = by_name(
+    _mutant(
+        "an outage that opens with the first failure",
+        _CONTRACT,
+        f"{_LUA}_circuit.lua",
+        "local FAILURES = 5",
+        "local FAILURES = 1",
+    ),
+    _mutant(
+        "an outage that never opens",
+        _CONTRACT,
+        f"{_LUA}report_failure.lua",
+        "if not was_out and redis.call('ZCARD', STREAK) < NEEDED then",
+        "if not was_out then",
+    ),
+    _mutant(
+        "two probes at once",
+        _CONTRACT,
+        f"{_LUA}_ramp.lua",
+        "math.max(UNTIL, gate.probing or 0)",
+        "UNTIL",
+    ),
+    _mutant(
+        "everybody probes",
+        _CONTRACT,
+        f"{_LUA}_breaker.lua",
+        "  set_until((NOW - UNTIL < gate.every / 2 and UNTIL or NOW) + gate.every)\n",
+        "",
+    ),
+    _mutant(
+        "a probe whose place is not freed when its worker dies",
+        _CONTRACT,
+        f"{_LUA}_breaker.lua",
+        "save_field('probing', NOW + lasts)",
+        "save_field('probing', NOW + PATIENCE)",
+    ),
+    _mutant(
+        "a probe that goes on and is not held",
+        _CONTRACT,
+        f"{_LUA}renew_places.lua",
+        "if call == prober then",
+        "if false then",
+    ),
+    _mutant(
+        "a probe that was broken off and is not given back",
+        _CONTRACT,
+        f"{_LUA}release.lua",
+        "local probed = end_probe(args.call)",
+        "local probed = false",
+    ),
+    _mutant(
+        "an outage that never closes",
+        _CONTRACT,
+        f"{_LUA}report_answer.lua",
+        "if is_out() and redis",
+        "if false and redis",
+    ),
+    _mutant(
+        "an outage that an answer from before it closes",
+        _CONTRACT,
+        f"{_LUA}report_answer.lua",
+        "redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - args.answered_ms)",
+        "redis.call('DEL', STREAK)",
+    ),
+    _mutant(
+        "waiters who are not woken",
+        _CONTRACT,
+        f"{_LUA}_circuit.lua",
+        "save_field('woken', wake_sleepers(0))",
+        "save_field('woken', 0)",
+    ),
+    _mutant(
+        "a return without a ramp",
+        _CONTRACT,
+        f"{_LUA}_circuit.lua",
+        "save_field('opens', NOW + RAMP)",
+        "save_field('opens', NOW)",
+    ),
+    _mutant(
+        "a return that is over for whoever is not among the first",
+        _CONTRACT,
+        f"{_LUA}_ramp.lua",
+        "if gate.woken and not is_out() then",
+        "if false then",
+    ),
+    _mutant(
+        "an outage that was none and leaves a ramp behind",
+        _CONTRACT,
+        f"{_LUA}_circuit.lua",
+        "if was_away then begin_ramp() else take_back() end",
+        "begin_ramp()",
+    ),
+    _mutant(
+        "a model that is out for all of its provider",
+        _LIMITER,
+        "workers/provider_limiter.py",
+        "agent.model if sign.of_model else agent.provider",
+        "agent.provider",
+    ),
+    _mutant(
+        "a crowd that waits for a model in the line of its provider",
+        _LIMITER,
+        "workers/provider_limiter.py",
+        "not self.limits(provider) or",
+        "True or",
+    ),
+    _mutant(
+        "a request that fails again and again and opens it",
+        _LIMITER,
+        "workers/provider_limiter.py",
+        "counts_as=call if sign.of_request else",
+        "counts_as=call if False else",
+    ),
+    _mutant(
+        "a worker that keeps to itself that it was answered",
+        _LIMITER,
+        "workers/provider_limiter.py",
+        "if self._answered_at.get(news.gate, since) > since:",
+        "if False:",
+    ),
+    _mutant(
+        "a worker that does not hear of an outage",
+        _LIMITER,
+        "workers/provider_limiter.py",
+        "            self._cooling_until[news.gate] = now + news.seconds\n",
+        "            pass\n",
+    ),
+    _mutant(
+        "patience that never ends",
+        "tests/unit/test_retry.py",
+        "palaver/retry.py",
+        "if waited >= patience:",
+        "if False:",
+    ),
+    _mutant(
+        "patience that does not hurry with another model at hand",
+        "tests/unit/test_retry.py",
+        "palaver/retry.py",
+        "(FALLBACK_AFTER if other_model else 1)",
+        "1",
+    ),
+)
 
 
 if __name__ == "__main__":

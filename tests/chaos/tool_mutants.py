@@ -7,43 +7,40 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _CONTAINMENT: Final = "tests/unit/test_containment.py"
 
-TOOL_MUTANTS: Final = {
-    mutant.name: mutant
-    for mutant in (
-        TestedMutant(
-            "a call that is waited for for ever when its time is up",
-            _CONTAINMENT,
-            Change(
-                "workers/sources/containment.py",
-                "async with asyncio.timeout(tool.timeout + GRACE):",
-                "async with asyncio.timeout(None):",
-            ),
+TOOL_MUTANTS: Final = by_name(
+    TestedMutant(
+        "a call that is waited for for ever when its time is up",
+        _CONTAINMENT,
+        Change(
+            "workers/sources/containment.py",
+            "async with asyncio.timeout(tool.timeout + GRACE):",
+            "async with asyncio.timeout(None):",
         ),
-        TestedMutant(
-            "a call that is waited for for ever when it is cancelled",
-            _CONTAINMENT,
-            Change(
-                "workers/sources/containment.py",
-                "await asyncio.wait([task], timeout=GRACE)",
-                "await asyncio.wait([task])",
-            ),
+    ),
+    TestedMutant(
+        "a call that is waited for for ever when it is cancelled",
+        _CONTAINMENT,
+        Change(
+            "workers/sources/containment.py",
+            "await asyncio.wait([task], timeout=GRACE)",
+            "await asyncio.wait([task])",
         ),
-        TestedMutant(
-            "a result that a cancel throws away",
-            _CONTAINMENT,
-            Change("workers/sources/containment.py", "return task.result()", "raise"),
-        ),
-        TestedMutant(
-            "a loop that is held up for ever",
-            "tests/unit/test_loop_watch.py",
-            Change("workers/loop_watch.py", "exit=True", "exit=False"),
-        ),
-    )
-}
+    ),
+    TestedMutant(
+        "a result that a cancel throws away",
+        _CONTAINMENT,
+        Change("workers/sources/containment.py", "return task.result()", "raise"),
+    ),
+    TestedMutant(
+        "a loop that is held up for ever",
+        "tests/unit/test_loop_watch.py",
+        Change("workers/loop_watch.py", "exit=True", "exit=False"),
+    ),
+)
 
 
 if __name__ == "__main__":
