@@ -131,6 +131,7 @@ for method in compression.encoders():
 class Channel(deliveries.Channel):
     """The publisher's channel, careful with what it reads."""
 
+    # Of kombu, with types that fit only while no question is out: the connection that one is out on, and since when.
     _in_poll: Any
     _brpop_sent_at: Any
 

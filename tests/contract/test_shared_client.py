@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError, NoScriptError, ResponseError
 
 from palaver.settings import Settings
 from palaver.store import Store, shared_client
-from palaver.store.shared_client import SharedClient
+from palaver.store.shared_client import SharedClient, _Line
 from palaver.testing import aeventually
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
@@ -79,6 +79,14 @@ async def everything(redis: Redis) -> list[Any]:
         [each if not isinstance(each, Exception) else type(each) for each in await pipeline.execute(False)],
         await redis.unlink("h", "z"),
     ]
+
+
+def deaf(client: SharedClient) -> _Line:
+    """The shared connection, on which no answer of the server is heard any more."""
+    line = client._line
+    assert line is not None
+    line._transport.pause_reading()
+    return line
 
 
 async def test_answers_are_read_as_redis_py_reads_them(server: RedisServer, client: SharedClient) -> None:
@@ -162,9 +170,7 @@ async def test_a_connection_that_was_cut_without_a_word_counts_as_dead(
 ) -> None:
     monkeypatch.setattr(shared_client, "_PATIENCE", 0.2)
     client = await shared(server.url)
-    cut = client._line
-    assert cut is not None
-    cut._transport.pause_reading()
+    cut = deaf(client)
     assert await asyncio.gather(*(client.ping() for _ in range(20))) == [True] * 20
     await is_shared(client)
     assert client._line is not cut
@@ -187,9 +193,7 @@ async def test_what_was_cut_all_at_once_is_waited_for_once(
 
 
 async def test_a_connection_on_which_a_long_answer_comes_is_not_dead(client: SharedClient) -> None:
-    line = client._line
-    assert line is not None
-    line._transport.pause_reading()
+    line = deaf(client)
     asking = asyncio.ensure_future(client.ping())
     await asyncio.sleep(0)
     line._waiting[0].at -= 2 * shared_client._PATIENCE
@@ -203,9 +207,7 @@ async def test_a_connection_on_which_a_long_answer_comes_is_not_dead(client: Sha
 
 
 async def test_a_long_question_holds_up_no_other(client: SharedClient) -> None:
-    line = client._line
-    assert line is not None
-    line._transport.pause_reading()
+    line = deaf(client)
     asking = asyncio.ensure_future(client.set("k", "x" * 100_000))
     assert await asyncio.wait([asking], timeout=4) == ({asking}, set())
     assert await asking
@@ -213,9 +215,7 @@ async def test_a_long_question_holds_up_no_other(client: SharedClient) -> None:
 
 
 async def test_who_hears_that_the_server_is_not_ready_asks_again(client: SharedClient) -> None:
-    line = client._line
-    assert line is not None
-    line._transport.pause_reading()
+    line = deaf(client)
     asking = asyncio.ensure_future(client.ping())
     await asyncio.sleep(0)
     line.data_received(b"-LOADING Redis is loading the dataset in memory\r\n")

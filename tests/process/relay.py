@@ -66,12 +66,16 @@ async def _end(runner: web.ServerRunner, server: web.Server) -> None:
     """Close every connection: also those of who takes nothing any more, and what is accepted in this moment."""
     transports = [each.transport for each in server.connections]
     await runner.cleanup()
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await _turns()
     transports += [each.transport for each in server.connections]
     for transport in transports:
         if transport is not None:
             transport.abort()
+    await _turns()
+
+
+async def _turns() -> None:
+    """asyncio makes a connection that it has accepted, and ends one that was aborted, in turns of the loop to come."""
     for _ in range(3):
         await asyncio.sleep(0)
 
