@@ -45,6 +45,11 @@ def test_tool_calls_of_one_turn_run_side_by_side(cluster: Cluster) -> None:
     assert cluster.ended(run_id).status == "cancelled"
 
 
+def test_the_results_of_one_turn_go_to_the_model_together(cluster: Cluster) -> None:
+    run = cluster.ended(cluster.submit("parallel-4", tools=["record_idempotent"]))
+    assert (run.status, run.usage.tool_calls, run.usage.model_calls) == ("completed", 4, 2)
+
+
 def test_inline_tools_are_answered_within_the_model_step(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("tool-5", tools=["calculator"]))
     assert (run.status, run.step, run.usage.tool_calls) == ("completed", 6, 5)
