@@ -5,6 +5,8 @@ loop. Patterns are matched in linear time, and each is charged, by what it compi
 references stay within the schema and are counted as often as they are followed. Of a schema that refers to
 itself it is asked only whether a value fits: the library says that in linear time, and where a value does not fit in
 exponential. So it is of patterns in many choices within each other.
+
+The library is imported with the first schema: it is 3 MB of each process, and many never see one.
 """
 
 from __future__ import annotations
@@ -12,18 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import jsonschema_rs
 import orjson
 
 from palaver.limits import beyond, most
 
+if TYPE_CHECKING:
+    import jsonschema_rs
+
 _MASK: Final = "it"
 """What stands for a value: none that was sent is said again."""
+_PATTERN: Final = 1 << 16
 _DFA: Final = 1 << 14
-_PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1 << 16, dfa_size_limit=_DFA)
-"""Linear in the text, without what would not be; and of bounded size."""
+"""Bytes that a pattern, and what is kept to match it, may take. It is matched in linear time."""
 _WEIGHTS: Final = ((1, 1 << 13), (3, 1 << 14))
 """What a pattern counts that compiles to at most so many bytes: by the time that a character takes where nearly each is
 a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
@@ -51,16 +55,26 @@ _POINTED: Final = str.maketrans({"~": "~0", "/": "~1"})
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """What of a value does not fit: where, in words without the value, and the library's kind if it was looked for."""
+    """What of a value does not fit: where, and in words without the value. Names of an object, if it is about them."""
 
     place: tuple[int | str, ...]
     said: str
-    kind: Any = None
+    missing: str | None = None
+    unexpected: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, error: jsonschema_rs.ValidationError) -> Misfit:
         """What the library found."""
-        return cls(tuple(error.instance_path), error.message.removeprefix(f"{_MASK} "), error.kind)
+        from jsonschema_rs import ValidationErrorKind as Kind
+
+        place, said = tuple(error.instance_path), error.message.removeprefix(f"{_MASK} ")
+        match error.kind:
+            case Kind.Required() as kind:
+                return cls(place, said, missing=kind.property)
+            case Kind.AdditionalProperties() as kind:
+                return cls(place, said, unexpected=tuple(kind.unexpected))
+            case _:
+                return cls(place, said)
 
 
 class Unfit(ValueError):
@@ -97,6 +111,8 @@ def misfits(schema: dict[str, Any], found: Any) -> list[Misfit]:
 
 def _first(validator: jsonschema_rs.Validator, found: Any) -> jsonschema_rs.ValidationError:
     """The first fault of what does not fit."""
+    import jsonschema_rs
+
     try:
         validator.validate(found)
     except jsonschema_rs.ValidationError as error:
@@ -112,11 +128,14 @@ def require_fit(schema: dict[str, Any]) -> None:
 @lru_cache(maxsize=_KEPT)
 def _prepared(text: bytes) -> tuple[_Extent, jsonschema_rs.Validator]:
     """The schema in the JSON ``text``, measured before it is compiled."""
+    import jsonschema_rs
+
     schema = orjson.loads(text)
     extent = _Extent(schema)
+    options = jsonschema_rs.RegexOptions(size_limit=_PATTERN, dfa_size_limit=_DFA)
     try:
         return extent, jsonschema_rs.validator_for(
-            schema, mask=_MASK, retriever=_nothing_from_elsewhere, pattern_options=_PATTERNS
+            schema, mask=_MASK, retriever=_nothing_from_elsewhere, pattern_options=options
         )
     except (ValueError, jsonschema_rs.ValidationError) as error:
         said = str(getattr(error, "message", error)).partition("\n")[0][:200]
@@ -131,6 +150,8 @@ def _nothing_from_elsewhere(uri: str) -> Any:
 
 def _weight(pattern: str) -> int:
     """What ``pattern`` counts."""
+    import jsonschema_rs
+
     for weight, size in _WEIGHTS:
         options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_DFA)
         try:

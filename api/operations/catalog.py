@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-import jsonschema_rs
-
 from palaver.errors import Fault
 from palaver.limits import most
 from palaver.names import did_you_mean
@@ -76,13 +74,12 @@ def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str,
 
 def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[Fault]:
     for misfit in misfits(schema, arguments):
-        place, kind = misfit.place, misfit.kind
-        match kind:
-            case jsonschema_rs.ValidationErrorKind.Required():
-                yield Fault(pointer((*place, kind.property)), "invalid_arguments", "is required")
-            case jsonschema_rs.ValidationErrorKind.AdditionalProperties():
-                for name in kind.unexpected:
-                    hint = did_you_mean(name, schema.get("properties", {})) if not place else ""
-                    yield Fault(pointer((*place, name)), "invalid_arguments", f"is not a parameter{hint}")
-            case _:
-                yield Fault(pointer(place), "invalid_arguments", misfit.said)
+        place = misfit.place
+        if misfit.missing is not None:
+            yield Fault(pointer((*place, misfit.missing)), "invalid_arguments", "is required")
+        elif misfit.unexpected:
+            for name in misfit.unexpected:
+                hint = did_you_mean(name, schema.get("properties", {})) if not place else ""
+                yield Fault(pointer((*place, name)), "invalid_arguments", f"is not a parameter{hint}")
+        else:
+            yield Fault(pointer(place), "invalid_arguments", misfit.said)

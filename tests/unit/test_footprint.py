@@ -27,21 +27,14 @@ import palaver.secret_files, palaver.stack.supervision, palaver.starting""",
 }
 """What imports what a program does until it serves."""
 _OF_TERMINALS: Final = {"prompt_toolkit", "typer"}
+_UNASKED: Final = {"cryptography.hazmat", "jsonschema_rs"}
+"""What comes with a key, and with the first schema."""
 NEEDLESS: Final[Mapping[str, set[str]]] = {
-    "up": {*_OF_TERMINALS, "celery", "cryptography.hazmat", "httpx", "kombu", "palaver.models", "redis", "rich"},
-    "api": {*_OF_TERMINALS, "aiohttp", "celery", "cryptography.hazmat", "flower", "httpx", "tornado", "workers"},
-    "worker": {*_OF_TERMINALS, "api", "cryptography.hazmat", "fastapi", "flower", "tornado"},
-    "tools": {*_OF_TERMINALS, "aiohttp", "api", "cryptography.hazmat", "fastapi", "flower", "httpx", "tornado"},
-    "flower": {
-        *_OF_TERMINALS,
-        "aiohttp",
-        "api",
-        "cryptography.hazmat",
-        "fastapi",
-        "httpx",
-        "jsonschema_rs",
-        "workers.app",
-    },
+    "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.models", "redis", "rich"},
+    "api": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "celery", "flower", "httpx", "tornado", "workers"},
+    "worker": {*_OF_TERMINALS, *_UNASKED, "api", "fastapi", "flower", "tornado"},
+    "tools": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "fastapi", "flower", "httpx", "tornado"},
+    "flower": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "fastapi", "httpx", "workers.app"},
 }
 
 
