@@ -38,7 +38,7 @@ def errors(cluster: Cluster, run_id: str) -> dict[str, str]:
 
 def strays(cluster: Cluster, run_id: str) -> int:
     """How many deliveries a model worker got that it had nothing to do for, as the run was cancelled."""
-    lines = cluster.new_logs()["worker-1"].splitlines()
+    lines = cluster.new_log("worker").splitlines()
     return sum(f"[{run_id}:" in line and "stray: cancelled" in line for line in lines)
 
 
@@ -58,4 +58,4 @@ def prompt(cluster: Cluster, run: Run) -> int:
 def replaced(cluster: Cluster, pid: int) -> bool:
     """Whether the child of the tools worker has ended, its worker has said so, and another one has come."""
     children = cluster.children_of("tools")
-    return bool(children) and pid not in children and "WorkerLostError" in cluster.new_logs()["tools-1"]
+    return bool(children) and pid not in children and "WorkerLostError" in cluster.new_log("tools")

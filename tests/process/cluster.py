@@ -266,6 +266,10 @@ class Cluster(Inputs):
                 found[path.stem] = log.read().decode(errors="replace")
         return found
 
+    def new_log(self, role: str) -> str:
+        """What the processes of a role have written since the mark: it may have been started anew before."""
+        return "".join(text for name, text in self.new_logs().items() if name.startswith(f"{role}-"))
+
     def expect_traceback(self, *words: str) -> None:
         """This test makes a worker log tracebacks, each with a line that has one of these in it."""
         self.expected_in_logs += words

@@ -50,7 +50,7 @@ def test_a_call_waits_for_a_worker_that_cannot_start_a_child_yet(fresh: Cluster)
     eventually(lambda: tools_workers(fresh))
     with starved(pid):
         run_id = fresh.submit("tool-1", tools=["record"])
-        eventually(lambda: "no process can be started" in fresh.new_logs()["tools-1"])
+        eventually(lambda: "no process can be started" in fresh.new_log("tools"))
     assert fresh.ended(run_id, within=60).status == "completed"
     assert fresh.stack.pids("tools") == [pid], "it ended"
     assert len(fresh.tool_starts(run_id)) == 1
@@ -66,7 +66,7 @@ def test_a_worker_that_connects_again_takes_as_many_calls_as_before(fresh: Clust
         for each in server.client_list():
             if each["cmd"] == "blmpop":
                 server.client_kill_filter(_id=each["id"])
-    eventually(lambda: "Connected to" in fresh.new_logs()["tools-1"].partition("onnection to broker lost")[2])
+    eventually(lambda: "Connected to" in fresh.new_log("tools").partition("onnection to broker lost")[2])
     run_id = fresh.submit("parallel-3", '[[args {"seconds": 30}]]', tools=["record"])
     eventually(lambda: len(fresh.tool_starts(run_id)) == 3, within=20)
     fresh.cancel(run_id)

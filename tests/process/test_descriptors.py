@@ -120,5 +120,5 @@ def ended_with_its_supervisor(cluster: Cluster, runs: list[str]) -> bool:
 
 def told_of_it(cluster: Cluster, run_id: str) -> bool:
     """Whether the log of the tools worker, or the tool's result, says what is short."""
-    said = cluster.new_logs()["tools-1"] + str([event.data for event in cluster.events(run_id)])
+    said = cluster.new_log("tools") + str([event.data for event in cluster.events(run_id)])
     return "Too many open files" in said

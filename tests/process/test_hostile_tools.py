@@ -196,7 +196,7 @@ def test_what_a_call_prints_is_logged_up_to_a_limit_with_its_step(hostile: Clust
     runs = [submit(hostile, name) for name in ("floods", "floods_with_lines", "looks_around")]
     for run_id in runs:
         ended(hostile, run_id)
-    log = eventually(lambda: text if (text := hostile.new_logs()["tools-1"]).count("more left out") == 2 else "")
+    log = eventually(lambda: text if (text := hostile.new_log("tools")).count("more left out") == 2 else "")
     assert len(log) < 400_000
     assert re.search(rf"{runs[0]}/1/\S+: .\[2Jfirst line.\n", log), "escapes of a terminal reach the log"
     assert re.search(rf"{runs[0]}/1/\S+: … 39,\d\d\d,\d\d\d bytes more left out", log)
@@ -206,7 +206,7 @@ def test_what_a_call_prints_is_logged_up_to_a_limit_with_its_step(hostile: Clust
 def test_the_last_words_of_a_process_are_logged(hostile: Cluster) -> None:
     hostile.mark_logs()
     ended(hostile, submit(hostile, "aborts"))
-    eventually(lambda: ": the heap is broken\n" in hostile.new_logs()["tools-1"])
+    eventually(lambda: ": the heap is broken\n" in hostile.new_log("tools"))
 
 
 def test_a_tool_sees_no_keys(hostile: Cluster) -> None:

@@ -124,7 +124,7 @@ def test_each_call_keeps_the_secrets_of_its_own_conversation(looped: Cluster) ->
         assert looped.ended(run_id).status == "completed"
         (answer,) = answers(looped, run_id)
         assert answer.data["message"]["content"] == "the token is [redacted]"
-    logs = looped.new_logs()["tools-1"]
+    logs = looped.new_log("tools")
     assert logs.count("printed: [redacted]") == logs.count("logged: [redacted]") == 4
     assert logs.count("bytes more left out") == 4
     everything = logs + str([looped.events(run_id) for run_id in runs])

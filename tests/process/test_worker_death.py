@@ -158,7 +158,7 @@ def test_a_tool_that_was_frozen_in_the_middle_cannot_be_answered_any_more(cluste
     run = cluster.ended(run_id)
     before = cluster.events(run_id)
     cluster.stack.kill("tools", number, signal.SIGCONT)
-    eventually(lambda: "somebody else goes on" in logs_of("tools", cluster))
+    eventually(lambda: "somebody else goes on" in cluster.new_log("tools"))
     assert run.status == "completed"
     assert cluster.events(run_id) == before
     assert len(cluster.tool_starts(run_id)) == 1
@@ -181,7 +181,3 @@ def stopped_child(worker: int) -> int | None:
     """The process id of a child that was stopped."""
     children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
     return next((int(pid) for pid in children if Path(f"/proc/{pid}/stat").read_text().split()[2] == "T"), None)
-
-
-def logs_of(name: str, cluster: Cluster) -> str:
-    return "".join(text for process, text in cluster.new_logs().items() if process.startswith(name))
