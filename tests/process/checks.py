@@ -107,8 +107,8 @@ def check_logs(cluster: Cluster) -> None:
 
 
 def _is_cut_short(trace: str) -> bool:
-    """Whether a traceback does not come to its error: its process was killed meanwhile, and perhaps the next one goes on
-    in the same log. A worker hands on what its child writes."""
+    """Whether a traceback does not come to its error: its process was killed meanwhile. The next one may go on in the
+    same log, and a worker hands on what its child writes."""
     lines = [line.rpartition("outside a step: ")[2] for line in trace.splitlines()]
     after = next((line for line in lines if line and not line.startswith(" ")), "")
     return _ERROR.match(after) is None
