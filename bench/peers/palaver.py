@@ -99,7 +99,14 @@ class AsyncSteps(ToolSteps):
 
     @property
     def about(self) -> str:
-        return "The same with tools that are `async` functions."
+        return (
+            "The same with tools that are `async` functions, and `PALAVER_TOOL_POOL=loop palaver tools`: each tool "
+            "call is a step of its own, on one event loop."
+        )
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {**super().environment, "PALAVER_TOOL_POOL": "loop"}
 
 
 def _body(work: Work) -> dict[str, object]:
