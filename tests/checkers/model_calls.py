@@ -136,8 +136,9 @@ def retries_wait(evidence: Evidence) -> None:
         for event in events:
             if event.type != "run.retrying" or not _model(event):
                 continue
-            failed = event.at.timestamp()
-            early = [c for c in calls if failed + CLOCK < c.at < failed + event.data["delay"] - CLOCK]
+            # By its number: a try that does not wait at all comes sooner than clocks differ.
+            step, failed, soon = event.data["step"], event.data["attempt"], event.at.timestamp() - CLOCK
+            early = [call for call in calls if _is_later(call, step, failed) and call.at < soon + event.data["delay"]]
             assert not early, f"{run.id} was to wait {event.data['delay']} s from {event.at}: {early[0]}"
 
 
@@ -150,6 +151,11 @@ def backlog_not_multiplied(evidence: Evidence) -> None:
 def _whole_answer(entry: StoredEvent) -> bool:
     message = message_of(entry)
     return bool(message and message["role"] == "assistant" and not message.get("partial"))
+
+
+def _is_later(call: LedgerEntry, step: str, attempt: int) -> bool:
+    _, of, number = (call.request_id or "::").split(":")
+    return of == step and int(number or 0) > attempt
 
 
 def _own(calls: Sequence[LedgerEntry]) -> list[LedgerEntry]:
