@@ -27,7 +27,8 @@ _MASK: Final = "it"
 """What stands for a value: none that was sent is said again."""
 _PATTERN: Final = 1 << 16
 _DFA: Final = 1 << 14
-"""Bytes that a pattern, and what is kept to match it, may take. It is matched in linear time."""
+"""Bytes that a pattern, and what is kept to match it, may take: it is matched in linear time, and none is taken for
+which that is not so."""
 _WEIGHTS: Final = ((1, 1 << 13), (3, 1 << 14))
 """What a pattern counts that compiles to at most so many bytes: by the time that a character takes where nearly each is
 a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
@@ -111,11 +112,11 @@ def misfits(schema: dict[str, Any], found: Any) -> list[Misfit]:
 
 def _first(validator: jsonschema_rs.Validator, found: Any) -> jsonschema_rs.ValidationError:
     """The first fault of what does not fit."""
-    import jsonschema_rs
+    from jsonschema_rs import ValidationError
 
     try:
         validator.validate(found)
-    except jsonschema_rs.ValidationError as error:
+    except ValidationError as error:
         return error
     raise AssertionError("it does not fit")
 
@@ -128,19 +129,22 @@ def require_fit(schema: dict[str, Any]) -> None:
 @lru_cache(maxsize=_KEPT)
 def _prepared(text: bytes) -> tuple[_Extent, jsonschema_rs.Validator]:
     """The schema in the JSON ``text``, measured before it is compiled."""
-    import jsonschema_rs
-
     schema = orjson.loads(text)
     extent = _Extent(schema)
-    options = jsonschema_rs.RegexOptions(size_limit=_PATTERN, dfa_size_limit=_DFA)
     try:
-        return extent, jsonschema_rs.validator_for(
-            schema, mask=_MASK, retriever=_nothing_from_elsewhere, pattern_options=options
-        )
-    except (ValueError, jsonschema_rs.ValidationError) as error:
+        return extent, _compiled(schema, _PATTERN)
+    except ValueError as error:
         said = str(getattr(error, "message", error)).partition("\n")[0][:200]
         hint = "; a pattern has neither look-around nor back-references" if "regex" in said else ""
         raise Unfit("", f"cannot be held to: {said}{hint}") from None
+
+
+def _compiled(schema: dict[str, Any], size: int) -> jsonschema_rs.Validator:
+    """Raises ValueError, also the library's own, if it cannot be, with patterns of at most ``size`` bytes."""
+    import jsonschema_rs
+
+    options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_DFA)
+    return jsonschema_rs.validator_for(schema, mask=_MASK, retriever=_nothing_from_elsewhere, pattern_options=options)
 
 
 def _nothing_from_elsewhere(uri: str) -> Any:
@@ -150,13 +154,10 @@ def _nothing_from_elsewhere(uri: str) -> Any:
 
 def _weight(pattern: str) -> int:
     """What ``pattern`` counts."""
-    import jsonschema_rs
-
     for weight, size in _WEIGHTS:
-        options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_DFA)
         try:
-            jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options)
-        except (ValueError, jsonschema_rs.ValidationError):
+            _compiled({"pattern": pattern}, size)
+        except ValueError:
             continue
         return weight
     return _HEAVIEST
