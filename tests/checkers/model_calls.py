@@ -54,8 +54,7 @@ def overlaps_follow_losses(evidence: Evidence) -> None:
         lost = {(event.data["step"], event.data["attempt"]) for event in events if event.type == "step.lost"}
         calls = sorted(_own(evidence.calls.get(run.id, ())), key=lambda call: call.at)
         for number, call in enumerate(calls):
-            _, step, attempt = (call.request_id or "::").split(":")
-            if call.ended_at is None or (step, int(attempt or 0)) in lost:
+            if call.ended_at is None or _try_of(call) in lost:
                 continue
             late = [other for other in calls[number + 1 :] if other.at < call.ended_at - evidence.slack]
             assert not late, f"{run.id}: while {call} went on, there began {late[0]}"
@@ -136,9 +135,10 @@ def retries_wait(evidence: Evidence) -> None:
         for event in events:
             if event.type != "run.retrying" or not _model(event):
                 continue
-            # By its number: a try that does not wait at all comes sooner than clocks differ.
-            step, failed, soon = event.data["step"], event.data["attempt"], event.at.timestamp() - CLOCK
-            early = [call for call in calls if _is_later(call, step, failed) and call.at < soon + event.data["delay"]]
+            tried, failed = (event.data["step"], event.data["attempt"]), event.at.timestamp()
+            # The next try that does not wait at all comes sooner than clocks differ: it has a number.
+            after = [call for call in calls if call.at > failed + CLOCK or _is_next_try(call, *tried)]
+            early = [call for call in after if call.at < failed + event.data["delay"] - CLOCK]
             assert not early, f"{run.id} was to wait {event.data['delay']} s from {event.at}: {early[0]}"
 
 
@@ -153,9 +153,15 @@ def _whole_answer(entry: StoredEvent) -> bool:
     return bool(message and message["role"] == "assistant" and not message.get("partial"))
 
 
-def _is_later(call: LedgerEntry, step: str, attempt: int) -> bool:
-    _, of, number = (call.request_id or "::").split(":")
-    return of == step and int(number or 0) > attempt
+def _try_of(call: LedgerEntry) -> tuple[str, int]:
+    """The step that a call is of, and which try of it."""
+    _, step, attempt = (call.request_id or "::").split(":")
+    return step, int(attempt or 0)
+
+
+def _is_next_try(call: LedgerEntry, step: str, attempt: int) -> bool:
+    of, number = _try_of(call)
+    return of == step and number > attempt
 
 
 def _own(calls: Sequence[LedgerEntry]) -> list[LedgerEntry]:
