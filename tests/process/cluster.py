@@ -204,6 +204,11 @@ class Cluster(Inputs):
 
         return eventually(look, within=60)
 
+    def takers(self) -> list[str]:
+        """The connections, by Redis's numbers, on which workers take deliveries from it."""
+        with self.redis() as server:
+            return [each["id"] for each in server.client_list() if each["cmd"] == "blmpop"]
+
     def heal(self) -> None:
         """Back to one process of each kind."""
         for pid in self.stack.pids("redis") or [self.start("redis")]:

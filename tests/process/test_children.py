@@ -63,9 +63,8 @@ def test_a_worker_that_connects_again_takes_as_many_calls_as_before(fresh: Clust
     fresh.expect_traceback("ConnectionError")
     assert fresh.ended(fresh.submit("tool-1", tools=["record"])).status == "completed"
     with fresh.redis() as server:
-        for each in server.client_list():
-            if each["cmd"] == "blmpop":
-                server.client_kill_filter(_id=each["id"])
+        for client in fresh.takers():
+            server.client_kill_filter(_id=client)
     eventually(lambda: "Connected to" in fresh.new_log("tools").partition("onnection to broker lost")[2])
     run_id = fresh.submit("parallel-3", '[[args {"seconds": 30}]]', tools=["record"])
     eventually(lambda: len(fresh.tool_starts(run_id)) == 3, within=20)

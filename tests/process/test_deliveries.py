@@ -128,19 +128,13 @@ def deliveries_of(cluster: Cluster, run_id: str) -> list[Delivery]:
     ]
 
 
-def takers(cluster: Cluster) -> int:
-    """How many connections take deliveries from Redis."""
-    with cluster.redis() as server:
-        return sum(each["cmd"] == "blmpop" for each in server.client_list())
-
-
 def test_a_backlog_does_not_multiply(cluster: Cluster) -> None:
     """With many steps waiting, an unclaimed delivery is one that waits: sweepers send none of them again."""
     ended = cluster.submit("echo")
     cluster.ended(ended)
     cluster.kill("tools")
     # Until Redis has noticed that, the next delivery goes to who is dead.
-    eventually(lambda: takers(cluster) <= 1)
+    eventually(lambda: len(cluster.takers()) <= 1)
     # The first ones already find many waiting, however slowly they come.
     cluster.broker.deliver(Delivery("tools", ended, cluster.run(ended).conversation_id, "1/call_1", 1), 20)
     runs = [cluster.submit("tool-1", tools=["record"]) for _ in range(60)]

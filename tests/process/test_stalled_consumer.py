@@ -72,7 +72,7 @@ def test_workers_whose_connections_are_closed_go_on(cluster: Cluster) -> None:
     """An operator's CLIENT KILL, a proxy's idle timeout: the broker's end closes the connection that waits."""
     with cluster.redis() as server:
         for _ in range(3):
-            waiting = [each["id"] for each in server.client_list() if each["cmd"] == "blmpop"]
+            waiting = cluster.takers()
             assert waiting
             for client in waiting:
                 server.client_kill_filter(_id=client)
