@@ -11,7 +11,7 @@ from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
 from tests.chaos.handful_mutants import HANDFUL_MUTANTS
 from tests.chaos.mutants import MUTANTS
-from tests.chaos.mutation import Mutant, TestedMutant, play, unnoticed
+from tests.chaos.mutation import Mutant, TestedMutant, by_name, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
 from tests.chaos.protocol_mutants import PROTOCOL_MUTANTS
 from tests.chaos.report import record
@@ -22,7 +22,8 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.process
 
 QUICK = ("a lease of a tool that is no record of intent",)
-TESTED = {**BROKER_MUTANTS, **DEATH_MUTANTS, **HANDFUL_MUTANTS, **OUTAGE_MUTANTS, **PROTOCOL_MUTANTS, **TOOL_MUTANTS}
+KINDS = (BROKER_MUTANTS, DEATH_MUTANTS, HANDFUL_MUTANTS, OUTAGE_MUTANTS, PROTOCOL_MUTANTS, TOOL_MUTANTS)
+TESTED = by_name(*(mutant for kind in KINDS for mutant in kind.values()))
 QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")
 """Those that are played outside of `make chaos` as well."""
 
