@@ -13,6 +13,7 @@ from typing import Final
 
 from redis.asyncio import Redis
 
+from bench import log_length
 from bench.asked import BenchError
 from bench.conversation import CALLS, INSTRUCTIONS, MODEL, TOOL
 from bench.report import Table
@@ -87,7 +88,8 @@ async def measure(at_once: Sequence[int], messages: Sequence[int]) -> list[Table
         load = Load(MODEL, CALLS, _AT_ONCE)
         await load.put_on(rig)
         tables = [await _by_script(rig, redis, load), await _with_many(rig, redis, at_once)]
-        return [*tables, await _behind(rig, redis, messages)]
+        tables.append(await _behind(rig, redis, messages))
+    return [*tables, await log_length.measure(messages)]
 
 
 async def _by_script(rig: Rig, redis: Redis, load: Load) -> Table:
@@ -161,7 +163,8 @@ async def _behind(rig: Rig, redis: Redis, messages: Sequence[int]) -> Table:
         f"What a step costs Redis, by messages before the run ({_LONG} runs at once, {_TURNS} times)",
         ("", *_COLUMNS),
         note="The worker has the conversation from an earlier run. Submitting is counted in. By turns; those in the "
-        "middle by their CPU.",
+        "middle by their CPU. The more messages a worker sends, the longer the server is left alone between two "
+        "steps: what that alone makes of the same commands is in the table below.",
     )
     loads = {
         many: Load(MODEL, CALLS, _LONG, conversations=tuple([await _long(rig, many) for _ in range(_LONG)]))

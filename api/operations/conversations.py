@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from palaver.conversation import Conversation, ConversationPatch, NewConversation
 from palaver.conversation_message import ConversationMessage
 from palaver.errors import Fault, Refused
-from palaver.events import MESSAGES
+from palaver.events import MESSAGES, EventKind
 from palaver.ids import is_id, uuid_of
 from palaver.limits import beyond, most
 from palaver.models import Message
@@ -159,7 +159,8 @@ async def read_messages(
 
 
 async def has_said(backend: Backend, conversation_id: str, messages: int) -> bool:
-    """Whether models are told of so many messages, or more, among the newest entries of the log.
+    """Whether models are told of so many messages, or more, among the newest entries of the log, word for word: those
+    that a summary stands for do not count.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -169,10 +170,16 @@ async def has_said(backend: Backend, conversation_id: str, messages: int) -> boo
 
 
 async def _has(entries: LogPages, messages: int) -> bool:
-    looked, found = 0, 0
+    """Of entries that are given newest first."""
+    looked, found, through = 0, 0, 0
     async with aclosing(entries) as pages:
         async for page in pages:
-            found += sum(entry.type in MESSAGES and not entry.withdrawn for entry in page)
+            for entry in page:
+                if entry.withdrawn:
+                    continue
+                if entry.type == EventKind.CONVERSATION_CONDENSED:
+                    through = max(through, entry.data["through"])
+                found += entry.type in MESSAGES and entry.position > through
             looked += len(page)
             if found >= messages or looked >= LOOKED_THROUGH:
                 break

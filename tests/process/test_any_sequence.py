@@ -206,7 +206,7 @@ class Talk:
                 raise
             return
         self.runs.append(run.id)
-        await self._see_through(run.id, Scenario("echo", shows="conversation.condensed", provider=provider))
+        await self._see_through(run.id, Scenario("echo", shows="run.finished", provider=provider))
         said = [each async for each in self.client.messages(conversation_id) if each.run_id == run.id]
         assert not said, f"it was to condense, and said {said}"
 

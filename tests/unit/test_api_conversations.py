@@ -127,6 +127,22 @@ async def test_condensing_is_a_run_of_its_own() -> None:
         assert (await api.claim(made)).condenses
 
 
+async def test_what_was_condensed_is_not_condensed_again() -> None:
+    async with world() as api:
+        run = await api.submit()
+        await api.finish(run)
+        path = run["links"]["conversation"]
+        await api.finish(await api.submit(agent=None, conversation_id=run["conversation_id"]))
+        condensing = (await api.client.post(f"{path}/condense")).json()
+        condensed = Condensed("They talked.", through=(await api.client.get(path)).json()["entries"])
+        verdict = Finish(None, StopReason.END_TURN, notes=(condensed,))
+        await api.store.steps.settle(await api.claim(condensing), verdict)
+        for _ in range(2):
+            assert_problem(await api.client.post(f"{path}/condense"), 409, "nothing_to_condense")
+            await api.finish(await api.submit(agent=None, conversation_id=run["conversation_id"]))
+        assert (await api.client.post(f"{path}/condense")).status_code == 202
+
+
 async def test_what_is_withdrawn_is_not_condensed() -> None:
     async with world() as api:
         run = await api.submit()

@@ -156,8 +156,11 @@ class AsyncRunControl:
     async def condense(self, conversation_id: str, *, idempotency_key: str | None = None) -> Run:
         """Begin a run that puts a summary in the place of the conversation's older part, and does nothing else.
 
+        It completes without ``conversation.condensed`` among its events if nothing of the conversation would go away.
+
         Raises:
-            Conflict: a run is active (``conversation_busy``), or too little was said (``nothing_to_condense``).
+            Conflict: a run is active (``conversation_busy``), or too little was said, or since it was condensed last
+                (``nothing_to_condense``).
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be begun.
         """
