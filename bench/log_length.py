@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 
 from bench.asked import BenchError
 from bench.conversation import TOOL
+from bench.history import ANSWERED, ASKED, inputs
 from bench.report import Table
 from bench.server_work import ServerWork
 from palaver.leases import Delivery, Lease
@@ -28,11 +29,6 @@ from palaver.verdicts import Continue, Finish, ToolOutcome
 
 _AGENT: Final = AgentSpec(model="fake/tool-20", tools=(TOOL,))
 _USAGE: Final = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)
-_WORDS: Final = "What comes before is not to be forgotten, and not to be told again either."
-_ASKED: Final = Message(role="user", content=_WORDS)
-_ANSWERED: Final = Message(role="assistant", content=_WORDS)
-_OF_AN_INPUT: Final = 1_000
-"""Messages of one input."""
 _PAUSES: Final = (0.0, 0.02)
 """Seconds before each step."""
 _STEPS: Final = 40
@@ -51,22 +47,19 @@ class _Driver:
         self._claims = 0
 
     async def conversation(self, messages: int) -> str:
-        """One with so many messages, which are an even number."""
+        """One with so many messages."""
         conversation: str | None = None
-        while messages > 0:
-            before = min(messages, _OF_AN_INPUT) - 2
-            lease = await self.begin((*(_ASKED, _ANSWERED) * (before // 2), _ASKED), conversation)
+        for said in inputs(messages):
+            lease = await self.begin(said, conversation)
             await self.end(lease)
-            conversation, messages = lease.conversation_id, messages - before - 2
+            conversation = lease.conversation_id
         if conversation is None:
             raise BenchError("a conversation has at least two messages")
         return conversation
 
-    async def begin(self, said: Sequence[Message], conversation: str | None) -> Lease:
+    async def begin(self, said: tuple[Message, ...], conversation: str | None) -> Lease:
         """Submit a run, and lease its first step."""
-        submitted = await self._store.runs.submit(
-            Submission(agent=_AGENT, input=tuple(said), conversation_id=conversation)
-        )
+        submitted = await self._store.runs.submit(Submission(agent=_AGENT, input=said, conversation_id=conversation))
         return await self._claim(submitted.deliveries, 0, 0)
 
     async def go_on(self, lease: Lease, pause: float) -> Lease:
@@ -80,7 +73,7 @@ class _Driver:
 
     async def end(self, lease: Lease) -> None:
         """Let the model end its turn."""
-        await self._store.steps.settle(lease, Finish(_ANSWERED, StopReason.END_TURN, _USAGE))
+        await self._store.steps.settle(lease, Finish(ANSWERED, StopReason.END_TURN, _USAGE))
 
     async def _claim(self, deliveries: Sequence[Delivery], known: int, known_at: int) -> Lease:
         (due,) = deliveries
@@ -126,7 +119,7 @@ async def measure(messages: Sequence[int]) -> Table:
 
 async def _steps(driver: _Driver, redis: Redis, conversation: str, pause: float) -> ServerWork:
     """What the steps of a run in the conversation cost."""
-    lease = await driver.begin([_ASKED], conversation)
+    lease = await driver.begin((ASKED,), conversation)
     for _ in range(_BEFORE):
         lease = await driver.go_on(lease, pause)
     before = await ServerWork.of(redis)

@@ -16,10 +16,10 @@ from redis.asyncio import Redis
 from bench import log_length
 from bench.asked import BenchError
 from bench.conversation import CALLS, INSTRUCTIONS, MODEL, TOOL
+from bench.history import inputs
 from bench.report import Table
 from bench.rig import Rig
 from bench.server_work import Heard, ServerWork, heard, timed
-from palaver.models import Message
 
 _AT_ONCE: Final = 50
 _PACE: Final = 150
@@ -28,11 +28,6 @@ _FEW: Final = 5
 """Model calls of a run among many."""
 _LEAST: Final = 500
 """Runs that are measured at least, by turns if they are more than at once."""
-_WORDS: Final = "What comes before is not to be forgotten, and not to be told again either."
-_ASKED: Final = Message(role="user", content=_WORDS)
-_ANSWERED: Final = Message(role="assistant", content=_WORDS)
-_OF_AN_INPUT: Final = 1_000
-"""Messages of one input."""
 _LONG: Final = 4
 """Conversations that are long, at once."""
 _TURNS: Final = 5
@@ -183,10 +178,9 @@ async def _behind(rig: Rig, redis: Redis, messages: Sequence[int]) -> Table:
 async def _long(rig: Rig, messages: int) -> str:
     """A conversation with so many messages."""
     conversation: str | None = None
-    while messages > 0:
-        said = (_ASKED, _ANSWERED) * (min(messages, _OF_AN_INPUT) // 2 - 1)
-        (run,) = await rig.ended([await rig.submit("echo", input=(*said, _ASKED), conversation=conversation)])
-        conversation, messages = run.conversation_id, messages - len(said) - 2
+    for said in inputs(messages):
+        (run,) = await rig.ended([await rig.submit("echo", input=said, conversation=conversation)])
+        conversation = run.conversation_id
     if conversation is None:
         raise BenchError("a conversation has at least two messages")
     return conversation
