@@ -11,11 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from palaver.errors import ErrorClass, Failure, ProviderError, classify
+from palaver.errors import EmptyCompletion, ErrorClass, Failure, ProviderError, classify
 from palaver.models import AgentSpec, Message
 from palaver.verdicts import Condensed, RetryAfter
 
-from .protocols import ModelProtocol, ModelReply
+from .protocols import WITHHELD, ModelProtocol, ModelReply
 from .work import Work
 
 log = logging.getLogger("palaver.workers.condensing")
@@ -80,7 +80,7 @@ async def condense_now(work: Work) -> None:
     """Condense the conversation, if something of it would go away.
 
     Raises:
-        ProviderError: the model gave no summary.
+        ProviderError: the model gave no summary; an EmptyCompletion if it had nothing to say, or was not let.
     """
     await _condense(work, required=True)
 
@@ -104,11 +104,14 @@ async def _condense(work: Work, *, least: int = 1, required: bool = False) -> bo
         return False
     if summary:
         work.condense(Condensed(summary, part.through))
+    elif required:
+        raise EmptyCompletion("the model gave no summary")
     return bool(summary)
 
 
 async def _summary(work: Work, older: list[str]) -> str:
-    """A summary of ``older``, in several calls if it does not fit into one; empty if the model has nothing to say.
+    """A summary of ``older``, in several calls if it does not fit into one; empty if the model has nothing to say, or
+    its provider withheld that.
 
     Raises:
         ProviderError: of the call that failed, or of the last one if they were too many.
@@ -127,7 +130,7 @@ async def _summary(work: Work, older: list[str]) -> str:
             room = sum(map(len, pieces[0])) // 2
             pieces = _pieces([text for piece in pieces for text in piece], room, left)
             continue
-        summary = _clipped(reply.content.strip(), limit)
+        summary = "" if reply.finish_reason == WITHHELD else _clipped(reply.content.strip(), limit)
         if not summary:
             break
         del pieces[0]

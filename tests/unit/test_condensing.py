@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from palaver.errors import ProviderHTTPError
+from palaver.errors import EmptyCompletion, ProviderHTTPError
 from palaver.leases import LogMessage
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.verdicts import Condensed, RetryAfter
-from workers.condensing import ask_within_window
+from workers.condensing import ask_within_window, condense_now
 from workers.conversations import CachedConversation, OlderPart
-from workers.protocols import CHAT_COMPLETIONS, ModelReply
+from workers.protocols import CHAT_COMPLETIONS, WITHHELD, ModelReply
 
 PROVIDER_SAYS_TOO_LONG = b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'
 
@@ -132,7 +132,14 @@ def test_the_tokens_of_the_last_call_are_known_until_it_is_condensed() -> None:
 class Model:
     """A stand-in for one attempt of a step, whose model refuses what is longer than its window (bytes)."""
 
-    def __init__(self, conversation: CachedConversation, window: int, *, answer: str = "done", **agent: Any) -> None:
+    def __init__(
+        self,
+        conversation: CachedConversation,
+        window: int,
+        answer: str = "done",
+        finish_reason: str = "stop",
+        **agent: Any,
+    ) -> None:
         spec = AgentSpec(model="fake/x", **agent)
         self.lease = SimpleNamespace(agent=spec, run_id="run_1", step="3", attempt=2)
         self.shown = False
@@ -142,6 +149,7 @@ class Model:
         self.calls = 0
         self._window = window
         self._answer = answer
+        self._finish_reason = finish_reason
 
     @property
     def prompt_tokens(self) -> int:
@@ -168,7 +176,7 @@ class Model:
         if purpose:
             assert not agent.tools
             self.questions.append(json.loads(messages[0])["content"])
-        return ModelReply(self._answer, (), "stop", Usage())
+        return ModelReply(self._answer, (), self._finish_reason, Usage())
 
     async def answer(self) -> ModelReply | RetryAfter:
         spec: AgentSpec = self.lease.agent
@@ -243,6 +251,24 @@ async def test_a_summary_is_shorter_than_what_it_stands_for() -> None:
     assert sum(map(len, model.conversation.messages())) < 3500
 
 
+@pytest.mark.parametrize(("answer", "finish_reason"), [(" ", "stop"), ("I must not", WITHHELD)])
+async def test_what_is_no_summary_takes_the_place_of_nothing(answer: str, finish_reason: str) -> None:
+    model = Model(long(10), window=5000, answer=answer, finish_reason=finish_reason)
+    before = model.conversation.messages()
+    with pytest.raises(ProviderHTTPError):
+        await model.answer()
+    assert model.calls == 2
+    with pytest.raises(EmptyCompletion):
+        await condense_now(model)  # type: ignore[arg-type]
+    assert model.conversation.messages() == before
+
+
+async def test_who_asks_for_a_summary_is_told_that_nothing_would_go_away_by_no_call() -> None:
+    model = Model(of(*entries(user("x" * 1000), says("two"))), window=5000)
+    await condense_now(model)  # type: ignore[arg-type]
+    assert (model.calls, model.questions) == (0, [])
+
+
 async def test_an_agent_may_refuse_to_be_condensed() -> None:
     model = Model(long(10), window=5000, condense=False)
     with pytest.raises(ProviderHTTPError):
@@ -270,13 +296,6 @@ async def test_an_answer_that_outgrows_what_was_condensed_is_not_condensed_again
     assert model.questions == []
     conversation.extend([LogMessage(22, says("and"))], 22)
     assert isinstance(await model.answer(), RetryAfter)
-
-
-async def test_an_empty_summary_is_none() -> None:
-    model = Model(long(10), window=5000, answer=" ")
-    with pytest.raises(ProviderHTTPError):
-        await model.answer()
-    assert model.calls == 2
 
 
 @pytest.mark.parametrize(("tokens", "calls"), [(2000, 1), (2001, 2)])
