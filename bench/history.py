@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from bench.asked import BenchError
 from palaver.models import Message
 
 _WORDS: Final = "What comes before is not to be forgotten, and not to be told again either."
@@ -14,9 +15,14 @@ _OF_AN_INPUT: Final = 1_000
 """Messages of one, with the answer to it."""
 
 
-def inputs(messages: int) -> Iterator[tuple[Message, ...]]:
-    """What to say one after the other, each answered once, for a conversation with so many messages: an even number."""
+async def conversation(messages: int, say: Callable[[tuple[Message, ...], str | None], Awaitable[str]]) -> str:
+    """One with so many messages, an even number; its id. ``say`` is given an input and where to say it (None for a new
+    conversation), sees it answered once, and returns where that was. Raises BenchError."""
+    place: str | None = None
     while messages > 0:
         now = min(messages, _OF_AN_INPUT)
-        yield (*(ASKED, ANSWERED) * (now // 2 - 1), ASKED)
+        place = await say((*(ASKED, ANSWERED) * (now // 2 - 1), ASKED), place)
         messages -= now
+    if place is None:
+        raise BenchError("a conversation has at least two messages")
+    return place

@@ -12,12 +12,12 @@ import httpx
 from redis.asyncio import Redis
 
 from bench.asked import BenchError
+from bench.leasing import lease
 from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
 from palaver.errors import ErrorClass, Failure
 from palaver.ids import new_conversation_id
-from palaver.leases import Lease
 from palaver.lifecycle import StopReason
 from palaver.models import AgentSpec, Submission
 from palaver.settings import Settings
@@ -170,9 +170,6 @@ async def _failed(store: Store, count: int, tags: tuple[str, ...]) -> list[str]:
     ids = []
     for submitted in await _submit(store, count, tags=tags):
         (delivery,) = submitted.deliveries
-        where = (delivery.run_id, delivery.conversation_id, delivery.step)
-        lease = await store.steps.claim(*where, queue=delivery.queue, worker="bench", nonce="1", known=0)
-        assert isinstance(lease, Lease)
-        await store.steps.settle(lease, failed)
+        await store.steps.settle(await lease(store, delivery), failed)
         ids.append(submitted.run_id)
     return ids

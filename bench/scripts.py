@@ -16,10 +16,11 @@ from redis.asyncio import Redis
 from bench import log_length
 from bench.asked import BenchError
 from bench.conversation import CALLS, INSTRUCTIONS, MODEL, TOOL
-from bench.history import inputs
+from bench.history import conversation
 from bench.report import Table
 from bench.rig import Rig
 from bench.server_work import Heard, ServerWork, heard, timed
+from palaver.models import Message
 
 _AT_ONCE: Final = 50
 _PACE: Final = 150
@@ -177,13 +178,12 @@ async def _behind(rig: Rig, redis: Redis, messages: Sequence[int]) -> Table:
 
 async def _long(rig: Rig, messages: int) -> str:
     """A conversation with so many messages."""
-    conversation: str | None = None
-    for said in inputs(messages):
-        (run,) = await rig.ended([await rig.submit("echo", input=said, conversation=conversation)])
-        conversation = run.conversation_id
-    if conversation is None:
-        raise BenchError("a conversation has at least two messages")
-    return conversation
+
+    async def say(said: tuple[Message, ...], place: str | None) -> str:
+        (run,) = await rig.ended([await rig.submit("echo", input=said, conversation=place)])
+        return run.conversation_id
+
+    return await conversation(messages, say)
 
 
 async def _work(rig: Rig, redis: Redis, load: Load) -> ServerWork:

@@ -14,10 +14,11 @@ from typing import TypeVar
 
 from redis.asyncio import Redis
 
+from bench.leasing import USED, lease
 from bench.report import Table
 from palaver.leases import Delivery, Delta, Lease
 from palaver.lifecycle import StopReason
-from palaver.models import AgentSpec, Message, Submission, ToolCall, Usage
+from palaver.models import AgentSpec, Message, Submission, ToolCall
 from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing.ports import HOST
@@ -26,7 +27,6 @@ from palaver.verdicts import Continue, Finish, OpenCall, ToolOutcome
 
 T = TypeVar("T")
 AGENT = AgentSpec(model="fake/tool-20", instructions="You are a careful assistant. " * 20, tools=("calculator",))
-USAGE = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)
 BATCH = 100
 
 
@@ -37,7 +37,6 @@ class Meter:
         self.store = store
         self.rows: list[Sequence[str]] = []
         self._redis = redis
-        self._nonces = 0
 
     async def each(
         self, what: str, things: Sequence[T], act: Callable[[T], Awaitable[object]], per: int = 1
@@ -56,18 +55,7 @@ class Meter:
 
     async def claim(self, delivery: Delivery) -> Lease:
         """The lease on a step; the worker knows nothing of its conversation."""
-        self._nonces += 1
-        lease = await self.store.steps.claim(
-            delivery.run_id,
-            delivery.conversation_id,
-            delivery.step,
-            queue=delivery.queue,
-            worker="bench",
-            nonce=str(self._nonces),
-            known=None if "/" in delivery.step else 0,
-        )
-        assert isinstance(lease, Lease)
-        return lease
+        return await lease(self.store, delivery, None if "/" in delivery.step else 0)
 
 
 async def measure(runs: int, durability: str) -> Table:
@@ -89,7 +77,7 @@ async def measure(runs: int, durability: str) -> Table:
 async def _phases(meter: Meter, runs: int) -> Table:
     steps, message = meter.store.steps, Message(role="assistant", content="The sum is 42. " * 8)
     call = ToolCall(id="call_1", name="calculator", arguments='{"expression": "6*7"}')
-    asks = Continue(Message(role="assistant", tool_calls=(call,)), calls=(OpenCall(call, True),), usage=USAGE)
+    asks = Continue(Message(role="assistant", tool_calls=(call,)), calls=(OpenCall(call, True),), usage=USED)
     result = Message(role="tool", call_id=call.id, name=call.name, content="42")
     body = Submission(agent=AGENT, input="What is six times seven? " * 8)
 
@@ -123,7 +111,7 @@ async def _phases(meter: Meter, runs: int) -> Table:
     tools = await claim("claim a tool step", await settle(leases, "settle: a tool is asked for", asks))
     answered = await settle(tools, "settle: the tool answers", Continue(outcomes=(ToolOutcome(result),)))
     last = await claim("claim the next model step", answered)
-    await settle(last, "settle: the run ends", Finish(message, StopReason.END_TURN, USAGE))
+    await settle(last, "settle: the run ends", Finish(message, StopReason.END_TURN, USED))
     await meter.each("read a run", last, lambda lease: meter.store.runs.get(lease.run_id))
     await meter.each("read its events", last, lambda lease: meter.store.feeds.page(lease.run_id))
     return Table("What the store costs", ("call", "client, us", "Redis, us", "elapsed, us"), meter.rows)
