@@ -27,6 +27,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "PALAVER_TEST_ACL": "tests",
     "PALAVER_TEST_BROKER": "tests",
     "PALAVER_TEST_REDIS_SERVER": "tests",
+    "PALAVER_TEST_REDIS_SERVERS": "tests",
     "PALAVER_CHAOS_REPORT": "tests",
     "PALAVER_CHAOS_SCALE": "tests",
     "PALAVER_CHAOS_SEED": "tests",

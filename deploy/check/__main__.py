@@ -15,6 +15,7 @@ from .files import compose, dockerfile, units
 from .kit import Kit, Skipped, Wrong, lines
 from .monitoring import alerts, dashboard, promtool
 from .names import names
+from .restarts import restarts
 from .roles import roles
 
 CHECKS: Final[Mapping[str, Callable[[Kit], list[str]]]] = {
@@ -23,6 +24,7 @@ CHECKS: Final[Mapping[str, Callable[[Kit], list[str]]]] = {
     "systemd": units,
     "chart": charts,
     "names": names,
+    "restarts": restarts,
     "dashboard": dashboard,
     "alerts": alerts,
     "promtool": promtool,

@@ -17,41 +17,51 @@ from .kit import ROOT
 
 USERS = {"api": "palaver-api", "worker": "palaver-worker", "tools": "palaver-worker", "flower": "palaver-flower"}
 """The user of each role."""
-_PASSWORD = "not-a-secret"
-_DEFAULT = "user default off"
+PASSWORD: Final = "not-a-secret"
+DEFAULT: Final = "user default off ~* &* +@all"
+"""The first line of the file. Nobody can log in as this user; but servers before the end of 2025 replay their
+append-only file in its name, and drop each transaction that it may not run: each script that writes twice."""
 _SINCE_7_2: Final = (" +client|setinfo", " +waitaof")
-"""What an older server does not know, and will not start with: the page on users says to leave it out."""
+"""What an older server does not know, and will not start with."""
+ADMIN: Final = ("palaver-admin", PASSWORD)
+"""The login of whoever starts a server with the shipped users."""
 
 
-def shipped_users(root: Path = ROOT) -> list[str]:
-    """The lines of the shipped file, without that of the default user, which is off."""
-    default, *lines = (root / "deploy" / "users.acl").read_text().splitlines()
-    assert default == _DEFAULT
+def users_of_7_0(text: str) -> str:
+    """The file for servers before 7.2, made of the one for newer ones."""
+    for rule in _SINCE_7_2:
+        text = text.replace(rule, "")
+    return text
+
+
+def shipped_file(root: Path = ROOT, program: Path | None = None) -> Path:
+    """The file for the server that the program is; for the one that tests start, unless given."""
+    said = [str(program or find_server()), "--version"]
+    told = subprocess.run(said, check=True, capture_output=True, text=True, timeout=10).stdout
+    version = re.search(r"v=(\d+)\.(\d+)", told)
+    assert version, told
+    old = (int(version[1]), int(version[2])) < (7, 2)
+    return root / "deploy" / ("users-7.0.acl" if old else "users.acl")
+
+
+def shipped_users(root: Path = ROOT, program: Path | None = None) -> list[str]:
+    """The lines of the shipped file, without that of the default user."""
+    default, *lines = shipped_file(root, program).read_text().splitlines()
+    assert default == DEFAULT
     return lines
 
 
-def known_to_the_server(line: str) -> str:
-    """The line without what the server that tests start does not know."""
-    told = subprocess.run([find_server(), "--version"], check=True, capture_output=True, text=True, timeout=10).stdout
-    version = re.search(r"v=(\d+)\.(\d+)", told)
-    assert version, told
-    if (int(version[1]), int(version[2])) < (7, 2):
-        for rule in _SINCE_7_2:
-            line = line.replace(rule, "")
-    return line
-
-
-def write_users(path: Path, root: Path = ROOT) -> Path:
-    """The shipped users, with a password; the test itself stays the default user, who may do everything."""
-    told = [f"{known_to_the_server(line)} >{_PASSWORD}" for line in shipped_users(root)]
+def write_users(path: Path, root: Path = ROOT, program: Path | None = None) -> Path:
+    """The shipped file, with a password for each user that may log in."""
+    default, *lines = shipped_file(root, program).read_text().splitlines()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join([f"{_DEFAULT.removesuffix('off')}on nopass ~* &* +@all", *told, ""]))
+    path.write_text("\n".join([default, *(f"{line} >{PASSWORD}" for line in lines), ""]))
     return path
 
 
 def url_of(user: str, port: int) -> str:
     """How the user logs in."""
-    return f"redis://{user}:{_PASSWORD}@{HOST}:{port}/0"
+    return f"redis://{user}:{PASSWORD}@{HOST}:{port}/0"
 
 
 def secret_of(user: str) -> str:

@@ -219,7 +219,9 @@ def _world(kit: Kit, folder: Path) -> Iterator[_World]:
                   ready=lambda _: accepts(port))  # fmt: skip
     with ExitStack() as stack:
         users = logins.write_users(folder / "users.acl", kit.root)
-        server = stack.enter_context(RedisServer(data_dir=folder / "redis", options={"aclfile": str(users)}))
+        server = stack.enter_context(
+            RedisServer(data_dir=folder / "redis", options={"aclfile": str(users)}, login=logins.ADMIN)
+        )
         with redis.Redis.from_url(server.url) as connection:
             # As if a worker that has its key had been there just now: else the API takes no run of it.
             connection.zadd(keys.WORKER_PROVIDERS, {_AWAY.partition("/")[0]: time.time()})

@@ -31,8 +31,9 @@ class Stack:
     `ports`: free ones unless given. `processes`: how many of a kind to run; 1 unless given, 0 leaves it out.
     `commands`: by kind, in place of those of the roles. `redis_url`: a server to use instead of the embedded one.
     `environment`: added to this process's own; a PALAVER_PROVIDERS in it replaces the provider `fake`.
-    `environments`: more, for single kinds. `redis_options`: of the embedded server's configuration. `deadline`,
-    `grace`: seconds until everything must be ready, and that stopping may take before what is left is killed. `report`
+    `environments`: more, for single kinds. `redis_options`: of the embedded server's configuration; `redis_login`: the
+    user and the password of this stack itself, where the server wants a login. `deadline`, `grace`: seconds until
+    everything must be ready, and that stopping may take before what is left is killed. `report`
     is told of each process.
 
     Start it from a thread that outlives it: on Linux the processes end with the thread that started them.
@@ -48,6 +49,7 @@ class Stack:
         environment: Mapping[str, str] | None = None,
         environments: Mapping[str, Mapping[str, str]] | None = None,
         redis_options: Mapping[str, str] | None = None,
+        redis_login: tuple[str, str] | None = None,
         redis_url: str | None = None,
         deadline: float = 60.0,
         grace: float = 20.0,
@@ -60,7 +62,11 @@ class Stack:
         if unknown := self._counts.keys() - commands.keys():
             raise StackError(f"there is no command for {', '.join(sorted(unknown))}")
         self._redis = RedisServer(
-            port=self.ports.redis, data_dir=self.data_dir / "redis", deadline=deadline, options=redis_options
+            port=self.ports.redis,
+            data_dir=self.data_dir / "redis",
+            deadline=deadline,
+            options=redis_options,
+            login=redis_login,
         )
         self._given_redis_url = redis_url
         self._deadline = deadline

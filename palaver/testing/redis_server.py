@@ -74,7 +74,8 @@ class RedisServer:
 
     `port`: a free one unless given; kept over restarts. `data_dir`: a temporary one, removed by `close()`,
     unless given. `deadline`: seconds that starting, loading the data included, and stopping may take. `options`: of
-    its configuration, by name.
+    its configuration, by name. `login`: a user and its password, where the default user may not log in. `program`: the
+    server; unless given, what `find_server` finds.
     """
 
     def __init__(
@@ -84,8 +85,12 @@ class RedisServer:
         data_dir: Path | None = None,
         deadline: float = 30,
         options: Mapping[str, str] | None = None,
+        login: tuple[str, str] | None = None,
+        program: Path | None = None,
     ) -> None:
         self._options = dict(options or {})
+        self._login = login
+        self._program = program
         self._port = port
         # The server goes there before it opens its log.
         self._given_dir = self._data_dir = data_dir and data_dir.resolve()
@@ -115,7 +120,8 @@ class RedisServer:
     @property
     def url(self) -> str:
         """What PALAVER_REDIS_URL wants."""
-        return f"redis://{HOST}:{self.port}/0"
+        login = f"{self._login[0]}:{self._login[1]}@" if self._login else ""
+        return f"redis://{login}{HOST}:{self.port}/0"
 
     @property
     def pid(self) -> int:
@@ -146,7 +152,7 @@ class RedisServer:
         """
         if self.running:
             return
-        program = find_server()
+        program = self._program or find_server()
         if self._port is not None and not port_is_free(self._port):
             raise RedisServerError(f"port {self._port} on {HOST} is in use")
         if self._data_dir is None:
@@ -250,7 +256,7 @@ class RedisServer:
         while time.monotonic() < give_up_at:
             if process.poll() is not None:
                 raise RedisServerError(f"the server exited with {process.returncode}:\n{self._log_tail()}")
-            if _answers(port, process.pid):
+            if _answers(port, process.pid, self._login):
                 return
             time.sleep(0.01)
         raise RedisServerError(f"the server did not answer within {self._deadline:g} s:\n{self._log_tail()}")
@@ -259,11 +265,12 @@ class RedisServer:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-20:])
 
 
-def _answers(port: int, pid: int) -> bool:
+def _answers(port: int, pid: int, login: tuple[str, str] | None) -> bool:
     """Whether the server on `port` is the process `pid` and has loaded its data (no -LOADING to a PING)."""
+    auth = f"AUTH {login[0]} {login[1]}\r\n" if login else ""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as connection:
-            connection.sendall(b"INFO server\r\nPING\r\nQUIT\r\n")
+            connection.sendall(f"{auth}INFO server\r\nPING\r\nQUIT\r\n".encode())
             reply = b"".join(iter(lambda: connection.recv(65536), b""))
     except OSError:
         return False

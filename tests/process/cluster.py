@@ -104,6 +104,7 @@ class Cluster(Inputs):
         processes: Mapping[str, int] = MappingProxyType({"flower": 0}),
         environment: Mapping[str, str] = MappingProxyType({}),
         commands: Mapping[str, Sequence[str]] = COMMANDS,
+        redis_options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`users`: every process logs in as the user of its role; a given `redis_url` is for one user."""
         self.folder = folder
@@ -128,7 +129,9 @@ class Cluster(Inputs):
                 # A kill must lose nothing, as far as a server can promise that; cutting its power is another test's.
                 "appendfsync": "no",
                 **({"aclfile": str(logins.write_users(folder / "users.acl"))} if self.users else {}),
+                **redis_options,
             },
+            redis_login=logins.ADMIN if self.users else None,
             environments=logins.environments(ports.redis) if self.users else None,
             environment={
                 "PALAVER_PROVIDERS": str(self.providers_path),

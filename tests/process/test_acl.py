@@ -6,6 +6,7 @@ PALAVER_TEST_ACL=1 runs the whole process suite like this.
 from __future__ import annotations
 
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from celery.worker.control import Panel
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from deploy.check import logins
+from deploy.check.kit import ROOT
 from palaver.deliveries import QUEUE_NAMES, transport_options
 from palaver.ids import uuid_of
 from palaver.lifecycle import RunStatus
@@ -130,6 +132,47 @@ def test_a_fork_is_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
     assert guarded.denied() == []
 
 
+def acl_commands(text: str, number: int) -> list[list[str]]:
+    """What the page on upgrades makes of a file of users, with the first or the second command that it shows."""
+    page = (ROOT / "docs" / "how-to" / "upgrade.md").read_text()
+    script = re.findall(r"^ *sed '(.*?)' deploy/users.acl \| redis-cli", page, re.MULTILINE)[number]
+    made = subprocess.run(["sed", script], input=text, check=True, capture_output=True, text=True, timeout=10)
+    return [line.split() for line in made.stdout.splitlines()]
+
+
+def test_users_go_from_version_to_version_and_back(guarded: Cluster) -> None:
+    """As the page on upgrades says: rights of both while both run. The other version took deliveries by BRPOP."""
+    shipped = logins.shipped_file().read_text()
+    other = shipped.replace(" +blmpop", " +brpop").replace(" +rename", "")
+    take = {
+        "mine": ("palaver-worker", "BLMPOP", "1", "1", "model", "RIGHT"),
+        "the other's": ("palaver-worker", "BRPOP", "model", "1"),
+    }
+    server: Any
+    with guarded.redis() as server:
+
+        def load(text: str, number: int) -> set[str]:
+            for command in acl_commands(text, number):
+                assert server.execute_command(*command) == b"OK", command
+            return {whose for whose, each in take.items() if server.execute_command("ACL", "DRYRUN", *each) == b"OK"}
+
+        try:
+            assert load(other, 1) == {"the other's"}
+            run_id = guarded.submit("echo")
+            eventually(lambda: any("blmpop" in each for each in guarded.denied()), why="no worker was refused")
+            # Forwards, under a run that stands still: what it needs, and then what nobody needs any more.
+            assert load(shipped, 0) == {"mine", "the other's"}
+            assert guarded.ended(run_id).status == "completed"
+            assert load(shipped, 1) == {"mine"}
+            # And back.
+            assert load(other, 0) == {"mine", "the other's"}
+        finally:
+            load(shipped, 1)
+            server.acl_log_reset()
+    assert guarded.ended(guarded.submit("echo")).status == "completed"
+    assert guarded.denied() == []
+
+
 REFUSED: dict[str, tuple[str, Callable[[redis.Redis], object]]] = {
     "the API takes no work": ("palaver-api", lambda server: server.rpop("model")),
     "the API lists no keys": ("palaver-api", lambda server: server.keys("*")),
@@ -164,7 +207,7 @@ def test_what_a_role_does_not_need_is_refused(guarded: Cluster, what: str) -> No
 
 @pytest.mark.parametrize("line", logins.shipped_users(), ids=lambda line: line.split()[1])
 def test_nobody_logs_in_as_long_as_there_is_no_password(guarded: Cluster, line: str) -> None:
-    _, user, *rules = logins.known_to_the_server(line).split()
+    _, user, *rules = line.split()
     server: Any
     with guarded.redis() as server:
         server.execute_command("ACL", "SETUSER", f"bare-{user}", *rules)

@@ -30,6 +30,7 @@ PARTS = (
     "deploy/redis.conf",
     "deploy/systemd",
     "deploy/users.acl",
+    "deploy/users-7.0.acl",
     "docs/how-to/alerts.md",
     "docs/how-to/find-the-cause.md",
 )
