@@ -34,7 +34,8 @@ async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdi
     if failure.error_class is ErrorClass.INTERNAL:
         log.exception("step %s/%s failed inside", lease.run_id, lease.step)
     if lease.call is None:
-        out = await limiter.met_outage(lease, failure, work.permit.probes)
+        patient = bool(_own(policy, lease).patience)
+        out = await limiter.met_outage(lease, failure, work.permit.probes, patient=patient)
         if out is not None:
             return _until_it_is_back(failure, out.seconds, work, policy)
     return await limiter.apply(lease, _by_policy(failure, lease, policy))

@@ -31,6 +31,8 @@ _COOL_DOWN: Final = 1.0
 """Seconds, when the provider does not say how long: the first back-off of most clients."""
 _LONGEST: Final = 300.0
 """Seconds that one answer may stop everybody for: the cap of the usual policy. Who asks for more is asked again."""
+_FAILURES: Final = 5
+"""That make an outage. A step that fails so often by itself waits alone, if its request may be the cause."""
 _MOST_GATES: Final = 1000
 """That a worker remembers answers of: models are named by those who submit runs."""
 
@@ -149,8 +151,11 @@ class ProviderLimiter:
         while probes:
             await self._give_back(probes.pop(), _call(lease), tokens=0, used=0)
 
-    async def met_outage(self, lease: Lease, failure: Failure, probes: set[str]) -> Wait | None:
-        """Report what a failed call says of its provider and its model; when to ask again, if there is an outage."""
+    async def met_outage(
+        self, lease: Lease, failure: Failure, probes: set[str], *, patient: bool = True
+    ) -> Wait | None:
+        """Report what a failed call says of its provider and its model; when to ask again, if there is an outage. A
+        step that is not ``patient`` does not wait alone: it has its attempts."""
         agent, sign = lease.agent, sign_of_outage(failure)
         about = None if sign is None else agent.model if sign.of_model else agent.provider
         if failure.provider is not None and failure.provider.http_status is not None:
@@ -162,6 +167,10 @@ class ProviderLimiter:
         call = _call(lease)
         self._leave(about, call)
         at = self._answered_at.get(about)
+        alone = None
+        if patient and sign.of_request and lease.attempt >= _FAILURES:
+            # While it waits the time is counted apart.
+            alone = max(lease.elapsed, lease.out_for or 0.0)
         try:
             out = await self._store.providers.report_failure(
                 about,
@@ -169,6 +178,7 @@ class ProviderLimiter:
                 failure,
                 counts_as=call if sign.of_request else f"{call} {lease.try_number}",
                 answered=None if at is None else asyncio.get_running_loop().time() - at,
+                alone=alone,
             )
             if out is not None:
                 await self._wake(about, out.woken)

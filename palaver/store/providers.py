@@ -128,10 +128,19 @@ class Providers:
         return cooled.turn_ms / 1000
 
     async def report_failure(
-        self, gate: str, call: str, failure: Failure, *, counts_as: str, answered: float | None
+        self,
+        gate: str,
+        call: str,
+        failure: Failure,
+        *,
+        counts_as: str,
+        answered: float | None,
+        alone: float | None = None,
     ) -> Wait | None:
         """``call`` failed as in an outage: when it is to ask again, if it is one. Failures that ``counts_as`` the same
-        are one; ``answered`` is the seconds since the caller had its last answer."""
+        are one; ``answered`` is the seconds since the caller had its last answer. ``alone`` is set for a step that
+        failed often enough by itself: the seconds since its first attempt. It waits as in an outage, and nobody else
+        does, unless somebody was answered in that time."""
         reply = await self._scripts.run(
             contract.ReportFailure(
                 provider=keys.of_gate(gate),
@@ -139,6 +148,7 @@ class Providers:
                 call=call,
                 counts_as=counts_as,
                 answered_ms=None if answered is None else int(answered * 1000),
+                alone_ms=None if alone is None else int(alone * 1000),
                 error=orjson.dumps(failure.to_error(step=None, attempt=None)),
             )
         )
@@ -147,6 +157,8 @@ class Providers:
                 return None
             case contract.IsOut():
                 return Wait("outage", reply.ms / 1000, failure, reply.woken)
+            case contract.FailsAlone():
+                return Wait("outage", reply.ms / 1000, failure)
             case _:
                 assert_never(reply)
 

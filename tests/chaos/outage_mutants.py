@@ -134,6 +134,13 @@ OUTAGE_MUTANTS: Final = by_name(
         "counts_as=call if False else",
     ),
     _mutant(
+        "a lone step that waits though others are answered",
+        _LIMITER,
+        f"{_LUA}_alone.lua",
+        "return gate.answered and gate.answered > at",
+        "return false and gate.answered",
+    ),
+    _mutant(
         "a worker that keeps to itself that it was answered",
         _LIMITER,
         "workers/provider_limiter.py",

@@ -212,6 +212,60 @@ async def test_a_request_that_fails_however_often_shows_no_more_than_once(worker
     assert [out is not None for out in told] == [False] * 3 + [True] * 6
 
 
+BROKEN = Failure.of(ErrorClass.PROVIDER_ERROR, provider=ProviderDetails("free", "echo", 500))
+
+
+async def test_one_step_alone_waits_after_its_fifth_failure_and_nobody_else_does(
+    workers: tuple[Worker, Worker],
+) -> None:
+    one, two = workers
+    lease = await one.lease("free")
+    attempts = [replace(lease, attempt=number, try_number=number, elapsed=float(number)) for number in range(1, 6)]
+    told = [await one.limiter.met_outage(each, BROKEN, set()) for each in attempts]
+    assert told[:4] == [None] * 4
+    assert told[4] is not None
+    assert told[4].seconds == 5
+    later = await one.limiter.met_outage(replace(attempts[4], out_for=60.0), BROKEN, set())
+    assert later is not None
+    assert later.seconds == 15
+    assert await two.refused(await two.lease("free")) is None
+    (state,) = await one.driver.store.providers.state(["free"])
+    assert state.outages == ()
+
+
+async def test_a_request_fails_by_its_attempts_as_soon_as_another_worker_was_answered(
+    workers: tuple[Worker, Worker],
+) -> None:
+    one, two = workers
+    async with one.hearing(), two.hearing():
+        lease = replace(await one.lease("free"), attempt=5, elapsed=5.0)
+        answered, gates = await two.lease("free"), ("free", "free/echo")
+        two.limiter.answered(answered, gates, set())
+        assert await one.limiter.met_outage(lease, BROKEN, set()) is not None
+
+        async def fails_by_itself() -> bool:
+            return await one.limiter.met_outage(replace(lease, out_for=5.0), BROKEN, set()) is None
+
+        await aeventually(fails_by_itself)
+
+
+async def test_an_answer_that_comes_while_a_step_alone_waits_is_told_once(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    async with one.hearing(), two.hearing():
+        lease = replace(await one.lease("free"), attempt=5, elapsed=5.0)
+        assert await one.limiter.met_outage(lease, BROKEN, set()) is not None
+        answered, gates = await two.lease("free"), ("free", "free/echo")
+
+        async def fails_by_itself() -> bool:
+            two.limiter.answered(answered, gates, set())
+            return await one.limiter.met_outage(replace(lease, out_for=5.0), BROKEN, set()) is None
+
+        await aeventually(fails_by_itself)
+        before = two.redis.asked
+        two.limiter.answered(answered, gates, set())
+        assert two.redis.asked == before
+
+
 async def test_an_answer_that_is_an_error_shows_that_the_provider_is_there(workers: tuple[Worker, Worker]) -> None:
     one, _ = workers
     busy = ProviderDetails("free", "echo", 503)

@@ -115,7 +115,15 @@ class IsOut:
     woken: tuple[str, ...]
 
 
-class ReportFailure(Script[Counted | IsOut]):
+@dataclass(frozen=True, slots=True)
+class FailsAlone:
+    """It is an outage as far as is known: nobody was answered since the step's first attempt. Nobody else waits."""
+
+    ms: int
+    """Until it is to ask again."""
+
+
+class ReportFailure(Script[Counted | IsOut | FailsAlone]):
     """A call failed as in an outage. Enough of them in a row, and it is one."""
 
     provider: ProviderKeys
@@ -125,6 +133,8 @@ class ReportFailure(Script[Counted | IsOut]):
     """Failures that count as the same are one."""
     answered_ms: int | None
     """Since the worker had its last answer; None if it had none."""
+    alone_ms: int | None
+    """Since the step's first attempt, if it failed often enough for an outage, but counts once; else None."""
     error: Json
 
 

@@ -11,11 +11,15 @@ local MOST_DOUBTS = 4
 local doubts = NOW < (gate.doubted or 0) + MEMORY and gate.doubts or 0
 local NEEDED = FAILURES * 2 ^ doubts
 
+local function publish_news(failing)
+  local left = math.max(0, (gate.opens or 0) - NOW)
+  redis.call('PUBLISH', Channel.PROVIDERS, string.format('%s %.0f ', args.gate_name, left) .. failing)
+end
+
 -- All workers hear for how long they are to ask, and in an outage for how long it has failed.
 local function publish_gate()
   local first = is_out() and redis.call('ZRANGE', STREAK, 0, 0, 'WITHSCORES')[2]
-  local failing = first and string.format('%.0f', NOW - first) or ''
-  redis.call('PUBLISH', Channel.PROVIDERS, string.format('%s %.0f ', args.gate_name, gate.opens - NOW) .. failing)
+  publish_news(first and string.format('%.0f', NOW - first) or '')
 end
 
 -- A model's gate is listed with its provider as long as anybody has to ask for it.

@@ -7,6 +7,7 @@
 -- every (ms from one probe to the next; `until` is the time of the next one), probing (until when one is under way, unless
 -- it is renewed), confirmed (a probe has failed), was_until and was_opens (what holds if it is no outage). After that:
 -- woken (the order of the last call that was woken), doubts and doubted (outages that were none, and when the last was).
+-- Where a step alone failed again and again: suspected (when it last did), answered (when a call last was, as far as is told).
 local GATE, CALLS, LINE = keys.gate, keys.calls, keys.line
 
 -- A grant that nobody uses goes to the next in line; a waiter that does not come back is forgotten; one in line asks

@@ -1,12 +1,13 @@
--- needs: circuit
-if args.answered_ms then redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - args.answered_ms) end
+-- needs: alone
+if args.answered_ms then note_answer(NOW - args.answered_ms) end
 local was_out = is_out()
 if not was_out then redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - MEMORY) end
 redis.call('ZADD', STREAK, NOW, args.counts_as)
 redis.call('ZREMRANGEBYRANK', STREAK, 0, -NEEDED - 1)
 if not was_out and redis.call('ZCARD', STREAK) < NEEDED then
   redis.call('PEXPIRE', STREAK, MEMORY)
-  return reply.counted()
+  if not args.alone_ms or answered_since(NOW - args.alone_ms) then return reply.counted() end
+  return reply.fails_alone { ms = suspect_outage(args.alone_ms) }
 end
 
 local probed = end_probe(args.call)
