@@ -10,10 +10,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from palaver.cli import options
 from palaver.cli.connection import Api, say
-from palaver.cli.options import entry, since
-from palaver.cli.tables import console, new_table
-from palaver.cli.text import document, moment, one_line, plain, usage
+from palaver.cli.layout import print_list
+from palaver.cli.options import entry
+from palaver.cli.tables import console, since
+from palaver.cli.text import document, moment, one_line, usage
 from palaver.cli.transcript import Transcript
 from palaver.client import Palaver
 from palaver.conversation import Conversation, ConversationOrder
@@ -40,7 +42,7 @@ def list_conversations(
     tag: Annotated[str | None, typer.Option("--tag", help="Only with this tag.")] = None,
     metadata: _Pairs = None,
     news: Annotated[
-        Any, typer.Option("--since", parser=since, metavar="TIME", help="Only with news since: 12h, or a date.")
+        Any, typer.Option("--since", parser=options.since, metavar="TIME", help="Only with news since: 12h, or a date.")
     ] = None,
     order: Annotated[
         Any, typer.Option("--order", parser=_order, metavar="ORDER", help=", ".join(_ORDERS))
@@ -62,7 +64,7 @@ def list_conversations(
                 updated_after=news,
             )
         ]
-    api.show(found, lambda: _show_list(found) if found else say("No conversations."))
+    api.show(found, lambda: show_list(console(), found) if found else say("No conversations."))
 
 
 def show_conversation(conversation_id: ConversationId, api: Api) -> None:
@@ -130,19 +132,13 @@ def watch_conversation(client: Palaver, conversation_id: str, after: str, *, as_
                     say(f"{conversation_id} is gone.")
 
 
-def _show_list(found: Iterable[Conversation]) -> None:
-    rows = new_table("CONVERSATION", "STATUS", "UPDATED", "TITLE", "TAGS")
-    rows.columns[0].min_width = 33
-    for each in found:
-        cells = (
-            each.id,
-            str(each.status),
-            moment(each.updated_at),
-            one_line(each.title or "", 80),
-            ", ".join(each.tags),
-        )
-        rows.add_row(*(Text(plain(cell)) for cell in cells))
-    console().print(rows)
+def show_list(to: Console, found: Iterable[Conversation]) -> None:
+    """One line a conversation, or on a terminal as many as it needs there."""
+    rows = [
+        (each.id, str(each.status), since(to, each.updated_at), one_line(each.title or "", 80), ", ".join(each.tags))
+        for each in found
+    ]
+    print_list(to, ("CONVERSATION", "STATUS", "UPDATED", "TITLE", "TAGS"), rows, texts=2)
 
 
 def _show(to: Console, found: Conversation) -> None:

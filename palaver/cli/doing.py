@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from palaver.cli.text import clock, one_line
+from palaver.cli.text import clock, one_line, seconds
 from palaver.current_steps import CurrentStep
 from palaver.lifecycle import StepState
 from palaver.models import Run
@@ -80,4 +80,4 @@ def _ends(step: CurrentStep, now: datetime) -> str:
 
 
 def _after(begin: datetime, end: datetime) -> str:
-    return f"{max(0.0, (end - begin).total_seconds()):.0f} s"
+    return seconds(round(max(0.0, (end - begin).total_seconds())))

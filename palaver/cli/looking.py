@@ -9,7 +9,7 @@ import typer
 from palaver.cli.bulk import FilterOptions
 from palaver.cli.connection import Api, say
 from palaver.cli.options import RunId
-from palaver.cli.tables import console, models_table, runs_table, show_queues, show_run
+from palaver.cli.tables import console, show_models, show_queues, show_run, show_runs
 
 
 def list(
@@ -21,7 +21,7 @@ def list(
     """List runs, newest first."""
     with api.connected() as client:
         found = [*client.list(**filters.listed, limit=limit)]
-    api.show(found, lambda: console().print(runs_table(found)) if found else say("No runs."))
+    api.show(found, lambda: show_runs(console(), found) if found else say("No runs."))
 
 
 def show(run_id: RunId, api: Api) -> None:
@@ -35,7 +35,7 @@ def models(api: Api) -> None:
     """List the models that runs may name, what they cost, and whether workers can ask them."""
     with api.connected() as client:
         found = [*client.models()]
-    api.show(found, lambda: console().print(models_table(found)) if found else say("No providers."))
+    api.show(found, lambda: show_models(console(), found) if found else say("No providers."))
 
 
 def queues(api: Api) -> None:

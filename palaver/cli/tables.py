@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from palaver.cli.advice import advise
 from palaver.cli.doing import doing, doing_lines
+from palaver.cli.layout import print_list
 from palaver.cli.pending import action_lines
-from palaver.cli.text import amount, clock, lacked, moment, one_line, outage_of, plain, usage, waiting
+from palaver.cli.text import age, amount, clock, lacked, moment, one_line, outage_of, plain, seconds, usage, waiting
 from palaver.limits import most
 from palaver.listed_model import ListedModel
 from palaver.models import Cancel, Run
@@ -30,23 +31,27 @@ def console() -> Console:
     return Console(
         file=sys.stdout,
         width=None if sys.stdout.isatty() else _PIPE_WIDTH,
+        force_terminal=sys.stdout.isatty(),
         highlight=False,
         markup=False,
         emoji=False,
     )
 
 
-def runs_table(runs: Iterable[Run]) -> Table:
-    """One line a run."""
-    table = new_table("RUN", "STATUS", "MODEL", "CREATED", "WHAT")
-    table.columns[0].min_width = 32
+def show_runs(to: Console, runs: Iterable[Run]) -> None:
+    """One line a run, or on a terminal as many as it needs there."""
+    rows = []
     for run in runs:
         tools = ", ".join(action.tool for action in run.pending_actions)
         waits = f"{waiting(run)}: {one_line(tools)}" if tools else waiting(run)
         what = advise(run).why or waits or doing(run) or one_line(run.output, 80)
-        cells = (run.id, run.status.value, run.agent.model, moment(run.times.created_at), what)
-        table.add_row(*(Text(plain(cell)) for cell in cells))
-    return table
+        rows.append((run.id, run.status.value, run.agent.model, since(to, run.times.created_at), what))
+    print_list(to, ("RUN", "STATUS", "MODEL", "CREATED", "WHAT"), rows, texts=1)
+
+
+def since(to: Console, when: datetime) -> str:
+    """A time in a list: how long ago it was if a person looks."""
+    return f"{age(when)} ago" if to.is_terminal else moment(when)
 
 
 def show_run(to: Console, run: Run) -> None:
@@ -92,14 +97,14 @@ def show_run(to: Console, run: Run) -> None:
 _CALLABLE: Final = {True: "yes", False: "NO", None: "?"}
 
 
-def models_table(models: Iterable[ListedModel]) -> Table:
+def show_models(to: Console, models: Iterable[ListedModel]) -> None:
     """One line a model."""
-    table = new_table("MODEL", "WORKERS CAN ASK", "LEFT ALONE UNTIL", "$ A MILLION TOKENS IN", "OUT")
+    rows = []
     for each in models:
         until = clock(each.cooling_until) if each.cooling_until else ""
         price = ("", "") if each.price is None else (amount(each.price.input), amount(each.price.output))
-        table.add_row(*(Text(plain(cell)) for cell in (each.id, _CALLABLE[each.callable], until, *price)))
-    return table
+        rows.append((each.id, _CALLABLE[each.callable], until, *price))
+    print_list(to, ("MODEL", "WORKERS CAN ASK", "LEFT ALONE UNTIL", "$ A MILLION TOKENS IN", "OUT"), rows)
 
 
 def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
@@ -114,10 +119,9 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
                 to.print(Text(plain(told), "yellow"), soft_wrap=True)
         elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             columns = list(dict.fromkeys(column for entry in value for column in entry))
-            table = new_table(*(column.upper().replace("_", " ") for column in columns))
-            for entry in value:
-                table.add_row(*(Text(_cell(entry.get(column))) for column in columns))
-            to.print(table)
+            shown = _for_people if to.is_terminal else _as_it_is
+            rows = [[shown(column, entry.get(column)) for column in columns] for entry in value]
+            print_list(to, [column.upper().replace("_", " ") for column in columns], rows)
             for entry in value:
                 for outage in entry.get("outages") or ():
                     to.print(Text(plain(outage_of(str(entry.get("name")), outage)), "yellow"), soft_wrap=True)
@@ -162,9 +166,13 @@ def _cell(value: object) -> str:
     return str(len(value)) if isinstance(value, list) else one_line(value)
 
 
-def new_table(*names: str) -> Table:
-    """A table with these columns."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
-    return table
+def _as_it_is(_name: str, value: object) -> str:
+    return _cell(value)
+
+
+def _for_people(name: str, value: object) -> str:
+    if name.endswith("_seconds") and isinstance(value, int | float):
+        return seconds(value)
+    if name.endswith("_until") and isinstance(value, str):
+        return clock(datetime.fromisoformat(value))
+    return _cell(value)

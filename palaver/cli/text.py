@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import unicodedata
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -56,8 +57,20 @@ def document(value: Any) -> str:
 
 
 def moment(when: datetime | None) -> str:
-    """A time in the local zone; empty for None."""
-    return "" if when is None else when.astimezone().isoformat(sep=" ", timespec="seconds")
+    """A time in the local zone, which is named unless a person looks; empty for None."""
+    if when is None:
+        return ""
+    local = when.astimezone()
+    return (local.replace(tzinfo=None) if sys.stdout.isatty() else local).isoformat(sep=" ", timespec="seconds")
+
+
+def age(when: datetime) -> str:
+    """How long ago that was, in one unit: ``45 s``, ``12 min``, ``3 h``, ``4 d``."""
+    passed = max(0.0, (datetime.now(UTC) - when).total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if passed >= size:
+            return f"{passed // size:.0f} {unit}"
+    return f"{passed:.0f} s"
 
 
 def clock(when: datetime) -> str:
@@ -80,8 +93,15 @@ def _written_out(number: str) -> str:
 
 
 def seconds(duration: float) -> str:
-    """``3 s``, ``0.25 s``."""
-    return f"{duration:.3g} s" if duration < 100 else f"{duration:.0f} s"
+    """``0.25 s``, ``45 s``, ``2m 05s``, ``3h 10m``, ``4d 3h``."""
+    if duration < 59.5:
+        return f"{duration:.3g} s" if duration < 10 else f"{duration:.0f} s"
+    whole = round(duration)
+    for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "m")):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size}{unit} {rest:02}{name}" if unit == "h" else f"{whole // size}{unit} {rest}{name}"
+    return f"{whole // 60}m {whole % 60:02}s"
 
 
 def usage(used: Usage) -> str:
