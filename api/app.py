@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,6 +25,7 @@ from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.settings import settings as environment
 from palaver.store import Store
+from palaver.tasks import end
 
 from .closing import closing_on_signals
 from .dialects import Dialect, respond
@@ -71,12 +73,14 @@ def create_app(
             measured=Measured(kept, known),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
         )
+        watching = asyncio.create_task(backend.store.rewinds.watch())
         try:
             await backend.store.require_durability()
             with closing_on_signals(backend.closing):
                 yield
         finally:
             backend.closing.set()
+            await end(watching)
             await backend.looks.close()
             await backend.reads.close()
             await backend.catalog.close()

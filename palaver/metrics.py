@@ -343,6 +343,14 @@ _ALL: Final = (
         "The share at which no more runs are taken on; not there without `maxmemory`.",
         "store",
     ),
+    Metric(
+        _STORE,
+        "palaver_store_rewound_timestamp_seconds",
+        "gauge",
+        "Unix time at which a process last noticed that the store had lost something; 0 if none did for a day.",
+        "store",
+        always=((),),
+    ),
     Metric(_STORE, "palaver_runs_limit", "gauge", "Unfinished runs that there may be, about.", "process", always=((),)),
     Metric(_API, "palaver_api_watchers", "gauge", "Streams and long polls under way.", "process", always=((),)),
     Metric(

@@ -46,7 +46,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         # Who is ready can be given work.
         await keeper.report(in_flight=0)
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
-        chores += [sweeper.run, sweeper.repair, deaths.run]
+        chores += [sweeper.run, sweeper.repair, deaths.run, runtime.store.rewinds.watch]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
     try:

@@ -11,7 +11,7 @@ from palaver.errors import ErrorClass, classify
 
 from .. import operations
 from ..answers import answer
-from ..operations import Backend, Caller, LackedState
+from ..operations import Backend, Caller, LackedState, LostState
 from ..problems import RETRY_AFTER, Problem
 from .dialect import NATIVE
 
@@ -22,9 +22,14 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
 
 
-class Readiness(Health):
+class Readiness(BaseModel):
     """It can serve."""
 
+    status: Literal["ok", "store_rewound"] = "ok"
+    """`store_rewound` for a day after the store lost something, as after a restart of Redis without its last writes. It
+    keeps no request away."""
+    store_rewound: LostState | None = None
+    """What was lost, as far as counts tell. Null for strangers."""
     no_worker: list[LackedState] | None = None
     """What steps wait for because no worker that took them has it. It keeps no request away. Null for strangers."""
 
@@ -55,13 +60,19 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
     if backend.closing.is_set():
         raise _not_ready(caller, "The process was told to end.")
     try:
-        await operations.check_store(backend)
+        lost = await operations.check_store(backend)
         lacked = await operations.read_lacked(backend) if caller.trusted else None
     except Exception as error:
         if classify(error).error_class is not ErrorClass.STORAGE:
             raise
         raise _not_ready(caller, "The store does not answer.") from None
-    return answer(Readiness(no_worker=lacked))
+    return answer(
+        Readiness(
+            status="store_rewound" if lost else "ok",
+            store_rewound=lost if caller.trusted else None,
+            no_worker=lacked,
+        )
+    )
 
 
 def _not_ready(caller: Caller, why: str) -> Problem:

@@ -37,6 +37,7 @@ from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
     LackedState,
+    LostState,
     ProviderState,
     QueueState,
     RoomState,
@@ -70,6 +71,7 @@ __all__ = [
     "KeptText",
     "LackedState",
     "LogEntry",
+    "LostState",
     "MessagePage",
     "ModelPage",
     "Place",

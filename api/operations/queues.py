@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
@@ -81,6 +81,19 @@ class LackedState(BaseModel):
     """That wait for it, in no queue and with no worker."""
     run_id: str
     """One of their runs."""
+
+
+class LostState(BaseModel):
+    """What the store lost when it was restarted, moved or restored, as far as its counts tell."""
+
+    at: datetime
+    """When it was noticed."""
+    runs: int
+    """Runs that had been taken on and are gone, at least."""
+    steps: int
+    """Steps that had been done and are not any more, at least."""
+    replaced: bool
+    """Whether it is another store than before, or an empty one."""
 
 
 class RoomState(BaseModel):
@@ -171,6 +184,11 @@ async def read_room(backend: Backend) -> RoomState:
     )
 
 
-async def check_store(backend: Backend) -> None:
-    """See that the store answers. Raises what keeps it from that."""
-    await within_deadline(backend.store.ping())
+async def check_store(backend: Backend) -> LostState | None:
+    """See that the store answers: what it lost of late, if it did. Raises what keeps it from answering."""
+    found = await within_deadline(backend.store.rewinds.last())
+    if found is None:
+        return None
+    return LostState(
+        at=datetime.fromtimestamp(found.at, UTC), runs=found.runs, steps=found.steps, replaced=found.replaced
+    )

@@ -28,6 +28,8 @@
 {p00}:waiting:<reason> zset  unfinished runs that wait for that, by since when                 no TTL
 {p00}:pending:<type> zset  actions of that type that are pending, by since when                no TTL
 {p00}:counts       hash     what was ever counted: a number for each series of a metric        no TTL
+{p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
+{p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
 palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
@@ -200,6 +202,16 @@ def pending(shard: str, action_type: str) -> str:
 def counts(shard: str) -> str:
     """What was ever counted."""
     return f"{{p{shard}}}:counts"
+
+
+def generation() -> str:
+    """The name of this store, in its first shard."""
+    return "{p00}:generation"
+
+
+def rewound() -> str:
+    """The last loss that was noticed, in its first shard."""
+    return "{p00}:rewound"
 
 
 class RunKeys(NamedTuple):

@@ -22,6 +22,7 @@ from palaver.store.connection import Connection, Fields, Pipeline, now_ms
 from palaver.store.fleet import Fleet, WorkerReport
 from palaver.store.provider_states import ProviderUsage
 from palaver.store.providers import Providers
+from palaver.store.rewinds import Rewinds
 
 _AT_ONCE: Final = 16
 """Shards that are read in one go: others get their turn in between."""
@@ -69,22 +70,30 @@ class Measuring:
     """Reads metrics."""
 
     def __init__(
-        self, redis: Connection, settings: Settings, fleet: Fleet, providers: Providers, capacity: Capacity
+        self,
+        redis: Connection,
+        settings: Settings,
+        fleet: Fleet,
+        providers: Providers,
+        capacity: Capacity,
+        rewinds: Rewinds,
     ) -> None:
         self._redis = redis
         self._shards = all_shards(settings.shards)
         self._fleet = fleet
         self._providers = providers
         self._capacity = capacity
+        self._rewinds = rewinds
 
     async def read(self, providers: Iterable[str]) -> Samples:
         """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
-        now, shards, workers, usage, memory = await asyncio.gather(
+        now, shards, workers, usage, memory, rewind = await asyncio.gather(
             now_ms(self._redis),
             self._read_shards(),
             self._fleet.workers(),
             self._providers.state(providers),
             self._capacity.memory(),
+            self._rewinds.last(),
         )
         return {
             **_counted(shards.counts),
@@ -92,6 +101,7 @@ class Measuring:
             **_of_workers(workers),
             **_of_providers(usage),
             **_of_memory(memory),
+            "palaver_store_rewound_timestamp_seconds": {(): rewind.at if rewind else 0},
         }
 
     async def _read_shards(self) -> _Shards:

@@ -25,6 +25,7 @@ from palaver.store.lacking import LackingIndex
 from palaver.store.measuring import Measuring
 from palaver.store.pool import Pool, driver
 from palaver.store.providers import Providers
+from palaver.store.rewinds import Rewinds
 from palaver.store.runs import Runs
 from palaver.store.scripts import Scripts
 from palaver.store.shared_client import SharedClient
@@ -62,7 +63,8 @@ class Store:
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.providers = Providers(connection, scripts, settings)
-        self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity)
+        self.rewinds = Rewinds(connection, settings)
+        self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity, self.rewinds)
 
     @classmethod
     def connect(cls, settings: Settings, *, shared: bool = False) -> Self:

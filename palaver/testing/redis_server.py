@@ -74,8 +74,8 @@ class RedisServer:
 
     `port`: a free one unless given; kept over restarts. `data_dir`: a temporary one, removed by `close()`,
     unless given. `deadline`: seconds that starting, loading the data included, and stopping may take. `options`: of
-    its configuration, by name. `login`: a user and its password, where the default user may not log in. `program`: the
-    server; unless given, what `find_server` finds.
+    its configuration, by name; they override what an `include` has. `login`: a user and its password, where the default
+    user may not log in. `program`: the server; unless given, what `find_server` finds.
     """
 
     def __init__(
@@ -233,7 +233,9 @@ class RedisServer:
             "maxmemory-policy": "noeviction",
             **self._options,
         }
-        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        # What a file says is overridden by what stands behind it.
+        ordered = sorted(options.items(), key=lambda option: option[0] != "include")
+        arguments = [part for name, value in ordered for part in (f"--{name}", value)]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 dying_with_parent([str(program), *arguments]),

@@ -100,8 +100,10 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         elif kind in ("log", "feed"):
             entries = [{"id": i.decode(), **_text(fields)} for i, fields in await redis.xrange(name)]
             (shard.logs if kind == "log" else shard.feeds)[key_id] = entries
-        elif kind in ("idem", "copy", "copied", "left"):
+        elif kind in ("idem", "copy", "copied", "left", "rewound"):
             assert ttl > 0, f"{text} has no TTL"
+        elif kind == "generation":
+            assert await redis.get(name)
         elif kind == "ready":
             shard.ready[key_id] = await _scores(redis, name)
         elif kind == "due":

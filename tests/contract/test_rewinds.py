@@ -9,6 +9,7 @@ import pytest
 from palaver.errors import StaleLease
 from palaver.leases import Delta, Lease
 from palaver.models import Message
+from palaver.store import Store, keys
 from palaver.verdicts import Continue
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver, calls
@@ -97,3 +98,43 @@ async def test_a_worker_that_knows_more_than_there_is_begins_anew(driver: StoreD
     lease = await driver.claim(delivery, known=ahead.position)
     assert (lease.rebuilt, driver.said(lease)) == (True, ["hello"])
     await driver.store.steps.settle(lease, calls("a"))
+
+
+async def test_a_store_that_lost_something_is_noticed(driver: StoreDriver, store: Store, redis: Any) -> None:
+    """As after a restart that dropped what scripts had written: whoever had seen more says so, once."""
+    await driver.finish((await driver.begin())[1])
+    kept = await snapshot(redis)
+    assert await store.rewinds.look() is None
+    await driver.finish((await driver.begin())[1])
+    assert await store.rewinds.look() is None
+    assert await store.rewinds.last() is None
+    # Somebody had named it before the copy was made.
+    kept[keys.generation().encode()] = (await snapshot(redis))[keys.generation().encode()]
+    await rewind(redis, kept)
+    found = await store.rewinds.look()
+    assert found is not None
+    assert (found.runs, found.steps, found.replaced) == (1, 1, False)
+    assert await store.rewinds.last() == found
+    assert await store.rewinds.look() is None
+
+
+async def test_a_store_that_is_another_one_is_noticed(
+    driver: StoreDriver, store: Store, redis: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await driver.submit()
+    await store.rewinds.look()
+    await redis.flushall()
+    await driver.submit()
+    found = await store.rewinds.look()
+    assert found is not None
+    assert found.replaced
+    assert (await store.measuring.read(()))["palaver_store_rewound_timestamp_seconds"] == {(): found.at}
+    assert "it is another store than before" in caplog.text
+
+
+async def test_what_is_deleted_is_not_lost(driver: StoreDriver, store: Store) -> None:
+    run_id, lease = await driver.begin()
+    await store.rewinds.look()
+    await driver.finish(lease)
+    await store.control.delete_run(run_id)
+    assert await store.rewinds.look() is None

@@ -14,6 +14,7 @@ import httpx
 import pytest
 import redis
 
+from palaver.store import keys
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
 from tests.process.one_more import one_more
@@ -150,6 +151,16 @@ def redis_is_away(reader: Reader) -> Iterator[None]:
     yield
     reader.cluster.start("redis")
     eventually(lambda: reader.cluster.http.get("/readyz").status_code == 200, within=30)
+
+
+@contextmanager
+def the_store_is_another(reader: Reader) -> Iterator[None]:
+    """Somebody has put an older copy in its place: its name is another one."""
+    with reader.cluster.redis() as server:
+        server.set(keys.generation(), "of-yesterday")
+        eventually(lambda: server.exists(keys.rewound()), within=30)
+        yield
+        server.delete(keys.rewound())
 
 
 @contextmanager
@@ -301,6 +312,7 @@ SYMPTOMS: Final[Mapping[str, Symptom]] = {
     "A step ends its worker again and again": a_step_kills_its_worker,
     "A tool fails each time": a_tool_raises,
     "Redis is away": redis_is_away,
+    "The store has lost something": the_store_is_another,
     "Redis is full": redis_is_full,
     "The disk of Redis is full": the_disk_is_full,
     "The broker is away": the_broker_is_away,

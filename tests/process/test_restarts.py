@@ -6,6 +6,7 @@ The servers are the one that tests bring, an installed Redis, and those that PAL
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,3 +128,24 @@ def test_what_an_old_file_lost_is_there_again(program: Path, tmp_path: Path) -> 
             server.start()
             assert left() == 2, f"{lost} of 2 were lost before"
         assert logins.DEFAULT.split()[:3] == users.read_text().split()[:3]
+
+
+def test_a_store_that_came_back_emptier_is_told(shipped: Cluster) -> None:
+    """Its file is gone when it starts again: the API and the worker say what is lost, in their logs and in /readyz."""
+    shipped.mark_logs()
+    for run_id in [shipped.submit("echo") for _ in range(5)]:
+        assert shipped.ended(run_id).status == "completed"
+    with shipped.redis() as server:
+        # Both have looked since.
+        looks = server.info("commandstats")["cmdstat_hmget"]["calls"]
+        eventually(lambda: server.info("commandstats")["cmdstat_hmget"]["calls"] > looks + 4, within=30)
+    shipped.kill("redis")
+    shutil.rmtree(shipped.stack.data_dir / "redis" / "appendonlydir")
+    shipped.start("redis")
+    lost = eventually(lambda: shipped.http.get("/readyz").json().get("store_rewound"), within=30)
+    assert lost["replaced"]
+    assert lost["runs"] >= 5
+    for role in ("api", "worker"):
+        eventually(lambda role=role: "the store lost data" in shipped.new_log(role), within=30)  # type: ignore[misc]
+    shipped.submitted.clear()
+    assert shipped.ended(shipped.submit("echo")).status == "completed"

@@ -127,7 +127,11 @@ async def test_the_documents_may_be_opened_and_nothing_else_by_that() -> None:
 
 async def test_strangers_hear_whether_it_is_ready_and_not_why() -> None:
     async with world(GUARDED) as api:
-        assert (await api.client.get("/readyz")).json() == {"status": "ok", "no_worker": None}
+        assert (await api.client.get("/readyz")).json() == {
+            "status": "ok",
+            "store_rewound": None,
+            "no_worker": None,
+        }
         api.server.connected = False
         stranger = assert_problem(await api.client.get("/readyz"), 503, "not_ready")
         assert stranger["detail"] is None

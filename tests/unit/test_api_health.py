@@ -108,7 +108,7 @@ async def test_health() -> None:
     async with world() as api:
         alive, ready = [await api.client.get(path) for path in ("/healthz", "/readyz")]
         assert (alive.status_code, alive.json()) == (200, {"status": "ok"})
-        assert (ready.status_code, ready.json()) == (200, {"status": "ok", "no_worker": []})
+        assert (ready.status_code, ready.json()) == (200, {"status": "ok", "store_rewound": None, "no_worker": []})
 
 
 async def test_a_process_that_was_told_to_end_is_not_ready() -> None:
@@ -224,3 +224,20 @@ async def test_a_server_in_another_thread_gets_no_signals() -> None:
             return signal.getsignal(signal.SIGTERM)
 
     assert await asyncio.to_thread(enter) is signal.getsignal(signal.SIGTERM)
+
+
+async def test_a_store_that_lost_something_is_no_green_light() -> None:
+    """It stays 200, as no other process has more; only who has a key is told what is gone."""
+    async with world() as api:
+        await api.submit()
+        await api.store.rewinds.look()
+        await api.redis.flushall()
+        await api.store.rewinds.look()
+        ready = await api.client.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (200, "store_rewound")
+        assert ready.json()["store_rewound"] == {
+            "at": ready.json()["store_rewound"]["at"],
+            "runs": 1,
+            "steps": 0,
+            "replaced": True,
+        }

@@ -140,6 +140,7 @@ async def test_many_who_ask_are_one_question_to_the_store() -> None:
             store.fleet,
             store.providers,
             store.capacity,
+            store.rewinds,
         )
         measured = Measured(store, ())
         first, *others = await asyncio.gather(*(measured.samples() for _ in range(50)))

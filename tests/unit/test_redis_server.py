@@ -213,3 +213,27 @@ def test_what_a_server_keeps_is_for_its_owner_only(tmp_path: Path) -> None:
     with RedisServer(data_dir=tmp_path / "kept") as kept:
         assert kept.data_dir.stat().st_mode & 0o777 == 0o700
         assert not [path for path in kept.data_dir.rglob("*") if path != kept.log_path and path.stat().st_mode & 0o077]
+
+
+def test_options_override_what_a_file_says(tmp_path: Path) -> None:
+    config = tmp_path / "redis.conf"
+    config.write_text("appendfsync always\nmaxclients 77\n")
+    options = {"appendfsync": "no", "include": str(config)}
+    with RedisServer(options=options) as server, redis.Redis.from_url(server.url) as client:
+        assert client.config_get("appendfsync") == {"appendfsync": "no"}
+        assert client.config_get("maxclients") == {"maxclients": "77"}
+
+
+def test_a_server_whose_default_user_is_off_wants_a_login(tmp_path: Path) -> None:
+    users = tmp_path / "users.acl"
+    users.write_text("user default off ~* &* +@all\nuser ann on >secret ~* &* +@all\n")
+    with RedisServer(options={"aclfile": str(users)}, login=("ann", "secret")) as server:
+        assert server.url.startswith("redis://ann:secret@")
+        with redis.Redis.from_url(server.url) as client:
+            client.set("a", 1)
+        server.kill()
+        server.start()
+        with redis.Redis.from_url(server.url) as client:
+            assert client.get("a") == b"1"
+        with redis.Redis(port=server.port) as stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
