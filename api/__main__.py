@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import logging
 import os
@@ -25,7 +24,7 @@ from palaver.starting import refusing
 from palaver.traces import Tracing
 from palaver.variables import unread
 
-from .app import create_app, require_durability
+from .app import create_app, require_redis
 from .connections import H11
 from .descriptors import Listener
 from .gate import process_gate
@@ -101,7 +100,7 @@ def _app(host: str) -> FastAPI:
     refuse_open_bind(found, host)
     tls_options(found.deliveries_url)
     Tracing.of(os.environ)
-    asyncio.run(require_durability(found))
+    require_redis(found)
     return create_app(found, providers=providers, policies=policies)
 
 

@@ -25,6 +25,7 @@ from palaver.retry import RetryPolicy
 from palaver.settings import Settings
 from palaver.settings import settings as environment
 from palaver.store import Store
+from palaver.store.preflight import Preflight
 from palaver.tasks import end
 
 from .closing import closing_on_signals
@@ -74,13 +75,17 @@ def create_app(
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
         )
         watching = asyncio.create_task(backend.store.rewinds.watch())
+        preflight = Preflight(chosen, "api")
         try:
             await backend.store.require_durability()
+            if store is None:
+                preflight.start()
             with closing_on_signals(backend.closing):
                 yield
         finally:
             backend.closing.set()
             await end(watching)
+            preflight.end()
             await backend.looks.close()
             await backend.reads.close()
             await backend.catalog.close()
@@ -121,8 +126,14 @@ class _Application(FastAPI):
         return Middleware(Handlers(self.routes, others))
 
 
-async def require_durability(settings: Settings) -> None:
-    """Raises ConfigurationError if Redis cannot keep what PALAVER_DURABILITY promises."""
+def require_redis(settings: Settings) -> None:
+    """Raises ConfigurationError if Redis cannot be trusted, or cannot keep what PALAVER_DURABILITY promises. For a
+    process that has no loop yet."""
+    Preflight(settings, "api").require()
+    asyncio.run(_require_durability(settings))
+
+
+async def _require_durability(settings: Settings) -> None:
     async with Store.connect(settings) as store:
         await store.require_durability()
 

@@ -47,6 +47,9 @@ class Settings(BaseSettings):
     durability: str = Field(default="server", pattern=r"^(server|fsync|replicas=[1-9])$")
     """What a promise to a client or the start of a tool waits for: ``server``, written there; ``fsync``, on its disk;
     ``replicas=N``, written by so many replicas."""
+    redis_check: Literal["warn", "fatal"] = "warn"
+    """What a process does at its start if Redis may lose what it is given, or refuses what the process needs: ``warn``,
+    it says so; ``fatal``, it does not start."""
     broker_url: str | None = None
     """Where deliveries go, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
     shards: int = Field(default=1, ge=1, le=MAX_SHARDS)

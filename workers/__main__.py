@@ -6,6 +6,7 @@ imports all of its commands first, a prompt for terminals and Flower among them:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Final, NoReturn
@@ -27,8 +28,22 @@ class _Programs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _HOMES:
             return None
+        if cmd_name == "flower" and "--help" not in sys.argv:
+            _look_at_redis()
         command: click.Command = getattr(import_module(_HOMES[cmd_name]), cmd_name)
         return command
+
+
+def _look_at_redis() -> None:
+    """Workers do so themselves, once they know what they are."""
+    from palaver.settings import settings
+    from palaver.starting import refusing
+    from palaver.store.preflight import Preflight
+
+    with refusing():
+        preflight = Preflight(settings(), "flower")
+        preflight.require()
+    preflight.start()
 
 
 @click.group(cls=_Programs)

@@ -35,6 +35,7 @@ from palaver.providers import Provider, load_providers
 from palaver.settings import Settings, settings
 from palaver.starting import refusing
 from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
+from palaver.store.preflight import Preflight
 from palaver.variables import unread
 
 from . import child, environment, prefork
@@ -153,10 +154,14 @@ def _prepare(sender: Any) -> None:
         require_extra(os.environ)
     app.capacity = sender.concurrency or 0
     here = settings()
+    # Last: it waits for Redis.
+    preflight = Preflight(here, "worker")
+    preflight.require()
     processes = app.capacity if _in_children(_kind) else 1
     _histograms = Histograms(_kind, places=0 if here.metrics_port is None else processes)
     if here.metrics_port is not None:
         MetricsServer(here.metrics_host, here.metrics_port, _histograms.exposed)
+    preflight.start()
 
 
 def _in_children(kind: StepKind) -> bool:

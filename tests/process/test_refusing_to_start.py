@@ -14,7 +14,8 @@ import pytest
 
 from palaver.exits import EX_CONFIG
 from palaver.roles import ROLES, command
-from palaver.testing.ports import HOST
+from palaver.testing.ports import HOST, free_port
+from palaver.testing.redis_server import RedisServer
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.process
@@ -119,6 +120,30 @@ def test_it_says_why_in_one_sentence(
     assert told.startswith("palaver: ")
     assert said in told
     assert told.count("\n") == 1, told
+
+
+CLUSTER = {"cluster-enabled": "yes"}
+EVICTING = {"maxmemory-policy": "allkeys-lru"}
+
+
+@pytest.mark.parametrize(
+    ("server", "more", "said"),
+    [
+        (CLUSTER, {}, "the Redis of the store is in cluster mode, where scripts and queues over several slots fail"),
+        (EVICTING, {"PALAVER_REDIS_CHECK": "fatal"}, "removes keys when its memory is full (maxmemory-policy allkeys"),
+    ],
+    ids=["cluster", "fatal"],
+)
+def test_a_redis_that_cannot_be_trusted(server: dict[str, str], more: dict[str, str], said: str, folder: Path) -> None:
+    with RedisServer(options=server) as there:
+        for line in ("api", *WORKERS):
+            environment = {"PALAVER_REDIS_URL": there.url, "PALAVER_PROVIDERS": str(folder / "table.toml"), **more}
+            environment["PALAVER_API_PORT"] = str(free_port())
+            code, told = _started([sys.executable, "-m", "palaver.cli", line], folder, environment)
+            assert code == EX_CONFIG, told
+            assert told.startswith("palaver: ")
+            assert said in told
+            assert told.count("\n") == 1, told
 
 
 @pytest.mark.parametrize("line", ROLES)

@@ -1,0 +1,85 @@
+"""A Redis as its INFO describes it, as far as what is kept there depends on that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+_KINDS: Final = (("valkey_version", "Valkey"), ("dragonfly_version", "Dragonfly"), ("redis_version", "Redis"))
+_OK: Final = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """None where the server does not tell."""
+
+    kind: str
+    version: str
+    protocol: str
+    """The version of Redis that it behaves like."""
+    mode: str
+    """``standalone``, ``cluster`` or ``sentinel``."""
+    primary: bool
+    policy: str | None
+    """What is evicted when its memory is full."""
+    evicted: int | None
+    """Keys, since it started."""
+    append_only: bool | None
+    append_written: bool | None
+    """Whether the last write to the append-only file went well, as the next two."""
+    append_rewritten: bool | None
+    snapshot_written: bool | None
+    unsaved: int | None
+    """Changes since the last snapshot."""
+    replicas: int
+    """Those that are connected and up to date with what they were sent at first."""
+    lag: int | None
+    """Bytes that the replica furthest behind has not confirmed; None without replicas."""
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> Self:
+        """From the answer to INFO, as redis-py reads it."""
+        field, kind = next(((field, kind) for field, kind in _KINDS if field in info), ("", "Redis"))
+        online = [each for each in _replicas(info) if each.get("state") == "online"]
+        sent = _number(info, "master_repl_offset")
+        confirmed = [int(each["offset"]) for each in online if str(each.get("offset", "")).isdigit()]
+        mode = "cluster" if _flag(info, "cluster_enabled") else str(info.get("redis_mode", "standalone"))
+        return cls(
+            kind=kind,
+            version=str(info.get(field, "?")),
+            protocol=str(info.get("redis_version", "?")),
+            mode=mode,
+            primary=info.get("role", "master") == "master",
+            policy=str(info["maxmemory_policy"]) if "maxmemory_policy" in info else None,
+            evicted=_number(info, "evicted_keys"),
+            append_only=_flag(info, "aof_enabled"),
+            append_written=_good(info, "aof_last_write_status"),
+            append_rewritten=_good(info, "aof_last_bgrewrite_status"),
+            snapshot_written=_good(info, "rdb_last_bgsave_status"),
+            unsaved=_number(info, "rdb_changes_since_last_save"),
+            replicas=len(online),
+            lag=None if sent is None or not confirmed else max(0, sent - min(confirmed)),
+        )
+
+    @property
+    def major(self) -> int | None:
+        """The first number of the version of Redis that it behaves like; None if that is none."""
+        first = self.protocol.partition(".")[0]
+        return int(first) if first.isdecimal() else None
+
+
+def _replicas(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [info[name] for name in info if name[:5] == "slave" and name[5:].isdigit() and isinstance(info[name], dict)]
+
+
+def _number(info: Mapping[str, Any], name: str) -> int | None:
+    return int(info[name]) if str(info.get(name, "")).isdigit() else None
+
+
+def _flag(info: Mapping[str, Any], name: str) -> bool | None:
+    return bool(int(info[name])) if str(info.get(name, "")).isdigit() else None
+
+
+def _good(info: Mapping[str, Any], name: str) -> bool | None:
+    return info[name] == _OK if name in info else None

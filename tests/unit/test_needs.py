@@ -1,0 +1,45 @@
+"""What a role asks Redis about at its start is what deploy/users.acl grants it, and nothing that anybody could miss."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from deploy.check.logins import shipped_users
+from palaver.store.needs import Role, needs
+
+_UNASKED: Final = {
+    *("auth", "client|setinfo", "client|setname", "discard", "exec", "hello", "multi", "select", "unwatch", "watch"),
+    *("script|exists", "wait", "waitaof"),
+}
+"""The libraries' own: a transaction cannot ask for them, or they are not missed, or PALAVER_DURABILITY asks."""
+_CELERYS: Final = {
+    *("del", "exists", "expire", "lpush", "pexpire", "rpop", "sadd", "smembers", "srem", "subscribe", "time"),
+    *("unlink", "unsubscribe", "zadd", "zrem", "zrangebyscore", "blmpop"),
+}
+"""Of Flower: what kombu has for its mailboxes. It only shows what comes without them."""
+
+
+def _granted(role: Role) -> set[str]:
+    (line,) = (line for line in shipped_users() if line.startswith(f"user palaver-{role} "))
+    return {word[1:] for word in line.split() if word.startswith("+")}
+
+
+def _asked(role: Role) -> set[str]:
+    commands = needs(role, ("store", "broker"))
+    return {"|".join(each[:2]) if f"{each[0]}|" in _SUB else each[0] for each in commands}
+
+
+_SUB: Final = ("client|", "pubsub|", "script|")
+
+
+@pytest.mark.parametrize("role", ["api", "worker", "flower"])
+def test_it_asks_for_what_the_shipped_users_have(role: Role) -> None:
+    optional = _UNASKED | (_CELERYS if role == "flower" else {"sadd", "smembers", "srem"} if role == "api" else set())
+    assert _granted(role) - optional == _asked(role) - optional
+    assert _asked(role) <= _granted(role)
+
+
+def test_events_go_by_the_database() -> None:
+    assert ("psubscribe", "/3.celeryev/*") in needs("worker", ("broker",), 3)
