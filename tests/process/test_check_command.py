@@ -1,0 +1,53 @@
+"""`palaver check`: the program that the command becomes, with the environment of a process of a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.check import logins
+from palaver.testing.redis_server import RedisServer
+from tests.pages import ROOT
+
+pytestmark = pytest.mark.process
+
+
+def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")} | more
+    command = [sys.executable, "-m", "palaver.cli", "check", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+
+
+def test_the_table_of_the_page_and_its_json(tmp_path: Path) -> None:
+    users = logins.write_users(tmp_path / "users.acl")
+    options = {"aclfile": str(users), "maxmemory-policy": "allkeys-lru"}
+    with RedisServer(options=options, login=logins.ADMIN) as server:
+        url = logins.url_of("palaver-worker", server.port)
+        shown = run(PALAVER_REDIS_URL=url)
+        told = run("--json", "--role", "api", PALAVER_REDIS_URL=url, PALAVER_BROKER_URL="amqp://127.0.0.1:1")
+    assert (shown.returncode, shown.stderr) == (1, "")
+    page = (ROOT / "docs/how-to/operations.md").read_text()
+    (table,) = re.findall(r"```\n(PLACE .*?)```", page, re.DOTALL)
+    assert re.sub(r"(Valkey|Redis) [\d.]+", "SERVER", shown.stdout) == re.sub(r"Valkey [\d.]+", "SERVER", table)
+    found = {each["check"]: each for each in json.loads(told.stdout)["data"]}
+    assert told.returncode == 1
+    assert found["eviction"]["level"] == "warning"
+    assert found["eviction"]["advice"] == "set `maxmemory-policy noeviction` there"
+    assert "rename" in found["rights"]["found"], "a worker may not do all that the API has to"
+
+
+def test_all_is_well_or_nobody_answers() -> None:
+    with RedisServer() as server:
+        well = run(PALAVER_REDIS_URL=server.url)
+        url = server.url
+    assert (well.returncode, well.stderr) == (0, "")
+    away = run(PALAVER_REDIS_URL=url)
+    assert away.returncode == 1
+    assert re.search(r"store +answer +ERROR +ConnectionError", away.stdout)
+    assert run().returncode == 78
