@@ -209,6 +209,29 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             },
             "Not there without maxmemory.",
         ),
+        Panel(
+            "Redis keeps what it is given",
+            "short",
+            {
+                "append-only file": "max(palaver_store_append_only)",
+                "its disk is good": "max(palaver_store_disk_good)",
+                "it evicts nothing": "max(palaver_store_noeviction)",
+            },
+            "1 is well, 0 is not.",
+        ),
+        Panel(
+            "Keys that Redis removed in an hour",
+            "short",
+            {"evicted": "max(increase(palaver_store_evicted_keys_total[1h]))"},
+        ),
+        Panel(
+            "Replicas of Redis",
+            "short",
+            {
+                "they follow": "max(palaver_store_replicas)",
+                "bytes behind": "max(palaver_store_replication_lag_bytes) or vector(0)",
+            },
+        ),
         Panel("Streams and long polls", "short", {"{{instance}}": "palaver_api_watchers"}, stacked=True),
         Panel(
             "Met beyond a limit",

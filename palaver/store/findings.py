@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from palaver.store.needs import Place
-from palaver.store.server_state import ServerState
+from palaver.store.server_state import NO_EVICTION, ServerState
 
 Level = Literal["ok", "warning", "error"]
 OLDEST: Final = 7
@@ -92,7 +92,7 @@ def _eviction(place: Place, state: ServerState) -> Finding:
     if state.policy is None:
         return Finding(place, "eviction", "ok", "not told")
     found = f"maxmemory-policy {state.policy}" + (f", {state.evicted} keys evicted" if state.evicted else "")
-    if state.policy == "noeviction":
+    if state.policy == NO_EVICTION:
         return Finding(place, "eviction", "ok", found)
     lost = "deliveries then come late" if place == "broker" else "runs and conversations are then lost"
     said = f"removes keys when its memory is full (maxmemory-policy {state.policy}), and {lost}"
@@ -131,10 +131,11 @@ def _disk(place: Place, state: ServerState) -> Finding:
 
 
 def _replication(place: Place, state: ServerState, wanted: int) -> Finding:
-    found = f"{state.replicas} replicas" + ("" if state.lag is None else f", {state.lag} bytes behind")
-    if state.replicas >= wanted:
+    there = state.replicas or 0
+    found = f"{there} replicas" + ("" if state.lag is None else f", {state.lag} bytes behind")
+    if there >= wanted:
         return Finding(place, "replication", "ok", found)
-    said = f"has {state.replicas} replicas, and promises wait for {wanted}, so they are refused"
+    said = f"has {there} replicas, and promises wait for {wanted}, so they are refused"
     return Finding(place, "replication", "error", found, said, "connect replicas, or change PALAVER_DURABILITY")
 
 

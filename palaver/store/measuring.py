@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, get_args
 
+from redis.exceptions import ResponseError
+
 from palaver.actions import ActionType
 from palaver.exposition import Samples, Times, Values
 from palaver.ids import all_shards
@@ -23,6 +25,7 @@ from palaver.store.fleet import Fleet, WorkerReport
 from palaver.store.provider_states import ProviderUsage
 from palaver.store.providers import Providers
 from palaver.store.rewinds import Rewinds
+from palaver.store.server_state import NO_EVICTION, ServerState
 
 _AT_ONCE: Final = 16
 """Shards that are read in one go: others get their turn in between."""
@@ -87,12 +90,12 @@ class Measuring:
 
     async def read(self, providers: Iterable[str]) -> Samples:
         """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
-        now, shards, workers, usage, memory, rewind = await asyncio.gather(
+        now, shards, workers, usage, server, rewind = await asyncio.gather(
             now_ms(self._redis),
             self._read_shards(),
             self._fleet.workers(),
             self._providers.state(providers),
-            self._capacity.memory(),
+            self._read_server(),
             self._rewinds.last(),
         )
         return {
@@ -100,9 +103,17 @@ class Measuring:
             **_lines(shards, now),
             **_of_workers(workers),
             **_of_providers(usage),
-            **_of_memory(memory),
+            **server,
             "palaver_store_rewound_timestamp_seconds": {(): rewind.at if rewind else 0},
         }
+
+    async def _read_server(self) -> Samples:
+        memory = _of_memory(await self._capacity.memory())
+        try:
+            return {**memory, **_of_server(ServerState.of(await self._redis.info("default")))}
+        except ResponseError:
+            # The user may not run INFO: the look at the start has said so.
+            return memory
 
     async def _read_shards(self) -> _Shards:
         found = _Shards()
@@ -206,3 +217,16 @@ def _of_memory(memory: Memory) -> Samples:
         found["palaver_store_memory_ratio"] = {(): round(memory.used / memory.most, 4)}
         found["palaver_store_memory_limit_ratio"] = {(): memory.limit / memory.most}
     return found
+
+
+def _of_server(state: ServerState) -> Samples:
+    """What the server tells of its state."""
+    told = {
+        "palaver_store_append_only": state.append_only,
+        "palaver_store_disk_good": state.disk_good,
+        "palaver_store_noeviction": None if state.policy is None else state.policy == NO_EVICTION,
+        "palaver_store_evicted_keys_total": state.evicted,
+        "palaver_store_replicas": state.replicas,
+        "palaver_store_replication_lag_bytes": state.lag,
+    }
+    return {name: {(): int(value)} for name, value in told.items() if value is not None}

@@ -8,6 +8,8 @@ from typing import Any, Final, Self
 
 _KINDS: Final = (("valkey_version", "Valkey"), ("dragonfly_version", "Dragonfly"), ("redis_version", "Redis"))
 _OK: Final = "ok"
+NO_EVICTION: Final = "noeviction"
+"""The one policy that loses nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,8 @@ class ServerState:
     snapshot_written: bool | None
     unsaved: int | None
     """Changes since the last snapshot."""
-    replicas: int
-    """Those that are connected and up to date with what they were sent at first."""
+    replicas: int | None
+    """Those that are connected and have the data that were there before them."""
     lag: int | None
     """Bytes that the replica furthest behind has not confirmed; None without replicas."""
 
@@ -58,9 +60,17 @@ class ServerState:
             append_rewritten=_good(info, "aof_last_bgrewrite_status"),
             snapshot_written=_good(info, "rdb_last_bgsave_status"),
             unsaved=_number(info, "rdb_changes_since_last_save"),
-            replicas=len(online),
+            replicas=len(online) if "connected_slaves" in info else None,
             lag=None if sent is None or not confirmed else max(0, sent - min(confirmed)),
         )
+
+    @property
+    def disk_good(self) -> bool | None:
+        """Whether all that was last written to the disk went well."""
+        told = [
+            each for each in (self.append_written, self.append_rewritten, self.snapshot_written) if each is not None
+        ]
+        return all(told) if told else None
 
     @property
     def major(self) -> int | None:

@@ -74,7 +74,8 @@ async def test_every_metric_that_is_declared_is_there() -> None:
     async with world() as api:
         names = {line.split()[2] for line in (await api.client.get("/metrics")).text.splitlines() if "# TYPE" in line}
     of_api = {each.name for each in METRICS.values() if each.source != "worker"}
-    assert names == {name for name in of_api if not name.startswith("palaver_store_memory")}
+    rewound = "palaver_store_rewound_timestamp_seconds"
+    assert names == {name for name in of_api if not name.startswith("palaver_store_") or name == rewound}
 
 
 async def test_memory_is_told_as_far_as_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +95,36 @@ async def test_memory_is_told_as_far_as_it_is_known(monkeypatch: pytest.MonkeyPa
         found = await _scrape(api)
         assert found["palaver_store_memory_bytes"] == {(): 250}
         assert "palaver_store_memory_ratio" not in found
+
+
+async def test_what_redis_is_like_is_told_as_far_as_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, object] = {
+        "aof_enabled": 1,
+        "aof_last_write_status": "ok",
+        "rdb_last_bgsave_status": "err",
+        "maxmemory_policy": "volatile-lru",
+        "evicted_keys": 7,
+        "connected_slaves": 2,
+        "master_repl_offset": 1000,
+        "slave0": {"state": "online", "offset": 900},
+        "slave1": {"state": "wait_bgsave", "offset": 0},
+    }
+
+    async def info(self: Redis, section: str) -> dict[str, object]:
+        return told
+
+    monkeypatch.setattr(Redis, "info", info)
+    async with world() as api:
+        found = await _scrape(api)
+    del found["palaver_store_rewound_timestamp_seconds"]
+    assert {name: value for name, value in found.items() if name.startswith("palaver_store_")} == {
+        "palaver_store_append_only": {(): 1},
+        "palaver_store_disk_good": {(): 0},
+        "palaver_store_noeviction": {(): 0},
+        "palaver_store_evicted_keys_total": {(): 7},
+        "palaver_store_replicas": {(): 1},
+        "palaver_store_replication_lag_bytes": {(): 100},
+    }
 
 
 async def test_a_key_of_its_own_opens_metrics_and_nothing_else() -> None:
