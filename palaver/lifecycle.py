@@ -148,7 +148,8 @@ class WaitReason(StrEnum):
     """The provider asked for fewer requests, or a configured limit for it is reached; the next try is at ``until``."""
     NO_WORKER = "no_worker"
     """The worker that took the step lacks what ``code`` names: ``tool:NAME``, ``provider:NAME``, or ``key:VARIABLE`` of
-    the provider. Another worker may take the step at ``until``."""
+    the provider, or the provider refused its key: ``refused_key:PROVIDER``. Another worker may take the step at
+    ``until``."""
     CONVERSATION_BUSY = "conversation_busy"
     """Another run of the conversation has the turn; ``run_id`` names it."""
     SCHEDULED = "scheduled"

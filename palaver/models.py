@@ -148,7 +148,7 @@ class Waiting(BaseModel):
     code: str | None = None
     """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached; or ``outage``,
     with the ``error_class`` of the last failure. With ``no_worker`` what is lacked: ``tool:NAME``, ``provider:NAME`` or
-    ``key:VARIABLE``."""
+    ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses."""
 
 
 class Cancel(BaseModel):

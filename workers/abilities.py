@@ -17,6 +17,7 @@ from palaver.store import Store
 from palaver.store.fleet import KNOWN_FOR
 from palaver.verdicts import Postpone
 
+from .refused_keys import RefusedKeys
 from .sources import Toolbox
 
 _SOONEST: Final = 0.1
@@ -85,6 +86,7 @@ class Abilities:
         self.tools = tools
         self._hosts = frozenset(hosts)
         self.providers = {name: each for name, each in providers.items() if each.has_key}
+        self.refused_keys = RefusedKeys(self.providers)
         self.missing_keys = {
             name: each.api_key_env for name, each in providers.items() if each.api_key_env and not each.has_key
         }
@@ -92,9 +94,9 @@ class Abilities:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """The names of providers that it can call, those of endpoints included."""
+        """The names of providers that it can call, those of endpoints included, and none that refuse its key."""
         inline = {f"{INLINE}:{host_and_port(each)[0]}" for each in self._hosts}
-        return (*self.providers, *sorted(inline))
+        return (*(name for name in self.providers if not self.refused_keys.refuses(name)), *sorted(inline))
 
     def _calls(self, agent: AgentSpec) -> bool:
         """Whether it can call the agent's model."""
@@ -105,7 +107,8 @@ class Abilities:
     @property
     def lacks(self) -> tuple[str, ...]:
         """What its own table names and it cannot do."""
-        return tuple(Lack("key", variable).code for variable in sorted(set(self.missing_keys.values())))
+        missing = (Lack("key", variable).code for variable in sorted(set(self.missing_keys.values())))
+        return (*missing, *self.refused_keys.codes)
 
     def lacking(self, agent: AgentSpec, call: ToolCall | None) -> Lack | None:
         """What of a step's needs is not here: for a ``call`` its tool, else the provider and the tools of the agent."""

@@ -33,12 +33,24 @@ async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdi
     failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
     if failure.error_class is ErrorClass.INTERNAL:
         log.exception("step %s/%s failed inside", lease.run_id, lease.step)
+    if lease.call is None and failure.error_class is ErrorClass.AUTHENTICATION:
+        moved = await work.runtime.key_refused(lease)
+        if moved is not None:
+            return moved
+        failure = _named(failure, work)
     if lease.call is None:
         patient = bool(_own(policy, lease).patience)
         out = await limiter.met_outage(lease, failure, work.permit.probes, patient=patient)
         if out is not None:
             return _until_it_is_back(failure, out.seconds, work, policy)
     return await limiter.apply(lease, _by_policy(failure, lease, policy))
+
+
+def _named(failure: Failure, work: Work) -> Failure:
+    """The failure with the worker whose key was refused: others may have another one."""
+    runtime = work.runtime
+    note = runtime.abilities.refused_keys.named(work.lease.agent.provider, runtime.worker_id)
+    return failure.noting(note) if note else failure
 
 
 def log_raised(error: Exception, tool: str, lease: Lease) -> None:

@@ -12,7 +12,6 @@ from typing import Final
 
 from palaver.failpoints import failpoint
 from palaver.leases import Renewal
-from palaver.store.fleet import WorkerReport
 from palaver.tasks import end
 
 from .active_step import ActiveStep, InterruptReason
@@ -85,21 +84,8 @@ class Keeper:
 
     async def report(self, in_flight: int) -> None:
         """Say that this process is there, and what it can do."""
-        runtime = self._runtime
-        await runtime.store.tools.publish(runtime.tool_set)
-        await runtime.store.fleet.report(
-            WorkerReport(
-                id=runtime.worker_id,
-                queue=runtime.kind.queue,
-                in_flight=in_flight,
-                capacity=runtime.capacity,
-                draining=runtime.draining.is_set(),
-                tools=runtime.tool_set.digest,
-                providers=runtime.abilities.told,
-                lacks=runtime.abilities.lacks,
-            ),
-            connected=True,
-        )
+        await self._runtime.store.tools.publish(self._runtime.tool_set)
+        await self._runtime.report(in_flight)
 
     async def fence(self) -> None:
         """Stop steps whose lease could not be renewed for too long, at the latest: whatever they bring, somebody else

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Final
 from palaver.errors import ErrorClass, classify
 from palaver.follow_up import follow_up
 from palaver.ids import call_of
-from palaver.leases import Delivery, Settled
+from palaver.leases import Delivery, Lease, Settled
 from palaver.publishing import LoopPublisher
 from palaver.settings import Settings
 from palaver.step_kinds import StepKind
 from palaver.store import Store
+from palaver.store.fleet import WorkerReport
 from palaver.tools import ToolSet
+from palaver.verdicts import Postpone
 
 from .abilities import Abilities
 from .active_step import ActiveStep, InterruptReason
@@ -107,6 +109,32 @@ class Runtime:
     def publish(self, deliveries: Sequence[Delivery]) -> None:
         """Send deliveries soon, without waiting. The sweeper finds lost ones in the ready index."""
         self.publisher.publish_soon(deliveries)
+
+    async def report(self, in_flight: int) -> None:
+        """Say that this process is there, and what it can do."""
+        await self.store.fleet.report(
+            WorkerReport(
+                id=self.worker_id,
+                queue=self.kind.queue,
+                in_flight=in_flight,
+                capacity=self.capacity,
+                draining=self.draining.is_set(),
+                tools=self.tool_set.digest,
+                providers=self.abilities.told,
+                lacks=self.abilities.lacks,
+            ),
+            connected=True,
+        )
+
+    async def with_another_key(self, lease: Lease) -> Postpone | None:
+        """Gives a step up for a worker whose key its provider may take, if it refuses the one of this worker."""
+        return await self.abilities.refused_keys.elsewhere(self.store.fleet, self.worker_id, lease)
+
+    async def key_refused(self, lease: Lease) -> Postpone | None:
+        """The provider of a step refused the key of this worker: others hear of it, and take the step, if they can."""
+        if self.abilities.refused_keys.note_refusal(lease.agent.provider):
+            await self.report(sum(each.lease is not None for each in self.active))
+        return await self.with_another_key(lease)
 
     async def follow_up(self, settled: Settled) -> None:
         """Follow up a change in the store: publish deliveries, and start the conversation's next run."""

@@ -89,7 +89,8 @@ class Work:
                 raise
             # Nothing was begun: this is no failure of the step, least of all one to tell a model of.
             return HandBack(begun=False)
-        return await runtime.abilities.elsewhere(runtime.store, lease.agent, lease.call, lease.lacking_for, lack)
+        able = await runtime.abilities.elsewhere(runtime.store, lease.agent, lease.call, lease.lacking_for, lack)
+        return able or await runtime.with_another_key(lease)
 
     def _keep(self, opened: OpenedSecrets) -> None:
         (keep_everywhere if self.runtime.alone else keep)(opened.compared)
@@ -259,7 +260,7 @@ class Work:
             reply = await runtime.model.complete(
                 agent,
                 body,
-                on_begin=self.permit.answered,
+                on_begin=self._answer_began,
                 show=show,
                 time_left=self.time_left,
                 request_id=f"{request_id}:{purpose}-{len(self._readers)}" if purpose else request_id,
@@ -274,6 +275,11 @@ class Work:
             self._notes.response_id, self._notes.response_model = reply.response_id, reply.response_model
             self._notes.first_token = progress.first_after
         return reply
+
+    def _answer_began(self) -> None:
+        """Neither the model nor its provider is out, and the key is taken."""
+        self.runtime.abilities.refused_keys.note_answer(self.lease.agent.provider)
+        self.permit.answered()
 
     def _offers(self, agent: AgentSpec) -> list[Offer]:
         tools = (self.runtime.tools[name] for name in agent.tools)

@@ -21,7 +21,7 @@ class QueueWorker(BaseModel):
     capacity: int
     draining: bool
     lacks: tuple[str, ...]
-    """What its own settings name and it cannot do: `key:VARIABLE` of a provider."""
+    """What its own settings name and it cannot do: `key:VARIABLE` of a provider, or `refused_key:PROVIDER`."""
 
 
 class QueueState(BaseModel):
@@ -76,7 +76,7 @@ class LackedState(BaseModel):
     """What steps wait for, because the workers that took them have not got it."""
 
     code: str
-    """`tool:NAME`, `provider:NAME`, or `key:VARIABLE` of a provider; as in `waiting` of their runs."""
+    """`tool:NAME`, `provider:NAME`, `key:VARIABLE` or `refused_key:PROVIDER`; as in `waiting` of their runs."""
     steps: int
     """That wait for it, in no queue and with no worker."""
     run_id: str

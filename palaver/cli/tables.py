@@ -14,7 +14,20 @@ from palaver.cli.advice import advise
 from palaver.cli.doing import doing, doing_lines
 from palaver.cli.layout import print_list
 from palaver.cli.pending import action_lines
-from palaver.cli.text import age, amount, clock, lacked, moment, one_line, outage_of, plain, seconds, usage, waiting
+from palaver.cli.text import (
+    age,
+    amount,
+    clock,
+    lacked,
+    lacks,
+    moment,
+    one_line,
+    outage_of,
+    plain,
+    seconds,
+    usage,
+    waiting,
+)
 from palaver.limits import most
 from palaver.listed_model import ListedModel
 from palaver.models import Cancel, Run
@@ -123,6 +136,9 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             rows = [[shown(column, entry.get(column)) for column in columns] for entry in value]
             print_list(to, [column.upper().replace("_", " ") for column in columns], rows)
             for entry in value:
+                for worker in entry.get("workers") or ():
+                    for code in worker.get("lacks") or ():
+                        to.print(Text(plain(f"worker {worker.get('id')} {lacks(str(code))}"), "yellow"), soft_wrap=True)
                 for outage in entry.get("outages") or ():
                     to.print(Text(plain(outage_of(str(entry.get("name")), outage)), "yellow"), soft_wrap=True)
         elif name == "room" and isinstance(value, dict):

@@ -136,7 +136,18 @@ def outage_of(provider: str, outage: Mapping[str, Any]) -> str:
 
 def lacked(code: str) -> str:
     """``no worker has tool look_up``, from the code of such a wait."""
+    kind, _, name = one_line(code).partition(":")
+    if kind == "refused_key":
+        return f"the provider {name} refuses the key of the worker that took it"
     return f"no worker has {one_line(code.replace(':', ' ', 1))}"
+
+
+def lacks(code: str) -> str:
+    """``lacks key OPENAI_API_KEY``, from what a worker reports of itself."""
+    kind, _, name = one_line(code).partition(":")
+    if kind == "refused_key":
+        return f"leaves the provider {name} to others: its key is refused"
+    return f"lacks {kind} {name}"
 
 
 def waiting(run: Run) -> str:

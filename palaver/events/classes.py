@@ -70,7 +70,8 @@ class RunWaiting(BaseEvent):
     reason: WaitReason
     code: str
     """What there is no room for: ``cooldown``, or the limit that is reached; or ``outage``. With ``no_worker`` what is
-    lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``."""
+    lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``; or, where the worker's key is refused,
+    ``refused_key:PROVIDER``."""
     delay: float
     """Seconds; less if an outage ends or a place comes free."""
     error: ErrorObject | None = None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from aiohttp import web
 
 from palaver.store import keys
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
+from tests.process.relay import Relay
 
 pytestmark = pytest.mark.process
 
@@ -19,6 +21,20 @@ KEYED = """
 base_url = "{url}/v1"
 api_key_env = "KEYED_KEY"
 """
+LOCKED = """
+[providers.locked]
+base_url = "http://127.0.0.1:{port}/v1"
+api_key_env = "KEYED_KEY"
+"""
+
+
+class Locked(Relay):
+    """A provider that takes one key."""
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers.get("Authorization") != "Bearer secret":
+            return web.json_response({"error": {"message": "no", "code": "invalid_api_key"}}, status=401)
+        return await super()._answer(request)
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +43,7 @@ def _keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("keyed"), environment={"KEYED_KEY": "secret"})
     with cluster.providers_path.open("a") as table:
         table.write(KEYED.format(url=cluster.stack.model_url))
+        table.write(LOCKED.format(port=cluster.busy_port))
     with cluster:
         yield cluster
 
@@ -78,6 +95,22 @@ def test_a_model_worker_without_a_key_fails_no_run(keyed: Cluster) -> None:
         assert keyed.ended(keyed.submit("echo")).status == "completed"
     assert {run.status for run in runs} == {"completed"}
     assert _waits(keyed, run_ids) == {"key:KEYED_KEY"}, "the worker without the key took none of them"
+
+
+def test_a_worker_whose_key_is_refused_fails_no_run_that_another_can_do(keyed: Cluster) -> None:
+    locked = Locked(keyed.stack.model_url).listening(keyed.busy_port)
+    with locked, one_more(keyed, "worker", KEYED_KEY="wrong"):
+        run_ids = [keyed.submit("locked/echo", f"run {number}") for number in range(50)]
+        assert {keyed.ended(run_id, within=60).status for run_id in run_ids} == {"completed"}
+        workers = [each for queue in keyed.http.get("/v1/queues").json()["data"] for each in queue["workers"]]
+        assert [each["lacks"] for each in workers if each["lacks"]] == [["refused_key:locked"]]
+        assert _waits(keyed, run_ids) == {"refused_key:locked"}, "the worker with the wrong key took none of them"
+        keyed.kill("worker")
+        run = keyed.ended(keyed.submit("locked/echo"), within=60)
+        assert run.status == "failed"
+        assert run.error is not None
+        assert run.error["class"] == "authentication"
+        assert "called with the key in KEYED_KEY." in run.error["message"]
 
 
 def test_a_tools_worker_without_a_tool_tells_no_model_so(keyed: Cluster) -> None:

@@ -1,0 +1,92 @@
+"""A worker whose key a provider refuses leaves the provider to neighbours, if there are any that may do better."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from palaver.leases import Lease
+from palaver.lifecycle import WaitReason
+from palaver.models import AgentSpec
+from palaver.providers import Provider
+from palaver.store.fleet import WorkerReport
+from tests.unit.api_world import World, world
+from workers.abilities import Abilities
+from workers.refused_keys import RefusedKeys
+from workers.sources import Toolbox
+
+URL = "http://127.0.0.1:1/v1"
+
+
+@pytest.fixture
+def abilities(monkeypatch: pytest.MonkeyPatch) -> Abilities:
+    monkeypatch.setenv("KEYED_KEY", "secret")
+    providers = {"keyed": Provider(base_url=URL, api_key_env="KEYED_KEY"), "open": Provider(base_url=URL)}
+    return Abilities(Toolbox([]), providers)
+
+
+@pytest.fixture
+def refused(abilities: Abilities) -> RefusedKeys:
+    """Of a worker whose key was just refused."""
+    assert abilities.refused_keys.note_refusal("keyed")
+    return abilities.refused_keys
+
+
+def lease(provider: str = "keyed", lacking_for: float = 0.0) -> Lease:
+    return Lease(
+        run_id="run", conversation_id="conv", step="1", fence=1, attempt=1, try_number=1, elapsed=0.0, time_left=9.0,
+        agent=AgentSpec(model=f"{provider}/m"), fallback=None, call=None, position=0, entries=(),
+        lacking_for=lacking_for,
+    )  # fmt: skip
+
+
+async def report(api: World, worker: str, *providers: str, draining: bool = False) -> None:
+    await api.store.fleet.report(WorkerReport(worker, "model", 0, 1, draining=draining, providers=providers))
+
+
+def test_a_refused_key_is_reported_and_the_provider_is_not(abilities: Abilities, refused: RefusedKeys) -> None:
+    assert [abilities.told, abilities.lacks] == [("open",), ("refused_key:keyed",)]
+    assert not refused.note_refusal("keyed"), "it is no news"
+    refused.note_answer("keyed")
+    assert [abilities.told, abilities.lacks] == [("keyed", "open"), ()]
+
+
+def test_it_is_tried_again_after_a_while(
+    abilities: Abilities, refused: RefusedKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    assert abilities.told == ("keyed", "open")
+    assert refused.note_refusal("keyed")
+
+
+async def test_its_steps_go_to_a_neighbour_that_can_call_the_provider(refused: RefusedKeys) -> None:
+    async with world(tools=()) as api:
+        await report(api, "me", "open")
+        await report(api, "other", "keyed")
+        verdict = await refused.elsewhere(api.store.fleet, "me", lease())
+        assert verdict is not None
+        assert (verdict.code, verdict.reason) == ("refused_key:keyed", WaitReason.NO_WORKER)
+        assert verdict.delay == 0.1
+        assert await refused.elsewhere(api.store.fleet, "me", lease("open")) is None
+        later = await refused.elsewhere(api.store.fleet, "me", lease(lacking_for=100))
+        assert later is not None
+        assert later.delay == 5
+        assert await refused.elsewhere(api.store.fleet, "me", lease(lacking_for=601)) is None, "for ever"
+
+
+@pytest.mark.parametrize(("providers", "draining"), [(("open",), False), (("keyed",), True)], ids=["refused", "leaves"])
+async def test_where_no_neighbour_can_do_better_the_provider_is_asked(
+    refused: RefusedKeys, providers: tuple[str, ...], draining: bool
+) -> None:
+    async with world(tools=()) as api:
+        await report(api, "me", "keyed")
+        await report(api, "other", *providers, draining=draining)
+        assert await refused.elsewhere(api.store.fleet, "me", lease()) is None
+
+
+def test_a_failure_names_the_worker_and_never_the_key(refused: RefusedKeys) -> None:
+    assert refused.named("keyed", "model@host") == "Worker model@host called with the key in KEYED_KEY."
+    assert refused.named("open", "model@host") == ""
+    assert not refused.note_refusal("inline:somewhere")
