@@ -49,7 +49,9 @@ def main() -> None:
     words.add_argument("--host", default=os.environ.get("PALAVER_HOST") or "127.0.0.1", help="default: PALAVER_HOST")
     words.add_argument("--port", default=os.environ.get("PALAVER_API_PORT") or "8080", help="default: PALAVER_API_PORT")
     words.add_argument("--log-level", choices=("critical", "error", "warning", "info", "debug", "trace"))
-    words.add_argument("--root-path", default="", help="what a proxy takes off the beginning of the path")
+    words.add_argument(
+        "--root-path", type=_root_path, default="", help="what a proxy takes off the beginning of the path"
+    )
     given = words.parse_args()
     port = port_number(given.port, "--port or PALAVER_API_PORT")
     with refusing():
@@ -81,6 +83,13 @@ def main() -> None:
     server.run(sockets=[listener])
     if not server.started:
         sys.exit(3)
+
+
+def _root_path(given: str) -> str:
+    path = given.rstrip("/")
+    if path and not path.startswith("/"):
+        raise argparse.ArgumentTypeError(f"{given!r} must begin with a /, such as /agents/palaver")
+    return path
 
 
 def _app(host: str) -> FastAPI:

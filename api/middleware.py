@@ -26,6 +26,7 @@ from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
 from .operations import Caller
 from .problems import Problem
+from .roots import enter_root
 
 _MAX_URL: Final = most("url")
 _MAX_HEADERS: Final = most("headers")
@@ -106,6 +107,7 @@ class Middleware:
         state = scope.setdefault("state", {})
         dialect = dialect_of(path, app_state.dialects)
         state.update(request_id=request_id, dialect=dialect, caller=Caller(trusted=False))
+        enter_root(scope)
         began = False
 
         async def send_with_id(message: Message) -> None:

@@ -11,6 +11,8 @@ from pydantic import BaseModel
 
 from palaver import models
 
+from ..roots import below_root
+
 
 class Links(BaseModel):
     """Where else to look."""
@@ -36,17 +38,17 @@ class RunList(BaseModel):
 
 def run_path(run_id: str) -> str:
     """Where a run is."""
-    return f"/v1/runs/{run_id}"
+    return below_root(f"/v1/runs/{run_id}")
 
 
 def conversation_path(conversation_id: str) -> str:
     """Where a conversation is."""
-    return f"/v1/conversations/{conversation_id}"
+    return below_root(f"/v1/conversations/{conversation_id}")
 
 
 def page_path(of: Literal["runs", "conversations"], query: Mapping[str, object]) -> str:
     """Where a page of these is."""
-    return f"/v1/{of}?{urlencode(query)}"
+    return below_root(f"/v1/{of}?{urlencode(query)}")
 
 
 def run_json(run: models.Run) -> bytes:
