@@ -37,7 +37,7 @@ class ListedModel(BaseModel):
     """Whether a worker can call the provider, or could within the last hour; None while one of an older version does
     not tell."""
     cooling_until: datetime | None
-    """The provider asked for fewer requests: nobody calls it before."""
+    """The provider asked for fewer requests: nobody calls the model before."""
     max_in_flight: int | None
     requests_per_minute: int | None
     tokens_per_minute: int | None

@@ -286,7 +286,7 @@ _ALL: Final = (
         _PROVIDERS,
         "palaver_provider_cooling",
         "gauge",
-        "1 while nobody calls the provider because it asked for that, else 0.",
+        "1 while nobody calls the provider, or one of its models, because it asked for that, else 0.",
         "store",
         ("provider",),
     ),

@@ -19,6 +19,8 @@ from typing import Final, Literal
 
 ProtocolName = Literal["chat_completions", "anthropic", "responses"]
 """How a provider is spoken to: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
+RateLimitScope = Literal["model", "provider"]
+"""What a provider's rate limits are about: each model, or the account with all models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Preset:
     """Where a request has to have a limit: what all models of the provider can do."""
     max_completion_tokens: bool = False
     short_call_ids: bool = False
+    rate_limit_scope: RateLimitScope | None = None
+    """Where its documentation says that all models share a limit; None: each has its own, or it does not say."""
     aliases: tuple[str, ...] = ()
     """Other names that it goes by."""
 
@@ -64,7 +68,13 @@ _ROWS: Final[Mapping[str, Preset]] = {
         max_completion_tokens=True,
     ),
     "deepseek": Preset("DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
-    "mistral": Preset("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", short_call_ids=True),
+    "mistral": Preset(
+        "Mistral",
+        "https://api.mistral.ai/v1",
+        "MISTRAL_API_KEY",
+        short_call_ids=True,
+        rate_limit_scope="provider",
+    ),
     "moonshot": Preset("Moonshot (Kimi)", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", aliases=("kimi",)),
     "openrouter": Preset("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "groq": Preset("Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),

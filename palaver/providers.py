@@ -38,7 +38,7 @@ from palaver.endpoints import INLINE, Endpoint
 from palaver.limits import most
 from palaver.models import Usage
 from palaver.names import did_you_mean
-from palaver.presets import PRESETS, ProtocolName
+from palaver.presets import PRESETS, ProtocolName, RateLimitScope
 from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
 from palaver.toml_file import read_model, read_toml
@@ -136,6 +136,8 @@ class Provider(BaseModel):
     """Calls that begin in a minute; up to a tenth more in bursts."""
     tokens_per_minute: int | None = Field(default=None, ge=1, le=10_000_000_000)
     """Of prompts and answers; estimated when a call begins and corrected by what the provider reports."""
+    rate_limit_scope: RateLimitScope = "model"
+    """What its 429 is about, and so what is left alone after one: the model that was asked, or all of its models."""
 
     models: tuple[Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,200}$")], ...] = Field(
         default=(), max_length=most("provider_models")
@@ -251,7 +253,11 @@ def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
         return table
     if not placed and preset.base_url is None:
         raise _refusal(name, f"needs a base_url, like {preset.example}")
-    known: dict[str, Any] = {"base_url": preset.base_url, "api_key_env": None if elsewhere else preset.api_key_env}
+    known: dict[str, Any] = {
+        "base_url": preset.base_url,
+        "api_key_env": None if elsewhere else preset.api_key_env,
+        "rate_limit_scope": preset.rate_limit_scope,
+    }
     if table.get("protocol", preset.protocol) == preset.protocol:
         known |= {
             "protocol": preset.protocol,

@@ -53,6 +53,8 @@ class ProviderLimiter:
         self._store = store
         self._names = tuple(names or providers)
         self._limits = {name: provider.limits for name, provider in providers.items()}
+        self._whole = {name for name, provider in providers.items() if provider.rate_limit_scope == "provider"}
+        """Providers whose rate limits are about all models together."""
         self._publish = publish
         self._heartbeat = heartbeat
         self._subscribed = False
@@ -81,19 +83,22 @@ class ProviderLimiter:
         """When the present cool-down will be forgotten, by the loop's clock; a new one makes it later."""
         return self._cooling_until.get(gate, 0.0)
 
+    def _knows_closed(self, gate: str) -> bool:
+        return self.cooling_until(gate) > asyncio.get_running_loop().time()
+
     def is_out(self, model: str) -> bool:
         """Whether the model or its provider is out, as far as this worker has heard."""
         return self._knows_out(model) or self._knows_out(model.partition("/")[0])
 
     def _knows_out(self, gate: str) -> bool:
-        return gate in self._failing_since and self.cooling_until(gate) > asyncio.get_running_loop().time()
+        return gate in self._failing_since and self._knows_closed(gate)
 
     async def look(self, lease: Lease) -> Wait | None:
-        """When to ask again, if the model is out: who waits for it takes no place at its provider, nor stays in line
-        for one. Whoever's turn it is asks the provider first, and so do all if that is out, too: somebody has to probe
-        it."""
+        """When to ask again, if the model is out or cools down: who waits for it takes no place at its provider, nor
+        stays in line for one. Whoever's turn it is asks the provider first, and so do all if that is out, too:
+        somebody has to probe it."""
         provider, model = lease.agent.provider, lease.agent.model
-        if not self.limits(provider) or self._knows_out(provider) or not self._knows_out(model):
+        if not self.limits(provider) or self._knows_out(provider) or not self._knows_closed(model):
             return None
         answer = await self._store.providers.admit(model, _call(lease), self.limits(model), 0, looks=True)
         await self._wake(model, answer.woken)
@@ -188,7 +193,8 @@ class ProviderLimiter:
         return out
 
     async def apply(self, lease: Lease, verdict: Verdict) -> Verdict:
-        """What a failure means for all: a provider that asked for fewer requests gets none for a while.
+        """What a failure means for all: a model whose provider asked for fewer requests gets none for a while, or
+        all of its models, if their limits are one.
 
         A step that asks this provider again is given its turn after the cool-down right away.
         """
@@ -197,14 +203,15 @@ class ProviderLimiter:
         failure = verdict.failure
         if failure.error_class is not ErrorClass.RATE_LIMITED:
             return verdict
-        provider = failure.provider.name if failure.provider else lease.agent.provider
+        provider, model = lease.agent.provider, lease.agent.model
+        gate = provider if provider in self._whole else model
         seconds = min(failure.retry_after or _COOL_DOWN, _LONGEST)
         again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
-        self._cool_down(provider, seconds)
+        self._cool_down(gate, seconds)
         try:
-            turn = await self._store.providers.cool_down(provider, seconds, _call(lease) if again else None)
+            turn = await self._store.providers.cool_down(gate, seconds, _call(lease) if again else None)
         except Exception as error:
-            log.warning("%s cools down and the others do not know: %s", provider, type(error).__name__)
+            log.warning("%s cools down and the others do not know: %s", gate, type(error).__name__)
             return verdict
         return verdict if again is None else replace(again, delay=max(again.delay, turn))
 
@@ -253,9 +260,9 @@ class ProviderLimiter:
             if not self._in_flight[gate]:
                 del self._in_flight[gate]
 
-    def _cool_down(self, provider: str, seconds: float) -> None:
+    def _cool_down(self, gate: str, seconds: float) -> None:
         until = asyncio.get_running_loop().time() + seconds
-        self._cooling_until[provider] = max(until, self.cooling_until(provider))
+        self._cooling_until[gate] = max(until, self.cooling_until(gate))
 
     def _tell_answer(self, gate: str, call: str) -> None:
         """In the background: nobody waits for it. If it changes nothing, there will be news."""

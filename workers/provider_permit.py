@@ -117,7 +117,8 @@ class ProviderPermit:
 
     def begin_call(self) -> None:
         """A call begins here; the block ends if there is no room, or a cool-down began since the call before."""
-        until, before = self._limiter.cooling_until(self._lease.agent.provider), self._cooling_until
+        agent, before = self._lease.agent, self._cooling_until
+        until = max(self._limiter.cooling_until(agent.provider), self._limiter.cooling_until(agent.model))
         if before is not None and until > before:
             left = until - asyncio.get_running_loop().time()
             self.postponed = Postpone(min(left, _LONGEST_WAIT), "cooldown")

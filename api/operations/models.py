@@ -59,7 +59,7 @@ def _listed(
         name=model,
         protocol=provider.protocol,
         callable=None if callable_ is None else name in callable_,
-        cooling_until=states[name].cooling_until,
+        cooling_until=states[name].model_cools_until(model),
         max_in_flight=provider.max_in_flight,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,

@@ -52,12 +52,24 @@ class OutageState(BaseModel):
     """Model steps that wait for its end."""
 
 
+class CoolDownState(BaseModel):
+    """A provider, or one of its models, that asked for fewer requests: nobody calls it before, few at first."""
+
+    model: str | None
+    """Null: all of its models."""
+    until: datetime
+    waiting: int
+    """Model steps that wait for it."""
+
+
 class ProviderState(BaseModel):
     """A model provider, as all workers together use it."""
 
     name: str
     cooling_until: datetime | None
-    """It asked for fewer requests: nobody calls it before, and few at first after that."""
+    """When the last of its cool-downs ends; null: it has none."""
+    cooling: list[CoolDownState]
+    """After an answer that asks for fewer requests."""
     waiting: int
     """Model steps that wait for it, in no queue and with no worker."""
     outages: list[OutageState]
@@ -142,6 +154,9 @@ async def read_providers(backend: Backend) -> list[ProviderState]:
             ProviderState(
                 name=each.name,
                 cooling_until=each.cooling_until,
+                cooling=[
+                    CoolDownState(model=gate.model, until=gate.until, waiting=gate.waiting) for gate in each.cooling
+                ],
                 waiting=each.waiting,
                 outages=[_outage(outage) for outage in each.outages],
                 in_flight=each.in_flight if limits.max_in_flight else None,

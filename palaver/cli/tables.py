@@ -18,6 +18,7 @@ from palaver.cli.text import (
     age,
     amount,
     clock,
+    cool_down_of,
     lacked,
     lacks,
     moment,
@@ -131,7 +132,7 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
                 told = f"{lacked(str(each.get('code')))}: {each.get('steps')} steps wait, one of {each.get('run_id')}"
                 to.print(Text(plain(told), "yellow"), soft_wrap=True)
         elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
-            columns = list(dict.fromkeys(column for entry in value for column in entry))
+            columns = [each for each in dict.fromkeys(name for entry in value for name in entry) if each != "cooling"]
             shown = _for_people if to.is_terminal else _as_it_is
             rows = [[shown(column, entry.get(column)) for column in columns] for entry in value]
             print_list(to, [column.upper().replace("_", " ") for column in columns], rows)
@@ -139,6 +140,9 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
                 for worker in entry.get("workers") or ():
                     for code in worker.get("lacks") or ():
                         to.print(Text(plain(f"worker {worker.get('id')} {lacks(str(code))}"), "yellow"), soft_wrap=True)
+                for cools in entry.get("cooling") or ():
+                    if cools.get("model"):
+                        to.print(Text(plain(cool_down_of(str(entry.get("name")), cools)), "yellow"), soft_wrap=True)
                 for outage in entry.get("outages") or ():
                     to.print(Text(plain(outage_of(str(entry.get("name")), outage)), "yellow"), soft_wrap=True)
         elif name == "room" and isinstance(value, dict):

@@ -126,6 +126,14 @@ def said(error: object, limit: int = SNIPPET) -> str:
     return one_line(provider.get("message"), limit) if isinstance(provider, dict) else ""
 
 
+def cool_down_of(provider: str, cools: Mapping[str, Any]) -> str:
+    """Which model is left alone, and until when; from an entry of ``cooling`` of a provider."""
+    until = moment(datetime.fromisoformat(cools["until"]))
+    return (
+        f"{one_line(provider)}/{one_line(cools['model'])} cools down until {until}, {cools.get('waiting')} steps wait"
+    )
+
+
 def outage_of(provider: str, outage: Mapping[str, Any]) -> str:
     """What is out, since when, what comes next, and why; from an entry of ``outages`` of a provider."""
     what = f"{provider}/{outage['model']}" if outage.get("model") else provider

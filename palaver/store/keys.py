@@ -58,7 +58,7 @@ palaver:providers           pub/sub channel: gates that have to be asked
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from palaver.ids import shard_of
 from palaver.step_kinds import QUEUES
@@ -253,7 +253,11 @@ class ProviderKeys(NamedTuple):
     streak: Key
     outage: Key
     models: Key
-    """The provider's, also among the keys of a model."""
+    """The provider's, also among the keys of a model, as the next."""
+    cooldowns: Key
+
+
+_OF_PROVIDER: Final = ("models", "cooldowns")
 
 
 def of_gate(name: str) -> ProviderKeys:
@@ -261,4 +265,4 @@ def of_gate(name: str) -> ProviderKeys:
     provider, _, model = name.partition("/")
     tag = f"{{palaver:provider:{provider}}}"
     place = f"{tag}:model:{model}" if model else tag
-    return ProviderKeys(*(f"{tag if kind == 'models' else place}:{kind}" for kind in ProviderKeys._fields))
+    return ProviderKeys(*(f"{tag if kind in _OF_PROVIDER else place}:{kind}" for kind in ProviderKeys._fields))

@@ -35,11 +35,22 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class CoolDown:
+    """A provider that asked for fewer requests, for all of its models or for one."""
+
+    model: str | None
+    """None: all of them."""
+    until: datetime
+    waiting: int
+    """Calls that wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderUsage:
     """A provider as the store knows it."""
 
     name: str
-    cooling_until: datetime | None
+    cooling: tuple[CoolDown, ...]
     cooldowns: int
     """How many have begun, since it had none for ten minutes."""
     in_flight: int
@@ -49,6 +60,15 @@ class ProviderUsage:
     """Of providers with a limit; those of others are not counted."""
     tokens_last_minute: int
     outages: tuple[Outage, ...]
+
+    @property
+    def cooling_until(self) -> datetime | None:
+        """When the last of its cool-downs ends."""
+        return max((each.until for each in self.cooling), default=None)
+
+    def model_cools_until(self, model: str) -> datetime | None:
+        """When a model of its own name may be called again; None if it may be now."""
+        return max((each.until for each in self.cooling if each.model in (None, model)), default=None)
 
 
 async def provider_states(redis: Connection, names: Sequence[str]) -> list[ProviderUsage]:
@@ -63,9 +83,15 @@ async def provider_states(redis: Connection, names: Sequence[str]) -> list[Provi
         pipeline.zcount(of.calls, f"({now}", "+inf")
         pipeline.zcount(of.waiting, now - _ABSENT_MS, "+inf")
         pipeline.hget(of.outage, "error")
+    for name in names:
+        pipeline.hget(keys.of_gate(name).cooldowns, "begun")
     replies = await pipeline.execute() if gates else []
+    begun = dict(zip(names, replies[4 * len(gates) :], strict=True))
     found = {gate: _Record(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
-    return [_state(found[name], [found[each] for each in (name, *of_models[name])], now) for name in names]
+    return [
+        _state(found[name], [found[each] for each in (name, *of_models[name])], int(begun[name] or 0), now)
+        for name in names
+    ]
 
 
 async def gates_of_models(redis: Connection, providers: Sequence[str], now: int) -> dict[str, list[str]]:
@@ -94,19 +120,24 @@ class _Record(NamedTuple):
         return float(self.fields.get(field, 0))
 
 
-def _state(provider: _Record, gates: Sequence[_Record], now: int) -> ProviderUsage:
-    until = provider.number(b"until")
-    cools = until > now and b"out" not in provider.fields
+def _state(provider: _Record, gates: Sequence[_Record], cooldowns: int, now: int) -> ProviderUsage:
     return ProviderUsage(
         name=provider.name,
-        cooling_until=records.moment(until) if cools else None,
-        cooldowns=int(provider.number(b"cooldowns")),
+        cooling=tuple(cool_down for gate in gates if (cool_down := _cool_down(gate, now)) is not None),
+        cooldowns=cooldowns,
         in_flight=provider.in_flight,
         waiting=sum(gate.waiting for gate in gates),
         requests_last_minute=_last_minute(provider.fields, b"requests", now),
         tokens_last_minute=_last_minute(provider.fields, b"tokens", now),
         outages=tuple(outage for gate in gates if (outage := _outage(gate, now)) is not None),
     )
+
+
+def _cool_down(gate: _Record, now: int) -> CoolDown | None:
+    until = gate.number(b"until")
+    if until <= now or b"out" in gate.fields:
+        return None
+    return CoolDown(gate.name.partition("/")[2] or None, records.instant(until), gate.waiting)
 
 
 def _outage(gate: _Record, now: int) -> Outage | None:

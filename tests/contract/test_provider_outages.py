@@ -281,5 +281,5 @@ async def redis_calls(store: Store) -> int:
 def test_the_gates_of_a_provider_and_of_its_models_are_in_one_slot() -> None:
     of_model, of_provider = keys.of_gate("a/b/c"), keys.of_gate("a")
     assert {key[: key.index("}") + 1] for key in (*of_model, *of_provider)} == {"{palaver:provider:a}"}
-    assert of_model.models == of_provider.models
-    assert len({*of_model, *of_provider}) == 2 * len(of_model) - 1
+    assert (of_model.models, of_model.cooldowns) == (of_provider.models, of_provider.cooldowns)
+    assert len({*of_model, *of_provider}) == 2 * len(of_model) - 2

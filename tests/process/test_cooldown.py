@@ -62,6 +62,16 @@ def test_a_crowd_that_was_refused_waits_and_comes_back_one_by_one(cluster: Clust
     assert [e for e in seen if e["type"] == "task-succeeded" and "provider_cooldown" in e["result"]]
 
 
+def test_the_other_models_of_a_provider_go_on(cluster: Cluster) -> None:
+    refused = [cluster.submit("fake/429-1-3+echo") for _ in range(15)]
+    for run_id in refused[:1]:
+        cluster.saw(run_id, "run.retrying")
+    other = cluster.submit("fake/echo")
+    assert cluster.ended(other).status == "completed"
+    assert all(cluster.run(run_id).status == "running" for run_id in refused), "the other model had to wait"
+    assert {cluster.ended(run_id, within=60).status for run_id in refused} == {"completed"}
+
+
 def _waiting(cluster: Cluster, run_id: str) -> Waiting | None:
     return cluster.run(run_id).waiting
 

@@ -72,9 +72,14 @@ async def test_providers_show_what_holds_their_runs_up() -> None:
         for call in ("1", "2"):
             await api.store.providers.admit("limited", call, providers["limited"].limits, 50)
         free, limited = (await api.client.get("/v1/queues?queue=model")).json()["providers"]
-        assert datetime.fromisoformat(free.pop("cooling_until")) > datetime.now(UTC)
+        await api.store.providers.cool_down("limited/large", 30)
+        (cooling,) = (await api.client.get("/v1/queues?queue=model")).json()["providers"][1]["cooling"]
+        assert (cooling["model"], cooling["waiting"]) == ("large", 0)
+        until = free.pop("cooling_until")
+        assert datetime.fromisoformat(until) > datetime.now(UTC)
         assert free == {
             "name": "free",
+            "cooling": [{"model": None, "until": until, "waiting": 0}],
             "waiting": 0,
             "outages": [],
             "in_flight": None,
@@ -87,6 +92,7 @@ async def test_providers_show_what_holds_their_runs_up() -> None:
         assert limited == {
             "name": "limited",
             "cooling_until": None,
+            "cooling": [],
             "waiting": 1,
             "outages": [],
             "in_flight": 1,

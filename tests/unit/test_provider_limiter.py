@@ -34,6 +34,7 @@ PROVIDERS = {
     "narrow": Provider(base_url=URL, max_in_flight=1),
     "counted": Provider(base_url=URL, tokens_per_minute=1000),
     "paced": Provider(base_url=URL, requests_per_minute=60),
+    "whole": Provider(base_url=URL, rate_limit_scope="provider"),
 }
 
 
@@ -116,6 +117,39 @@ async def test_a_cool_down_is_heard_by_the_other_worker(workers: tuple[Worker, W
         before = two.redis.asked
         assert await two.refused(other) is None
         assert two.redis.asked == before
+
+
+@pytest.mark.parametrize(("provider", "other_waits"), [("free", False), ("whole", True)])
+async def test_other_models_of_a_provider_wait_only_where_its_limits_are_about_all(
+    workers: tuple[Worker, Worker], provider: str, other_waits: bool
+) -> None:
+    one, two = workers
+    async with one.hearing(), two.hearing():
+        same, other = await two.lease(f"{provider}/echo"), await two.lease(f"{provider}/other")
+        await one.limited(await one.lease(f"{provider}/echo"))
+        assert await aeventually(lambda: two.refused(same))
+        assert (await two.refused(other) is not None) == other_waits
+        assert (await one.refused(await one.lease(f"{provider}/other")) is not None) == other_waits
+        (state,) = await one.driver.store.providers.state([provider])
+        assert [each.model for each in state.cooling] == [None if other_waits else "echo"]
+        assert (state.model_cools_until("other") is not None) == other_waits
+        assert state.model_cools_until("echo") == state.cooling_until is not None
+        assert state.cooldowns == 1
+
+
+async def test_a_crowd_that_waits_for_one_model_takes_no_place_at_its_provider(
+    workers: tuple[Worker, Worker],
+) -> None:
+    one, two = workers
+    async with one.hearing(), two.hearing():
+        await one.limited(await one.lease("narrow/echo"))
+        crowd = [await two.lease("narrow/echo") for _ in range(5)]
+        assert await aeventually(lambda: two.refused(crowd[0]))
+        for lease in crowd:
+            refused = await two.refused(lease)
+            assert refused is not None
+            assert refused.code == "cooldown"
+        assert await two.refused(await two.lease("narrow/other")) is None
 
 
 async def test_a_worker_that_cannot_hear_asks_each_time(workers: tuple[Worker, Worker]) -> None:

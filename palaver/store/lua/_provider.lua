@@ -1,7 +1,7 @@
 -- The gate of a provider, for all scripts about providers. Times are ms.
 -- needs: now
 -- The gate is a hash: until (end of the cool-down), opens (from when nobody need ask for it), published (the `until` that
--- was published), cooldowns (how many have begun), begun (how far the ramp is used), orders (places in the queue so far),
+-- was published), begun (how far the ramp is used), orders (places in the queue so far),
 -- looked (up to when who is late was looked for); used_<rate> (GCRA: the time up to which calls have used a rate); minute,
 -- and <rate> and <rate>_before (what this minute and the one before it used). While the provider is out: out (since when),
 -- every (ms from one probe to the next; `until` is the time of the next one), probing (until when one is under way, unless

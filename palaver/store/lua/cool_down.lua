@@ -2,7 +2,7 @@
 local ends = NOW + args.ms
 if UNTIL <= NOW then
   save_field('published', 0)
-  save_field('cooldowns', (gate.cooldowns or 0) + 1)
+  redis.call('HINCRBY', keys.cooldowns, 'begun', 1)
 end
 if ends > UNTIL then
   set_until(ends)
@@ -23,9 +23,11 @@ if args.call then
   join_queue(args.call, place, at, at)
 end
 expire(math.max(at, gate.opens))
+redis.call('PEXPIRE', keys.cooldowns, math.ceil(gate.opens - NOW) + PATIENCE)
 -- Hundreds of calls in flight may be refused at once; the workers are not told of each.
 if UNTIL - (gate.published or 0) >= 100 then
   save_field('published', UNTIL)
+  list_model()
   publish_gate()
 end
 return reply.cooled { ends_ms = UNTIL - NOW, turn_ms = at - NOW }
