@@ -19,7 +19,8 @@ class Delivery:
     """A Celery message that asks a worker to try a step. Only a hint: it may be lost, late or doubled."""
 
     queue: str
-    """The queue of its step's kind. A repeated delivery has the suffix ``.recovered`` and is consumed first."""
+    """The queue of its step's kind. With the suffix ``.recovered`` it is consumed first: it is repeated, or its run
+    has begun."""
     run_id: str
     conversation_id: str
     step: str

@@ -43,4 +43,4 @@ StepKindName = Annotated[str, WithJsonSchema({"type": "string", "enum": [kind.na
 QueueName = Annotated[str, WithJsonSchema({"type": "string", "enum": [*QUEUES]})]
 """The name of a queue."""
 RECOVERED: Final = ".recovered"
-"""Behind a queue's name: what is delivered again, and consumed first."""
+"""Behind a queue's name: what is consumed first. It was delivered before, or its run has begun."""

@@ -16,6 +16,19 @@ local function publish(queue, name, number, step)
   deliveries[#deliveries + 1] = { queue, name, number, title_of(step) }
 end
 
+-- A run that has begun goes before those that have not: at the end of the line it would wait for all newer ones with each
+-- of its model calls. Every so many calls it does stand in line, so that whoever is new has a turn.
+local STANDS_IN_LINE = 16
+
+-- `first`: whether the step is consumed first, where that is no matter of its run.
+local function queue_of(name, step, first)
+  if first == nil then
+    local call = not step.call and tonumber(name) or 0
+    first = call > 1 and call % STANDS_IN_LINE ~= 0
+  end
+  return first and step.queue .. Queue.RECOVERED or step.queue
+end
+
 -- The step waits until its run is resumed.
 local function park_step(name, step)
   step.state, step.since, step.parked = StepState.PARKED, NOW, NOW
@@ -39,8 +52,8 @@ local function reset_step(name, step)
   return not PAUSING and STATUS ~= RunStatus.PAUSED
 end
 
--- Make a step available now. `again`: the step was delivered before, and is consumed first.
-local function deliver(name, step, again)
+-- Make a step available now.
+local function deliver(name, step, first)
   local goes_on = reset_step(name, step)
   step['until'] = nil
   if not goes_on then return park_step(name, step) end
@@ -48,12 +61,12 @@ local function deliver(name, step, again)
   step.state, step.since, step.deliveries = StepState.READY, NOW, step.deliveries + 1
   save_step(name, step)
   redis.call('ZADD', READY[step.queue], NOW, member(name))
-  publish(again and step.queue .. Queue.RECOVERED or step.queue, name, step.deliveries, step)
+  publish(queue_of(name, step, first), name, step.deliveries, step)
 end
 
 -- Make it available at a later time (ms).
-local function deliver_later(name, step, at, again)
-  if at <= NOW then return deliver(name, step, again) end
+local function deliver_later(name, step, at, first)
+  if at <= NOW then return deliver(name, step, first) end
   local goes_on = reset_step(name, step)
   step['until'] = at
   if not goes_on then return park_step(name, step) end
