@@ -20,6 +20,7 @@ from palaver.logs import LogFormat
 from palaver.sealing import Sealer, key_of
 from palaver.secret_files import secret_of
 from palaver.secrets import know, password_of
+from palaver.server_urls import known_server
 
 _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "secret_key")
@@ -164,7 +165,7 @@ class Settings(BaseSettings):
     @field_validator("redis_url", "broker_url")
     @classmethod
     def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
-        return value and _known(value, amqp=field.field_name == "broker_url")
+        return value and known_server(value, amqp=field.field_name == "broker_url")
 
     @field_validator("tools", "tool_env", "allowed_hosts", mode="before")
     @classmethod
@@ -236,19 +237,6 @@ class _SecretFiles(PydanticBaseSettingsSource):
         fields = self.settings_cls.model_fields
         found = {name: self.get_field_value(fields[name], name)[0] for name in SECRET}
         return {name: value for name, value in found.items() if value is not None}
-
-
-def _known(url: str, *, amqp: bool) -> str:
-    """The address, if it is one that Palaver can talk to. Messages never quote it: it may hold a password."""
-    scheme, _, rest = url.partition("://")
-    if "cluster" in scheme or "," in rest.rpartition("@")[2].partition("/")[0]:
-        raise ValueError("a Redis in cluster mode does not work: name one server, redis://HOST:PORT/0")
-    if scheme == "redis+socket":
-        raise ValueError("a socket is written unix:///PATH?db=0")
-    known = ("redis", "rediss", "unix", *(("amqp", "amqps") if amqp else ()))
-    if scheme not in known:
-        raise ValueError(f"must begin with {', '.join(f'{each}://' for each in known)}")
-    return url
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -44,9 +44,23 @@ def test_no_redis_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("variable", "url", "told"),
     [
-        ("REDIS_URL", "redis+cluster://10.0.0.1:6379/0", "cluster mode does not work: name one server"),
-        ("REDIS_URL", "redis://:s3cret@10.0.0.1:6379,10.0.0.2:6379/0", "cluster mode does not work: name one server"),
-        ("BROKER_URL", "rediscluster://10.0.0.1:6379", "cluster mode does not work: name one server"),
+        (
+            "REDIS_URL",
+            "redis+cluster://10.0.0.1:6379/0",
+            "cluster mode .*: name one with `cluster-enabled no`",
+        ),
+        ("REDIS_URL", "redis://:s3cret@10.0.0.1:6379,10.0.0.2:6379/0", "one server, not several: name one address"),
+        (
+            "BROKER_URL",
+            "rediscluster://10.0.0.1:6379",
+            "cluster mode .*: name one with `cluster-enabled no`",
+        ),
+        (
+            "REDIS_URL",
+            "redis+sentinel://:s3cret@a:26379,b:26379/m/0",
+            "name one address that follows the primary",
+        ),
+        ("BROKER_URL", "sentinel://10.0.0.1:26379", "have Sentinel move it at a failover"),
         ("REDIS_URL", "redis+socket:///run/redis.sock", "unix:///PATH"),
         ("REDIS_URL", "amqp://guest@10.0.0.1//", "must begin with redis://, rediss://, unix://$"),
         ("REDIS_URL", "10.0.0.1:6379", "must begin with redis://"),
