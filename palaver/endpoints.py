@@ -50,6 +50,12 @@ class Endpoint(Strict):
         return f"{INLINE}:{self.host}"
 
     @property
+    def origin(self) -> str:
+        """Its scheme and port, which with the host say who answers there."""
+        scheme, (_, port) = urlsplit(self.base_url).scheme, host_and_port(self.base_url)
+        return f"{scheme}:{port or _PORTS[scheme]}"
+
+    @property
     def secret_name(self) -> str:
         """What the conversation keeps its key under: a key goes nowhere but to the address that it came with."""
         return f"endpoint:{self.base_url}"

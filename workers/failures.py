@@ -12,6 +12,7 @@ from palaver.leases import Lease
 from palaver.retry import RetryPolicy
 from palaver.verdicts import Continue, GiveUp, Postpone, RetryAfter, ToolOutcome, Verdict
 
+from .gates import gates_of
 from .provider_permit import ProviderOut
 from .work import Work
 
@@ -70,7 +71,9 @@ def _until_it_is_back(failure: Failure, turn: float, work: Work, policy: RetryPo
     """The verdict on a step whose provider is out, and which may ask again in ``turn`` seconds."""
     lease, policy = work.lease, _own(policy, work.lease)
     other = (
-        lease.fallback is not None and policy.falls_back(failure) and not work.runtime.limiter.is_out(lease.fallback)
+        lease.fallback is not None
+        and policy.falls_back(failure)
+        and not work.runtime.limiter.is_out(gates_of(lease.agent, lease.fallback))
     )
     judged = policy.outlast(failure, turn, lease.out_for or 0.0, other_model=other)
     return judged if isinstance(judged, Postpone) else _given_up(judged, lease, policy)

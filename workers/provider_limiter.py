@@ -23,6 +23,7 @@ from palaver.store import Store
 from palaver.store.providers import Admitted, Cooling, Wait
 from palaver.verdicts import GiveUp, RetryAfter, Verdict
 
+from .gates import Gates, gates_of
 from .provider_permit import ProviderPermit
 
 log = logging.getLogger("palaver.workers.provider_limiter")
@@ -86,9 +87,9 @@ class ProviderLimiter:
     def _knows_closed(self, gate: str) -> bool:
         return self.cooling_until(gate) > asyncio.get_running_loop().time()
 
-    def is_out(self, model: str) -> bool:
-        """Whether the model or its provider is out, as far as this worker has heard."""
-        return self._knows_out(model) or self._knows_out(model.partition("/")[0])
+    def is_out(self, gates: Gates) -> bool:
+        """Whether a model or its provider is out, as far as this worker has heard."""
+        return any(map(self._knows_out, gates))
 
     def _knows_out(self, gate: str) -> bool:
         return gate in self._failing_since and self._knows_closed(gate)
@@ -97,7 +98,7 @@ class ProviderLimiter:
         """When to ask again, if the model is out or cools down: who waits for it takes no place at its provider, nor
         stays in line for one. Whoever's turn it is asks the provider first, and so do all if that is out, too:
         somebody has to probe it."""
-        provider, model = lease.agent.provider, lease.agent.model
+        provider, model = gates_of(lease.agent)
         if not self.limits(provider) or self._knows_out(provider) or not self._knows_closed(model):
             return None
         answer = await self._store.providers.admit(model, _call(lease), self.limits(model), 0, looks=True)
@@ -161,10 +162,10 @@ class ProviderLimiter:
     ) -> Wait | None:
         """Report what a failed call says of its provider and its model; when to ask again, if there is an outage. A
         step that is not ``patient`` does not wait alone: it has its attempts."""
-        agent, sign = lease.agent, sign_of_outage(failure)
-        about = None if sign is None else agent.model if sign.of_model else agent.provider
+        gates, sign = gates_of(lease.agent), sign_of_outage(failure)
+        about = None if sign is None else gates.model if sign.of_model else gates.provider
         if failure.provider is not None and failure.provider.http_status is not None:
-            self.answered(lease, {agent.provider, agent.model} - {about}, probes)
+            self.answered(lease, {*gates} - {about}, probes)
         await self.forgo(lease, probes - {about} if about else probes)
         if sign is None or about is None:
             return None
@@ -203,8 +204,8 @@ class ProviderLimiter:
         failure = verdict.failure
         if failure.error_class is not ErrorClass.RATE_LIMITED:
             return verdict
-        provider, model = lease.agent.provider, lease.agent.model
-        gate = provider if provider in self._whole else model
+        gates = gates_of(lease.agent)
+        gate = gates.provider if gates.provider in self._whole else gates.model
         seconds = min(failure.retry_after or _COOL_DOWN, _LONGEST)
         again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
         self._cool_down(gate, seconds)

@@ -14,6 +14,8 @@ from palaver.providers import Limits
 from palaver.store.providers import Admitted, Wait
 from palaver.verdicts import Postpone
 
+from .gates import gates_of
+
 _BYTES_A_TOKEN: Final = 4
 """Of a prompt: the providers' own rule of thumb for English text. The true count replaces it after the call."""
 _LONGEST_WAIT: Final = 30.0
@@ -35,7 +37,7 @@ class _NoRoom(Exception):
     """Leaves the block of a permit; it gets no further than that."""
 
 
-class Gates(Protocol):
+class Limiter(Protocol):
     """What a permit asks: `ProviderLimiter`."""
 
     def limits(self, provider: str, /) -> Limits: ...
@@ -57,7 +59,7 @@ class ProviderPermit:
     """
 
     def __init__(
-        self, limiter: Gates, lease: Lease, prompt_bytes: Callable[[], int], used: Callable[[], Usage]
+        self, limiter: Limiter, lease: Lease, prompt_bytes: Callable[[], int], used: Callable[[], Usage]
     ) -> None:
         self.postponed: Postpone | None = None
         self.probes: set[str] = set()
@@ -78,16 +80,16 @@ class ProviderPermit:
         again. If the model says no, the provider's place goes on at once; who waits for a model that is known to be out
         does not ask for one.
         """
-        agent = self._lease.agent
+        agent, gates = self._lease.agent, gates_of(self._lease.agent)
         try:
             tokens = self._prompt_bytes() // _BYTES_A_TOKEN + (agent.max_output_tokens or 0)
-            wait = await self._limiter.look(self._lease) or await self._enter(agent.provider, tokens)
+            wait = await self._limiter.look(self._lease) or await self._enter(gates.provider, tokens)
             if wait is None:
                 if self._limiter.limits(agent.provider):
                     self._admitted_with = tokens
                 # Who probes the provider need not be the one to probe the model as well: nobody might be both.
                 if not self.probes:
-                    wait = await self._enter(agent.model, 0)
+                    wait = await self._enter(gates.model, 0)
         except BaseException:
             await self._leave_uncalled()
             raise
@@ -117,8 +119,8 @@ class ProviderPermit:
 
     def begin_call(self) -> None:
         """A call begins here; the block ends if there is no room, or a cool-down began since the call before."""
-        agent, before = self._lease.agent, self._cooling_until
-        until = max(self._limiter.cooling_until(agent.provider), self._limiter.cooling_until(agent.model))
+        before = self._cooling_until
+        until = max(map(self._limiter.cooling_until, gates_of(self._lease.agent)))
         if before is not None and until > before:
             left = until - asyncio.get_running_loop().time()
             self.postponed = Postpone(min(left, _LONGEST_WAIT), "cooldown")
@@ -128,7 +130,7 @@ class ProviderPermit:
 
     def answered(self) -> None:
         """The model begins to answer: whatever comes of it, neither it nor its provider is out."""
-        self._limiter.answered(self._lease, (self._lease.agent.provider, self._lease.agent.model), self.probes)
+        self._limiter.answered(self._lease, gates_of(self._lease.agent), self.probes)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -116,8 +116,8 @@ OUTAGE_MUTANTS: Final = by_name(
         "a model that is out for all of its provider",
         _LIMITER,
         "workers/provider_limiter.py",
-        "agent.model if sign.of_model else agent.provider",
-        "agent.provider",
+        "gates.model if sign.of_model else gates.provider",
+        "gates.provider",
     ),
     _mutant(
         "a crowd that waits for a model in the line of its provider",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
+from palaver.endpoints import Endpoint
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.leases import Delivery, Lease
 from palaver.models import AgentSpec, Usage
@@ -23,6 +24,7 @@ from palaver.tasks import end
 from palaver.testing import aeventually
 from palaver.verdicts import Postpone, RetryAfter, Verdict
 from tests.contract.store_driver import StoreDriver
+from workers.gates import Gates, gates_of
 from workers.provider_limiter import ProviderLimiter
 from workers.provider_permit import ProviderOut, ProviderPermit
 
@@ -52,6 +54,7 @@ class Worker:
     """A worker process's gate."""
 
     def __init__(self, server: FakeServer, settings: Settings | None = None) -> None:
+        self.server = server
         self.redis = CountingRedis(server=server)
         settings = settings or Settings(redis_url="redis://127.0.0.1:1/0")
         store = Store(self.redis, settings)
@@ -198,15 +201,42 @@ async def test_an_outage_is_heard_by_the_other_worker_and_ends_with_the_answer_t
             return True
 
         await aeventually(is_out)
-        assert two.limiter.is_out("free/other")
+        assert two.limiter.is_out(Gates("free", "free/other"))
         # It is over, and a call that was under way all the time says so.
         two.limiter.answered(waits, ("free", "free/echo"), set())
-        await aeventually(lambda: not one.limiter.is_out("free/echo"))
+        await aeventually(lambda: not one.limiter.is_out(Gates("free", "free/echo")))
 
         async def may_call() -> bool:
             return await two.refused(waits) is None
 
         await aeventually(may_call)
+
+
+async def test_an_outage_of_an_endpoint_is_that_of_its_scheme_host_and_port(workers: tuple[Worker, Worker]) -> None:
+    one, two = workers
+    wrong, right = ("https://127.0.0.1:1/v1", "http://127.0.0.1:1/v1")
+
+    async def lease(worker: Worker, base_url: str) -> Lease:
+        endpoint = Endpoint(base_url=base_url)
+        leased = await worker.lease("free")
+        agent = leased.agent.model_copy(update={"model": endpoint.called("inline/echo"), "endpoint": endpoint})
+        return replace(leased, agent=agent)
+
+    async with one.hearing(), two.hearing():
+        out = [await one.limiter.met_outage(await lease(one, wrong), REFUSED, set()) for _ in range(5)]
+        assert out[4] is not None
+        waits, goes_on = await lease(two, wrong), await lease(two, right)
+        await aeventually(lambda: two.limiter.is_out(gates_of(waits.agent)))
+        with pytest.raises(ProviderOut):
+            await two.refused(waits)
+        assert await two.refused(goes_on) is None
+        assert not two.limiter.is_out(gates_of(goes_on.agent))
+    late = Worker(two.server)
+    late.limiter = ProviderLimiter(
+        late.driver.store, PROVIDERS, late.published.extend, 0.05, names=("inline:127.0.0.1",)
+    )
+    async with late.hearing():
+        assert late.limiter.is_out(gates_of(waits.agent)), "a worker that begins to listen learns of it"
 
 
 async def test_one_worker_that_reaches_nobody_holds_up_no_other(workers: tuple[Worker, Worker]) -> None:
@@ -447,8 +477,8 @@ async def test_places_are_renewed_while_others_come_and_go(workers: tuple[Worker
 async def test_an_outage_that_nobody_speaks_of_any_more_is_over(workers: tuple[Worker, Worker]) -> None:
     one, _ = workers
     one.limiter._hear(Cooling("free/gone", 0.05, 1.0))
-    assert one.limiter.is_out("free/gone")
-    await aeventually(lambda: not one.limiter.is_out("free/gone"))
+    assert one.limiter.is_out(Gates("free", "free/gone"))
+    await aeventually(lambda: not one.limiter.is_out(Gates("free", "free/gone")))
     one.limiter._hear(Cooling("other", 30.0, 1.0))
     assert one.limiter._failing_since.keys() == one.limiter._cooling_until.keys() == {"other"}
 
