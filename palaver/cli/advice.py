@@ -11,6 +11,7 @@ from palaver.lifecycle import StopReason
 from palaver.limits import most
 from palaver.models import Run
 
+_RETRY: Final = "`palaver retry {run}`"
 _GO_ON: Final = "what it did is kept; go on with `palaver run TEXT -c {conversation}`"
 _ADVICE: Final[Mapping[str, str]] = {
     ErrorClass.AUTHENTICATION: "check the key of provider {provider}, the variable that its api_key_env names",
@@ -21,15 +22,15 @@ _ADVICE: Final[Mapping[str, str]] = {
     " another model",
     ErrorClass.CONTEXT_WINDOW: 'send less, begin a new conversation, or leave "condense" of the agent on',
     ErrorClass.INVALID_OUTPUT: "say in the instructions what is wanted, simplify the schema, or choose another model",
-    ErrorClass.NO_WORKER: "start a worker that has it, then go on with `palaver retry {run}`",
+    ErrorClass.NO_WORKER: f"start a worker that has it, then go on with {_RETRY}",
     ErrorClass.STUCK: 'change the input, the instructions or the tools, or the limits, "stuck" of the agent',
     StopReason.BUDGET: _GO_ON + ", or give it more with --budget",
     StopReason.MAX_STEPS: _GO_ON + ", or give it more with --max-steps",
     StopReason.MAX_TOKENS: "allow longer answers, max_output_tokens of the agent",
     ErrorClass.INTERNAL: "nothing; it is a bug, and the worker's log has the traceback under the run's id",
-    "retry": "go on with `palaver retry {run}`",
+    "retry": f"go on with {_RETRY}",
     "settings": "check the key, the model's name and the limits",
-    "wait": "wait a while, then go on with `palaver retry {run}`",
+    "wait": f"wait a while, then go on with {_RETRY}",
     "fix_input": "change the input or the instructions",
 }
 """By error class or stop reason; for those without an entry, by user action."""
@@ -53,6 +54,9 @@ def advise(run: Run) -> Advice:
         return Advice(sentence, words, "")
     provider = run.error.get("provider") if run.error else None
     name = one_line(provider.get("name")) if isinstance(provider, dict) else run.model.partition("/")[0]
+    if run.retried_as and _RETRY in told:
+        # Only the newest run of a conversation can be retried.
+        return Advice(sentence, words, f"it was retried: `palaver show {run.retried_as}` says what came of it")
     what_to_do = told.format(provider=name, conversation=run.conversation_id, run=run.id)
     return Advice(sentence, words, f"{what_to_do} ({action})")
 

@@ -56,7 +56,9 @@ def _attempt(step: CurrentStep) -> str:
     if step.attempt == 1 and failed is None:
         return ""
     of = "" if step.max_attempts is None else f" of {step.max_attempts}"
-    last = "" if failed is None else f", last: {one_line(failed.error_class)} {one_line(failed.code)}"
+    # Some codes are the class once more.
+    named = dict.fromkeys((one_line(failed.error_class), one_line(failed.code))) if failed else ()
+    last = f", last: {' '.join(named)}" if named else ""
     return f" (attempt {step.attempt}{of}{last})"
 
 

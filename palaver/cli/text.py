@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from palaver.ids import call_of
 from palaver.lifecycle import WaitReason
 from palaver.models import Run, Usage
 
@@ -142,12 +143,15 @@ def outage_of(provider: str, outage: Mapping[str, Any]) -> str:
     return f"{one_line(what)} is out since {since} (next try {probe}, {outage.get('waiting')} steps wait): {why}"
 
 
-def lacked(code: str) -> str:
-    """``no worker has tool look_up``, from the code of such a wait."""
+def lacked(code: str, step: str = "") -> str:
+    """``no worker has tool look_up``, from the code of such a wait; of a ``step`` that calls a model, what its worker
+    lacks: a tools worker may have it."""
     kind, _, name = one_line(code).partition(":")
     if kind == "refused_key":
         return f"the provider {name} refuses the key of the worker that took it"
-    return f"no worker has {one_line(code.replace(':', ' ', 1))}"
+    if kind == "tool" and step and not call_of(step):
+        return f"no model worker has tool {name}: its PALAVER_TOOLS needs the module, too"
+    return f"no worker has {kind} {name}"
 
 
 def lacks(code: str) -> str:
@@ -158,13 +162,18 @@ def lacks(code: str) -> str:
     return f"lacks {kind} {name}"
 
 
+def _waiting_step(run: Run) -> str:
+    """The step that waits, if it is the only one."""
+    return run.current_steps[0].step if run.current_step_count == 1 and run.current_steps else ""
+
+
 def waiting(run: Run) -> str:
     """Why nobody works on the run right now; empty when it is not waiting."""
     if run.waiting is None:
         return ""
     parts = [run.waiting.reason.value.replace("_", " ")]
     if run.waiting.reason is WaitReason.NO_WORKER:
-        parts = [lacked(run.waiting.code or "")]
+        parts = [lacked(run.waiting.code or "", _waiting_step(run))]
     if run.waiting.code == "outage":
         parts = ["outage of the provider"]
     if run.waiting.run_id:

@@ -128,7 +128,7 @@ class Transcript:
     def _waiting(self, event: RunWaiting) -> None:
         step, code = one_line(event.step), one_line(event.code)
         lacks = event.reason is WaitReason.NO_WORKER
-        reason = lacked(code) if lacks else _NO_ROOM.get(code) or f"{event.reason} {code}".rstrip()
+        reason = lacked(code, step) if lacks else _NO_ROOM.get(code) or f"{event.reason} {code}".rstrip()
         if event.error is not None:
             reason += f": {why(event.error)}"
         self.doing = f"waiting: {reason}"
@@ -250,10 +250,10 @@ class Transcript:
         self.doing = "running"
         result = event.message
         failed = result.is_error or event.error is not None
-        told = one_line(result.text) or why(event.error)
-        self._line(
-            f"← {one_line(result.name) or 'tool'} {'failed: ' if failed else ''}{told}", "red" if failed else "cyan"
-        )
+        told, name = one_line(result.text) or why(event.error), one_line(result.name) or "tool"
+        # The model is told in one sentence, which names the tool.
+        begin = f"{name} failed: "
+        self._line(*((f"← {begin}{told.removeprefix(begin)}", "red") if failed else (f"← {name} {told}", "cyan")))
 
     @_tell.register
     def _gap(self, event: StreamGap) -> None:

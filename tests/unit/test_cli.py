@@ -186,6 +186,26 @@ class TestOthers:
         api.on("GET", RUN, answer(run_object("running", waiting=waiting)))
         assert re.search(r"^waiting +no worker has tool look_up$", CommandResult(api, "show", RUN_ID).out, re.MULTILINE)
 
+    def test_show_says_which_worker_lacks_a_tool(self, api: ScriptedAPI) -> None:
+        waiting = {"reason": "no_worker", "code": "tool:embed"}
+        step = {"step": "1", "kind": "model", "name": "fake/echo", "state": "later", "attempt": 1}
+        api.on("GET", RUN, answer(run_object("running", waiting=waiting, current_steps=[step], current_step_count=1)))
+        needs = "no model worker has tool embed: its PALAVER_TOOLS needs the module, too"
+        assert f"waiting       {needs}\n" in CommandResult(api, "show", RUN_ID).out
+
+    def test_show_of_a_run_that_was_retried_leads_on_to_the_newer_one(self, api: ScriptedAPI) -> None:
+        error = error_object("timeout", user_action="retry")
+        api.on("GET", RUN, answer(run_object("failed", stop_reason="error", error=error, retried_as="run_2")))
+        out = CommandResult(api, "show", RUN_ID).out
+        assert "what to do    it was retried: `palaver show run_2` says what came of it\n" in out
+        assert "palaver retry" not in out
+
+    def test_show_says_once_how_the_last_attempt_failed(self, api: ScriptedAPI) -> None:
+        lost = {"error_class": "worker_lost", "code": "worker_lost", "message": "", "at": "2026-01-02T12:00:00Z"}
+        step = {"step": "1", "kind": "model", "name": "fake/echo", "state": "ready", "attempt": 2, "last_failure": lost}
+        api.on("GET", RUN, answer(run_object("running", current_steps=[step], current_step_count=1)))
+        assert "(attempt 2, last: worker_lost)" in CommandResult(api, "show", RUN_ID).out
+
     def test_cancel(self, api: ScriptedAPI) -> None:
         api.on("POST", f"{RUN}/cancel", answer(run_object("cancelling"), 202))
         said = CommandResult(api, "cancel", RUN_ID, "--reason", "enough")

@@ -81,10 +81,29 @@ class TestWaiting:
         lacking = frame(1, "run.waiting", step="1", reason="no_worker", code="provider:mine", delay=0.1)
         assert told(api, lacking) == ["step 1 waits: no worker has provider mine"]
 
+    def test_a_model_worker_lacks_what_a_tools_worker_may_have(self, api: ScriptedAPI) -> None:
+        def lacking(step: str) -> list[str]:
+            return told(api, frame(1, "run.waiting", step=step, reason="no_worker", code="tool:embed", delay=0.1))
+
+        needs = "no model worker has tool embed: its PALAVER_TOOLS needs the module, too"
+        assert lacking("1") == [f"step 1 waits: {needs}"]
+        assert lacking("1/c1") == ["step 1/c1 waits: no worker has tool embed"]
+
     def test_what_this_version_does_not_know(self, api: ScriptedAPI) -> None:
         odd = frame(1, "run.waiting", code="moon_phase")
         assert told(api, odd) == [f"step 1 waits until {ONE_SECOND_LATER:%H:%M:%S}: provider_cooldown moon_phase"]
         assert told(api, newer_frame(1, "run.waiting", reason="moon_phase")) == []
+
+
+def test_a_tool_that_failed_is_named_once(api: ScriptedAPI) -> None:
+    message = {
+        "role": "tool",
+        "call_id": "c",
+        "name": "add",
+        "content": "add failed: RuntimeError: no",
+        "is_error": True,
+    }
+    assert told(api, frame(1, "tool.finished", step="1/c", message=message)) == ["← add failed: RuntimeError: no"]
 
 
 class TestRetrying:
@@ -95,7 +114,7 @@ class TestRetrying:
         assert told(api, retrying(1), retrying(2, fallback=True), retrying(3, delay=120)) == [
             "step 1, attempt 1 failed, again in 1.5 s: rate_limited: Slow.",
             "step 1, attempt 2 failed, the next model takes over: rate_limited: Slow.",
-            "step 1, attempt 3 failed, again in 120 s: rate_limited: Slow.",
+            "step 1, attempt 3 failed, again in 2m 00s: rate_limited: Slow.",
         ]
 
 

@@ -99,6 +99,15 @@ class TestRun:
         assert call(api.url, "run", "2+2?", model="fake/echo", timeout=9.5).output == "four"
         assert [seen.headers["prefer"] for seen in api.seen] == ["wait=9"]
 
+    def test_timeout_is_said_as_it_was_given(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("POST", RUNS, answer(run_object("queued"), 202))
+        api.on("GET", RUN, answer(run_object()))
+        begun = time.monotonic()
+        with pytest.raises(WaitTimeout, match=r"did not end within 0\.6 s; its status is running") as caught:
+            call(api.url, "run", "2+2?", model="fake/echo", timeout=0.6)
+        assert caught.value.timeout == 0.6
+        assert 0.6 <= time.monotonic() - begun < 4
+
     def test_waits_for_the_rest_and_raises_the_failure(self, api: ScriptedAPI, call: Call) -> None:
         api.on("POST", RUNS, answer(run_object("queued"), 202))
         api.on("GET", RUN, answer(run_object()), answer(FAILED))

@@ -115,8 +115,7 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         if nobody_named and len(toolset.functions) == len(toolset.declarations):
             options["client_tools"] = ()
         run = await self.submit(input, wait=LONG_POLL if timeout is None else int(min(timeout, LONG_POLL)), **options)
-        left = None if timeout is None else max(timeout - (time.monotonic() - begun), 0.0)
-        waiter = RunWaiter(self._transport, run.id, timeout=left, until=until, toolset=toolset)
+        waiter = RunWaiter(self._transport, run.id, timeout=timeout, since=begun, until=until, toolset=toolset)
         run = await waiter.until_reached(run)
         if raise_on_failure and run.status is RunStatus.FAILED:
             raise RunFailed(run.error or {}, run.id)

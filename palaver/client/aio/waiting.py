@@ -26,15 +26,22 @@ _TOO_LATE: Final = frozenset({"run_ended", "action_already_resolved", "action_ex
 
 
 class RunWaiter:
-    """Somebody who waits for a run, at most ``timeout`` seconds."""
+    """Somebody who waits for a run, at most ``timeout`` seconds ``since`` a moment, by default now."""
 
     def __init__(
-        self, transport: Transport, run_id: str, *, timeout: float | None, until: Until, toolset: ClientToolset
+        self,
+        transport: Transport,
+        run_id: str,
+        *,
+        timeout: float | None,
+        since: float | None = None,
+        until: Until,
+        toolset: ClientToolset,
     ) -> None:
         self._transport = transport
         self._run_id = run_id
         self._timeout = timeout
-        self._ends = None if timeout is None else time.monotonic() + timeout
+        self._ends = None if timeout is None else (time.monotonic() if since is None else since) + timeout
         self._until: Until = until
         self._watched: Until = "action" if toolset.functions else until
         self._toolset = toolset

@@ -114,8 +114,7 @@ class Palaver(RunControl, Conversations):
         if nobody_named and len(toolset.functions) == len(toolset.declarations):
             options["client_tools"] = ()
         run = self.submit(input, wait=LONG_POLL if timeout is None else int(min(timeout, LONG_POLL)), **options)
-        left = None if timeout is None else max(timeout - (time.monotonic() - begun), 0.0)
-        waiter = RunWaiter(self._transport, run.id, timeout=left, until=until, toolset=toolset)
+        waiter = RunWaiter(self._transport, run.id, timeout=timeout, since=begun, until=until, toolset=toolset)
         run = waiter.until_reached(run)
         if raise_on_failure and run.status is RunStatus.FAILED:
             raise RunFailed(run.error or {}, run.id)
