@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -12,7 +13,7 @@ from palaver.limits import most
 from palaver.models import Usage
 from palaver.secrets import hide
 
-from ..bounds import check_stored, parsed, tokens, too_large
+from ..bounds import Parts, check_stored, parsed, tokens, too_large
 from ..calls import text_of
 from ..event_stream import EventStreamReader
 from ..port import WITHHELD, ModelReply
@@ -71,8 +72,8 @@ class Completion(EventStreamReader):
             text = ""
             for place, choice in enumerate(_few(chunk.get("choices") or ())):
                 if choice.get("index", 0) == 0:
-                    if delta := choice.get("delta"):
-                        text += self._delta(delta, payload, place)
+                    if choice.get("delta"):
+                        text += self._delta(chunk, payload, place)
                     if finish := choice.get("finish_reason"):
                         self._finish = text_of(finish)
                     if usage := choice.get("usage"):  # Kimi
@@ -81,32 +82,38 @@ class Completion(EventStreamReader):
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"a chunk of the stream cannot be read: {type(error).__name__}") from error
 
-    def _delta(self, delta: dict[str, Any], payload: bytes, place: int, *, whole: bool = False) -> str:
-        """Take in a delta, or a whole message, of the choice at ``place`` of ``payload``; answers its text."""
+    def _delta(self, document: dict[str, Any], payload: bytes, place: int, *, whole: bool = False) -> str:
+        """Take in a delta, or a whole message, of the choice at ``place`` of ``document``, whose JSON is ``payload``;
+        answers its text."""
+        delta = document["choices"][place]["message" if whole else "delta"]
         if not _PLAIN.issuperset(delta):
-            thoughts = self._opaque.add(delta, lambda: _text_of_choice(payload, place, whole=whole), whole=whole)
-            if thoughts:
+            parts = Parts()
+            text = partial(_text_of_choice, document, payload, place, parts, whole=whole)
+            if thoughts := self._opaque.add(delta, text, parts, whole=whole):
                 self._thoughts.append(thoughts)
-        if parts := delta.get("tool_calls"):
-            indexes = self._add_calls(parts, whole=whole)
-            if any(part.get(EXTRA) is not None for part in parts):
-                texts = elements(members(_text_of_choice(payload, place, whole=whole))["tool_calls"])
-                for index, part, raw in zip(indexes, parts, texts, strict=True):
-                    if part.get(EXTRA) is not None:
-                        self._opaque.add_to_call(index, raw)
+        if calls := delta.get("tool_calls"):
+            indexes = self._add_calls(calls, whole=whole)
+            if any(call.get(EXTRA) is not None for call in calls):
+                parts = Parts()
+                texts = elements(members(_text_of_choice(document, payload, place, parts, whole=whole))["tool_calls"])
+                for index, call, raw in zip(indexes, calls, texts, strict=True):
+                    if call.get(EXTRA) is not None:
+                        self._opaque.add_to_call(index, call, raw, parts)
         content = delta.get("content") or delta.get("refusal")
         self._refused |= bool(delta.get("refusal"))
         self._answered |= bool(delta.get("content"))
         if isinstance(content, list):
             content = self._chunks(content)
-        text = text_of(content)
-        return self._say(text) if text else ""
+        said = text_of(content)
+        return self._say(said) if said else ""
 
     def _chunks(self, content: list[Any]) -> str:
         """The text of content that is a list of chunks, as Mistral's models that think write it."""
-        texts = []
+        texts, parts = [], Parts()
+        parts.admit(content)
         for chunk in content:
             if chunk.get("type") == "thinking":
+                parts.admit(chunk["thinking"])
                 self._thoughts += [text_of(each.get("text")) for each in chunk["thinking"]]
             else:
                 texts.append(text_of(chunk.get("text")))
@@ -142,9 +149,8 @@ class Completion(EventStreamReader):
             if document.get("usage"):
                 self._count(document["usage"])
             for choice in _few(document.get("choices") or ())[:1]:
-                message = choice["message"]
                 self._finish = text_of(choice.get("finish_reason")) or "stop"
-                return self._delta(message, body, 0, whole=True)
+                return self._delta(document, body, 0, whole=True)
             return ""
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
@@ -203,10 +209,12 @@ class Completion(EventStreamReader):
         return ModelReply(content, calls, finish or "stop", self.usage, opaque, self._id, self._model)
 
 
-def _text_of_choice(payload: bytes, place: int, *, whole: bool) -> str:
+def _text_of_choice(document: dict[str, Any], payload: bytes, place: int, parts: Parts, *, whole: bool) -> str:
     """The JSON of a delta, or of a message, as it came."""
-    choice = elements(members(payload.decode())["choices"])[place]
-    return members(choice)["message" if whole else "delta"]
+    choice, name = document["choices"][place], "message" if whole else "delta"
+    for each in (document, choice, choice[name]):
+        parts.admit(each)
+    return members(elements(members(payload)["choices"])[place])[name]
 
 
 def _few(choices: Sequence[Any]) -> Sequence[Any]:

@@ -19,6 +19,7 @@ from palaver.errors import ResponseTooLarge
 from palaver.limits import beyond, most
 from palaver.secrets import hide
 
+from ..bounds import Parts
 from ..verbatim import Tree, elements, members, merged, tree, value_of, written
 
 log = logging.getLogger("palaver.workers.protocols.chat_completions.opaque")
@@ -81,9 +82,9 @@ class OpaqueFields:
         self._calls: dict[int, Tree] = {}
         self._size = 0
 
-    def add(self, delta: Mapping[str, Any], text: Callable[[], str], *, whole: bool) -> str:
-        """Take in what a delta, or a message that came as a ``whole``, has of them; ``text`` is its JSON. Answers the
-        reasoning that it brings.
+    def add(self, delta: Mapping[str, Any], text: Callable[[], str], parts: Parts, *, whole: bool) -> str:
+        """Take in what a delta, or a message that came as a ``whole``, has of them; ``text`` is its JSON, of which
+        ``parts`` may be taken apart. Answers the reasoning that it brings.
 
         Raises:
             ResponseTooLarge: they are larger than may be.
@@ -101,27 +102,29 @@ class OpaqueFields:
         found = members(text())
         for name in lists:
             self._grow(len(found[name]))
-            for entry in elements(found[name]):
-                self._add_entry(name, entry, whole=whole)
+            parts.admit(delta[name])
+            for value, entry in zip(delta[name], elements(found[name]), strict=True):
+                self._add_entry(name, entry if whole else tree(entry, value, parts))
         if delta.get(EXTRA) is not None:
-            self._extra = self._added(self._extra, found[EXTRA])
+            self._extra = self._added(self._extra, found[EXTRA], delta[EXTRA], parts)
         return thoughts
 
-    def add_to_call(self, index: int, part: str) -> None:
-        """What a part of the call at ``index`` has of them; ``part`` is its JSON.
+    def add_to_call(self, index: int, call: Mapping[str, Any], text: str, parts: Parts) -> None:
+        """What a part of the call at ``index`` has of them; ``text`` is its JSON.
 
         Raises:
             ResponseTooLarge: all fields together are larger than may be.
         """
-        self._calls[index] = self._added(self._calls.get(index), members(part)[EXTRA])
+        parts.admit(call)
+        self._calls[index] = self._added(self._calls.get(index), members(text)[EXTRA], call[EXTRA], parts)
 
-    def _added(self, old: Tree | None, text: str) -> Tree:
+    def _added(self, old: Tree | None, text: str, value: Any, parts: Parts) -> Tree:
         self._grow(len(text))
-        return tree(text) if old is None else merged(old, tree(text))
+        new = tree(text, value, parts)
+        return new if old is None else merged(old, new)
 
-    def _add_entry(self, name: str, text: str, *, whole: bool) -> None:
+    def _add_entry(self, name: str, entry: Tree) -> None:
         """An entry of the list ``name``, or more of the newest one with its index."""
-        entry = text if whole else tree(text)
         entries = self._lists.setdefault(name, [])
         if isinstance(entry, str):
             entries.append(entry)

@@ -11,7 +11,7 @@ from palaver.limits import most
 from palaver.models import Usage
 from palaver.secrets import hide
 
-from ..bounds import check_stored, parsed, tokens
+from ..bounds import Parts, check_stored, parsed, tokens
 from ..calls import text_of
 from ..event_stream import EventStreamReader
 from ..port import PAUSE, WITHHELD, ModelReply
@@ -48,7 +48,7 @@ class Answer(EventStreamReader):
                 case "content_block_delta":
                     return self._delta(event["delta"], event["index"])
                 case "content_block_start":
-                    return self._begin(event["index"], event["content_block"], payload)
+                    return self._begin(event, payload)
                 case "content_block_stop":
                     self._blocks.found[event["index"]].ended = True
                 case "message_start":
@@ -63,16 +63,17 @@ class Answer(EventStreamReader):
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"an event of the stream cannot be read: {type(error).__name__}") from error
 
-    def _begin(self, index: Any, first: dict[str, Any], payload: bytes) -> str:
+    def _begin(self, event: dict[str, Any], payload: bytes) -> str:
         """A block begins, mostly an empty one; answers its text."""
+        index, first = event["index"], event["content_block"]
         kind = text_of(first["type"])
         if kind == "tool_use":
             # What is given here at once is all of it: pieces follow on an empty one.
-            given = members(members(payload.decode())["content_block"])["input"] if first.get("input") else None
+            given = members(_first(event, payload))["input"] if first.get("input") else None
             self._blocks.begin(index, kind, "")
             self._calls.add(index, identity=first.get("id"), name=first.get("name"), arguments=given)
             return ""
-        raw = "" if kind == "text" else members(payload.decode())["content_block"]
+        raw = "" if kind == "text" else _first(event, payload)
         block = self._blocks.begin(index, kind, raw)
         if kind == "thinking" and (thoughts := text_of(first.get("thinking"))):
             self._thoughts.append(thoughts)
@@ -116,9 +117,12 @@ class Answer(EventStreamReader):
             self._count(document.get("usage"))
             self._stop(document["stop_reason"], document.get("stop_details"))
             self._finish = self._finish or "end_turn"
-            texts = []
-            raws = elements(members(body.decode())["content"])
+            texts, parts = [], Parts()
+            parts.admit(document)
+            parts.admit(document["content"])
+            raws = elements(members(body)["content"])
             for index, (block, raw) in enumerate(zip(document["content"], raws, strict=True)):
+                parts.admit(block)
                 texts.append(self._take(index, block, raw))
             return "".join(texts)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -144,12 +148,12 @@ class Answer(EventStreamReader):
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Take in counts, of which later ones take the place of earlier ones."""
-        for name, number in (usage or {}).items():
-            if name in _INPUTS or name == "output_tokens":
-                if number is not None:
-                    self._counts[name] = tokens(number)
-            elif name == "output_tokens_details" and number:
-                self._counts[name] = tokens(number.get("thinking_tokens"))
+        said = usage or {}
+        for name in (*_INPUTS, "output_tokens"):
+            if (number := said.get(name)) is not None:
+                self._counts[name] = tokens(number)
+        if details := said.get("output_tokens_details"):
+            self._counts["output_tokens_details"] = tokens(details.get("thinking_tokens"))
         fresh, cached, cache_write = (self._counts.get(name, 0) for name in _INPUTS)
         output = self._counts.get("output_tokens", 0)
         self.usage = Usage(
@@ -197,3 +201,11 @@ class Answer(EventStreamReader):
         return ModelReply(
             content, tuple(calls.values()), finish, self.usage, opaque, self._id, self._model, self._explanation
         )
+
+
+def _first(event: dict[str, Any], payload: bytes) -> str:
+    """The JSON of a block that begins, as it came."""
+    parts = Parts()
+    parts.admit(event)
+    parts.admit(event["content_block"])
+    return members(payload)["content_block"]

@@ -13,7 +13,7 @@ from palaver.errors import MalformedResponse, ProviderError
 from palaver.limits import most
 from palaver.secrets import hide
 
-from ..bounds import parsed, too_large
+from ..bounds import Parts, parsed, too_large
 from ..calls import text_of
 from ..verbatim import members
 from .blocks import BLOCKS
@@ -53,6 +53,7 @@ class Block:
         """
         if not self.pieces:
             return self.first
+        Parts().admit(orjson.loads(self.first))
         found = members(self.first)
         for name, pieces in self.pieces.items():
             text = "".join(pieces)
@@ -97,7 +98,7 @@ class Blocks:
             return
         self.grow(len(text))
         if name not in block.pieces:
-            begun = None if name == "input" else orjson.loads(members(block.first).get(name, "null"))
+            begun = None if name == "input" else orjson.loads(block.first).get(name)
             block.pieces[name] = [text_of(begun)]
         block.pieces[name].append(text)
 

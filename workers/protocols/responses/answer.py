@@ -12,7 +12,7 @@ from palaver.limits import most
 from palaver.models import Usage
 from palaver.secrets import hide
 
-from ..bounds import check_stored, parsed, tokens
+from ..bounds import Parts, check_stored, parsed, tokens
 from ..calls import text_of
 from ..event_stream import EventStreamReader
 from ..port import WITHHELD, ModelReply
@@ -62,10 +62,13 @@ class Answer(EventStreamReader):
                 case "response.output_item.added":
                     self._begin(self._place(event), event["item"])
                 case "response.output_item.done":
-                    raw = "" if event["item"]["type"] in PLAIN else members(payload.decode())["item"]
-                    return self._take(self._place(event), event["item"], raw)
+                    parts = Parts()
+                    parts.admit(event)
+                    raw = "" if event["item"]["type"] in PLAIN else members(payload)["item"]
+                    return self._take(self._place(event), event["item"], raw, parts)
                 case "response.completed" | "response.incomplete" | "response.failed":
-                    return self._end(event["response"], lambda: members(payload.decode())["response"])
+                    Parts().admit(event)
+                    return self._end(event["response"], lambda: members(payload)["response"])
             return ""
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise MalformedResponse(f"an event of the stream cannot be read: {type(error).__name__}") from error
@@ -85,8 +88,10 @@ class Answer(EventStreamReader):
             self._calls.add(index, identity=first.get("call_id"), name=first.get("name"))
         return item
 
-    def _take(self, index: Any, whole: dict[str, Any], raw: str) -> str:
+    def _take(self, index: Any, whole: dict[str, Any], raw: str, parts: Parts) -> str:
         """An item that is whole; answers what of its text did not come in pieces."""
+        for name in ("content", "summary"):
+            parts.admit(whole.get(name))
         item = self._items.found.get(index) or self._begin(index, whole)
         if item.ended or item.kind != whole["type"]:
             raise ValueError("an item ends as another one, or twice")
@@ -103,8 +108,8 @@ class Answer(EventStreamReader):
             case _:
                 self._items.keep(item, raw)
                 if not item.thought:
-                    parts = whole.get("summary") or whole.get("content") or ()
-                    self._think(item, "\n\n".join(text_of(part["text"]) for part in parts))
+                    thoughts = whole.get("summary") or whole.get("content") or ()
+                    self._think(item, "\n\n".join(text_of(part["text"]) for part in thoughts))
         return ""
 
     def _argue(self, index: int, text: str) -> None:
@@ -136,7 +141,7 @@ class Answer(EventStreamReader):
         try:
             document = parsed(body)
             self._anything = True
-            text = self._end(document, body.decode)
+            text = self._end(document, lambda: body)
             self._thoughts.clear()
             return text
         except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -150,8 +155,12 @@ class Answer(EventStreamReader):
             raise ProviderHTTPError(200, orjson.dumps({"error": response.get("error")}))
         texts = []
         if not self._items.found:
-            for index, item in enumerate(elements(members(raw())["output"])):
-                texts.append(self._take(index, orjson.loads(item), item))
+            parts = Parts()
+            parts.admit(response)
+            parts.admit(items := response["output"])
+            raws = elements(members(raw())["output"])
+            for index, (item, text) in enumerate(zip(items, raws, strict=True)):
+                texts.append(self._take(index, item, text, parts))
         self._finish = "end"
         if response.get("status") == "incomplete":
             reason = text_of((response.get("incomplete_details") or {}).get("reason"))
