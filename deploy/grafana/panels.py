@@ -220,6 +220,12 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "1 is well, 0 is not.",
         ),
         Panel(
+            "Redis came back with less than it had",
+            "short",
+            {"within a day": "max(palaver_store_rewound_timestamp_seconds > bool 0)"},
+            "1 for a day after a process noticed that.",
+        ),
+        Panel(
             "Keys that Redis removed in an hour",
             "short",
             {"evicted": "max(increase(palaver_store_evicted_keys_total[1h]))"},
