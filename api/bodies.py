@@ -33,7 +33,7 @@ async def read_body(request: Request, model: type[M]) -> M:
     _check_type(request)
     if not raw.strip():
         raise Problem("malformed_json", "The body is empty.")
-    return await _validated(model, raw)
+    return await _validated(request, model, raw)
 
 
 async def read_optional_body(request: Request, model: type[M]) -> M:
@@ -48,13 +48,13 @@ async def read_optional_body(request: Request, model: type[M]) -> M:
     _check_type(request)
     if not raw:
         return model()
-    return await _validated(model, raw)
+    return await _validated(request, model, raw)
 
 
-async def _validated(model: type[M], raw: bytes) -> M:
+async def _validated(request: Request, model: type[M], raw: bytes) -> M:
     value = parse(raw)
     await _let_others(raw)
-    found = validate(model, raw, value)
+    found = validate(model, raw, value, backend_of(request).providers)
     await _let_others(raw)
     return found
 
@@ -84,7 +84,7 @@ async def _read(request: Request) -> bytes:
         raise Problem("unsupported_media_type", "Send the body without Content-Encoding.")
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > limit:
-        raise _too_large(limit)
+        raise _too_large(limit, f"this one has {int(declared[:20])}")
     chunks: list[bytes] = []
     size = 0
     try:
@@ -92,7 +92,7 @@ async def _read(request: Request) -> bytes:
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > limit:
-                    raise _too_large(limit)
+                    raise _too_large(limit, "this one has more")
                 chunks.append(chunk)
     except TimeoutError:
         beyond("body_time")
@@ -102,6 +102,7 @@ async def _read(request: Request) -> bytes:
     return b"".join(chunks)
 
 
-def _too_large(limit: int) -> Problem:
+def _too_large(limit: int, size: str) -> Problem:
     beyond("body")
-    return Problem("payload_too_large", f"At most {limit} bytes.", headers={"Connection": "close"})
+    detail = f"A body has at most {limit} bytes here (PALAVER_MAX_BODY); {size}."
+    return Problem("payload_too_large", detail, headers={"Connection": "close"})

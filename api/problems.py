@@ -149,9 +149,9 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             code = error.code if error.code in CODES else "validation_error"
             return Problem(code, error.detail, faults=error.faults, run_id=error.run_id)
         case UnknownRun():
-            return Problem("run_not_found", "It was never there, or its retention has passed.")
+            return Problem("run_not_found", _sentence(error))
         case UnknownConversation():
-            return Problem("conversation_not_found", "It was never there, or its retention has passed.")
+            return Problem("conversation_not_found", _sentence(error))
         case IdempotencyMismatch():
             return Problem("idempotency_key_reused", "Use a new key for another request.")
         case StateConflict():

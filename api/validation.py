@@ -15,6 +15,7 @@ from palaver.errors import Fault, Refused
 from palaver.fields import ModelName, Tag, ToolName
 from palaver.limits import beyond, most
 from palaver.names import did_you_mean
+from palaver.providers import Provider, example_model
 
 from .strict_json import Path, pointer
 
@@ -40,16 +41,18 @@ def _pattern(name: object) -> str:
     return found
 
 
+_MODEL: Final = _pattern(ModelName)
+_NO_MESSAGES: Final = frozenset({"system", "developer"})
+"""Roles that others know and a conversation has not."""
 _PATTERNS: Final[Mapping[str, str]] = {
-    _pattern(ModelName): "must be provider/name, such as fake/tool-20",
     _pattern(ToolName): "must be a tool's name: letters, digits, _ and -, at most 64",
     _pattern(ToolPattern): "must be a tool's name, or a glob such as send_*",
     _pattern(Tag): "must be 1 to 64 characters without spaces",
 }
 
 
-def validate(model: type[M], raw: bytes, value: Any) -> M:
-    """The body ``raw``, parsed before as ``value``, as a ``model``.
+def validate(model: type[M], raw: bytes, value: Any, providers: Mapping[str, Provider]) -> M:
+    """The body ``raw``, parsed before as ``value``, as a ``model``; ``providers`` are those that examples are of.
 
     Raises:
         Refused: ``validation_error`` with a fault for each field that does not fit.
@@ -57,24 +60,28 @@ def validate(model: type[M], raw: bytes, value: Any) -> M:
     try:
         return model.model_validate_json(raw, extra="forbid")
     except ValidationError as error:
-        raise Refused.of_faults(faults_of(error, model, value)) from None
+        raise Refused.of_faults(faults_of(error, model, value, providers)) from None
 
 
-def faults_of(error: ValidationError, model: type[BaseModel], value: Any) -> list[Fault]:
+def faults_of(
+    error: ValidationError, model: type[BaseModel], value: Any, providers: Mapping[str, Provider]
+) -> list[Fault]:
     """What is wrong with ``value``, which was to be a ``model``: as far as it is looked at."""
     looked = most("faults_found")
     if error.error_count() > looked:
         beyond("faults_found")
     errors = error.errors(include_url=False, include_input=False)
-    return _without_doubles([_fault(model, value, each) for each in islice(errors, looked)])
+    return _without_doubles([_fault(model, value, each, providers) for each in islice(errors, looked)])
 
 
-def _fault(model: type[BaseModel], value: Any, found: Any) -> Fault:
+def _fault(model: type[BaseModel], value: Any, found: Any, providers: Mapping[str, Provider]) -> Fault:
     kind, message = found["type"], found["msg"]
     path = _path(found["loc"], value, missing=kind == "missing")
     for theirs, ours in _WORDS:
         message = message.replace(theirs, ours)
-    if kind == "string_pattern_mismatch":
+    if kind == "string_pattern_mismatch" and found["ctx"]["pattern"] == _MODEL:
+        message = f"must be provider/name, such as {example_model(providers)}"
+    elif kind == "string_pattern_mismatch":
         message = _PATTERNS.get(found["ctx"]["pattern"], "is not written as it must be")
     elif kind == "extra_forbidden":
         kind, message = "unknown_field", message + did_you_mean(str(path[-1]), _names_beside(model, path))
@@ -83,6 +90,10 @@ def _fault(model: type[BaseModel], value: Any, found: Any) -> Fault:
     elif kind.startswith("union_tag_"):
         kind = "missing" if kind == "union_tag_not_found" else "literal_error"
         path, message = (*path, "type"), f"must be one of {_tags(model, path)}"
+    elif kind == "literal_error" and path[:1] == ("input",) and path[-1] == "role":
+        given = value["input"][path[1]]["role"]
+        if isinstance(given, str) and given in _NO_MESSAGES:
+            message += f"; what a {given} message says goes into the agent's instructions"
     elif path == ("input",) and kind.endswith("_type") and not isinstance(value["input"], str | list):
         kind, message = "input_type", "must be a text or a list of messages"
     return Fault(pointer(path), kind, message)

@@ -246,6 +246,9 @@ def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
     if preset is None and not asked and not placed and (meant := _with_dots(name, table)):
         raise _refusal(name, f'no base_url; a name with a dot is in quotation marks: [providers."{meant}"]')
     if preset is None and (asked or not placed):
+        slip = next((each for each in table if "base_url" in did_you_mean(each, Provider.model_fields)), None)
+        if slip is not None and not asked:
+            raise _refusal(name, f"no base_url, but {slip}; did you mean 'base_url'?")
         said = f"preset {asked!r:.80} is none that there is" if asked else "no base_url, and not known by this name"
         raise _refusal(name, said + (did_you_mean(str(asked or name), PRESETS) or f"; there are: {', '.join(PRESETS)}"))
     elsewhere = preset is not None and placed and preset.base_url is not None
@@ -278,6 +281,13 @@ def _with_dots(name: str, table: dict[str, Any]) -> str:
 
 def _refusal(name: str, said: str) -> PydanticCustomError:
     return PydanticCustomError("preset", "{name}: {said}", {"name": name, "said": said})
+
+
+def example_model(providers: Mapping[str, Provider]) -> str:
+    """A name of a model, as runs name it, that one of these may have."""
+    named = (f"{name}/{model}" for name, each in providers.items() for model in (*each.models, *each.prices))
+    usual = (f"{name}/NAME" for name in providers if name != "fake")
+    return next(named, None) or next(usual, "fake/tool-20")
 
 
 def load_providers(path: Path | None) -> Mapping[str, Provider]:

@@ -123,7 +123,7 @@ def _number(socket: WebSocket) -> UUID:
     try:
         return number_of(socket.path_params["conversation"])
     except Refused:
-        raise UnknownConversation from None
+        raise UnknownConversation(socket.path_params["conversation"]) from None
 
 
 @asynccontextmanager

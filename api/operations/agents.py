@@ -10,6 +10,7 @@ from palaver.endpoints import INLINE
 from palaver.errors import ConfigurationError, Fault
 from palaver.models import AgentSpec
 from palaver.names import did_you_mean
+from palaver.policies import policy_of_agent
 from palaver.providers import Provider
 from palaver.retry import RetryPolicy
 
@@ -100,7 +101,7 @@ def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Ite
             yield Fault("/agent/retry", "unknown_policy", f"is no policy of PALAVER_RETRY_POLICIES{hint}")
     elif agent.retry is not None:
         try:
-            RetryPolicy.parse(agent.retry)
+            policy_of_agent(agent.retry)
         except ConfigurationError as error:
             yield Fault(f"/agent/retry{error.pointer}", "invalid_policy", error.reason)
 

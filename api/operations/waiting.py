@@ -117,4 +117,4 @@ async def _follow(backend: Backend, run: Run, until: Until) -> Run:
                 now = await backend.run(run.id)
                 if until.reached(run, now):
                     return now
-    raise UnknownRun
+    raise UnknownRun(run.id)

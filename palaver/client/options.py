@@ -110,6 +110,8 @@ def agent_object(options: AgentOptions, toolset: ClientToolset) -> Any:
     Raises:
         ValueError: both forms at once, or a short form without a model.
     """
+    if isinstance(tools := options.get("tools"), str):
+        raise ValueError(f"tools is a list of names: tools=[{tools!r}]")
     agent, model = options.get("agent"), options.get("model")
     given = {
         "instructions": options.get("instructions"),

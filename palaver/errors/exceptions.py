@@ -245,11 +245,29 @@ class NotDurable(PalaverError):
 
 
 class UnknownRun(PalaverError):
-    """There is no such run."""
+    """There is no run of that id."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(_nothing_of("run", run_id))
 
 
 class UnknownConversation(PalaverError):
-    """There is no such conversation."""
+    """There is no conversation of that id."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(_nothing_of("conversation", conversation_id))
+
+
+_PREFIXES: Final = {"run": "run_", "conversation": "conv_"}
+
+
+def _nothing_of(kind: str, given: str) -> str:
+    """Why there is nothing of this kind and id; the id may be anything."""
+    shown = given if given.isascii() and given.replace("_", "").isalnum() and len(given) <= 80 else f"{given[:80]!r}"
+    other = next((name for name, prefix in _PREFIXES.items() if name != kind and given.startswith(prefix)), None)
+    if other is not None:
+        return f"the id {shown} is that of a {other}, not of a {kind}"
+    return f"there is no {kind} {shown}: it was never there, or its retention has passed"
 
 
 class IdempotencyMismatch(PalaverError):

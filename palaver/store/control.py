@@ -201,11 +201,11 @@ def _acted(
             publish = deliveries(done.deliveries, run_id, conversation_id)
             return Acted(Settled(done.status, publish, done.next_run), done.replayed)
         case Unknown():
-            raise UnknownRun(f"there is no run {run_id}")
+            raise UnknownRun(run_id)
         case Mismatch():
             raise IdempotencyMismatch("this Idempotency-Key was used with another request")
         case Ended(status=status):
-            raise StateConflict("run_ended", run_id, f"the run takes nothing in any more: it is {status}")
+            raise StateConflict("run_ended", run_id, f"the run has ended and can take no more input: it is {status}")
         case RefusedItem(number, code):
             raise refusal(code, run_id, f"item {number}: " if items > 1 else "")
         case other:

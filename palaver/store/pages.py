@@ -101,7 +101,7 @@ class Pages:
             keys.run(run_id), ("conversation", "events", "logged", "deleting")
         )
         if conversation_id is None or deleting is not None:
-            raise UnknownRun(f"there is no run {run_id}")
+            raise UnknownRun(run_id)
         events, size = list[StoredEvent](), 0
         if newest is None or after >= int(newest):
             return events, True
@@ -146,7 +146,7 @@ class Pages:
     async def _is_over(self, run_id: str, last: int) -> bool:
         newest, ended = await self._redis.hmget(keys.run(run_id), ("events", "ended_at"))
         if newest is None:
-            raise UnknownRun(f"there is no run {run_id}")
+            raise UnknownRun(run_id)
         return ended is not None and last >= int(newest)
 
 
@@ -157,7 +157,7 @@ def feed_of(run_id: str) -> str:
         UnknownRun: no run has such an id.
     """
     if not is_id("run", run_id):
-        raise UnknownRun(f"there is no run {run_id[:80]!r}")
+        raise UnknownRun(run_id)
     return keys.feed(run_id)
 
 

@@ -66,7 +66,7 @@ class Reading:
         """
         found = await self.weighed([run_id]) if is_id("run", run_id) else []
         if not found:
-            raise UnknownRun(f"there is no run {run_id[:80]!r}")
+            raise UnknownRun(run_id)
         return found[0][0]
 
     async def weighed(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int]]:
@@ -103,7 +103,7 @@ class Reading:
         """
         found = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
         if found is None:
-            raise UnknownRun(f"there is no run {run_id[:80]!r}")
+            raise UnknownRun(run_id)
         return found.decode()
 
     async def begins_at(self, run_id: str) -> int:
@@ -254,4 +254,4 @@ def check_conversation_id(text: str) -> None:
 
 def unknown_conversation(conversation_id: str) -> UnknownConversation:
     """The error that says so."""
-    return UnknownConversation(f"there is no conversation {conversation_id[:80]!r}")
+    return UnknownConversation(conversation_id)

@@ -292,6 +292,6 @@ def cancelled(run_id: str, conversation_id: str, reply: Moved | Ended | Unknown)
         case Ended(status):
             raise StateConflict("run_ended", run_id, f"the run has already ended: {status}")
         case Unknown():
-            raise UnknownRun(f"there is no run {run_id}")
+            raise UnknownRun(run_id)
         case other:
             assert_never(other)

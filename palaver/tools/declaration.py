@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, overload
+from typing import Annotated, Any, Final, Union, get_args, get_origin, overload
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 
 from palaver.arguments import in_words, read
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.limits import most
+from palaver.names import did_you_mean
 from palaver.tools.context import ToolContext
 from palaver.tools.declared import ToolDeclaration
 
@@ -92,6 +93,9 @@ def _faults(error: ValidationError) -> str:
     return in_words([(fault["loc"], fault["msg"]) for fault in found])
 
 
+_NO_RETRY: Final = ": a tool that raises RetryableToolError(retry_after=seconds) is called again, three times in all"
+
+
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
@@ -116,6 +120,7 @@ def tool(
     risky: bool = False,
     ends_run: bool = False,
     timeout: float = 30.0,
+    **others: object,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
 
@@ -126,8 +131,12 @@ def tool(
     tool that ``ends_run`` returns is the run's output: no model is called after it.
 
     Raises:
-        ConfigurationError: when the signature cannot be a schema, or the timeout is none.
+        ConfigurationError: when the signature cannot be a schema, the timeout is none, or there is no such option.
     """
+    for option in others:
+        known = ("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout")
+        hint = _NO_RETRY if option == "retry" else did_you_mean(option, known) or f"; there are: {', '.join(known)}"
+        raise ConfigurationError(f"@tool has no option {option}{hint}")
     if not 0 < timeout <= most("tool_timeout"):
         raise ConfigurationError(f"a tool's timeout is more than 0 and at most {most('tool_timeout'):,} s")
 

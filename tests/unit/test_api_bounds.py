@@ -28,7 +28,7 @@ def faults_of(body: dict[str, Any], model: type[BaseModel] = Submission) -> list
     """The faults of a body that is refused, by place and code."""
     raw = json.dumps(body).encode()
     with pytest.raises(Refused) as refused:
-        validate(model, raw, parse(raw))
+        validate(model, raw, parse(raw), {})
     return [(fault.pointer, fault.code) for fault in refused.value.faults]
 
 

@@ -73,7 +73,7 @@ async def live(backend: Backend, socket: WebSocket) -> None:
     """Says hello, and what one asks for."""
     match socket.path_params["what"]:
         case "nothing":
-            raise UnknownConversation
+            raise UnknownConversation("nothing")
         case "full":
             raise NoRoom("too_many_watchers", "this process serves enough of them")
         case "broken":

@@ -170,7 +170,7 @@ def test_what_a_tool_raises_is_told_to_the_model() -> None:
         KeyError("x"),
         httpx.ConnectError(""),
         redis.exceptions.ConnectionError(),
-        errors.UnknownRun(),
+        errors.UnknownRun("x"),
     ):
         failure = classify(error, source="tool")
         assert (failure.error_class, failure.recoverable, failure.retryable) == ("tool_error", True, False)

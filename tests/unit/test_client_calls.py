@@ -22,6 +22,11 @@ def api() -> Iterator[ScriptedAPI]:
 
 @async_client
 class TestCalls:
+    def test_tools_that_are_no_list_are_refused_in_one_sentence(self, api: ScriptedAPI, call: Call) -> None:
+        with pytest.raises(ValueError, match=r"^tools is a list of names: tools=\['calculator'\]$"):
+            call(api.url, "submit", "hello", model="fake/echo", tools="calculator")
+        assert api.seen == []
+
     def test_submit_sends_the_short_form_and_a_key(self, api: ScriptedAPI, call: Call) -> None:
         api.on("POST", RUNS, answer(run_object("queued"), 202))
         run = call(

@@ -113,17 +113,44 @@ def test_a_key_of_a_retry_policy_that_nobody_knows_is_left_out_with_a_warning(
 ) -> None:
     path = tmp_path / "policies.toml"
     path.write_text(
-        "[patient]\nmax_elapsd = 5\n[patient.rules.rate_limit]\nattempts = 20\n"
+        "[patient]\nmax_elapsd = 5\n[patient.rules.moon_phase]\nattempts = 20\n"
         "[patient.rules.timeout]\natempts = 2\nattempts = 3\n"
     )
     with caplog.at_level(logging.WARNING):
         policy = load_policies(path)["patient"]
     assert {name: rule.attempts for name, rule in policy.rules.items()} == {ErrorClass.TIMEOUT: 3}
     assert [message.partition(": ")[2].partition(": ")[2].partition(" is no")[0] for message in caplog.messages] == [
-        "patient.max_elapsd", "patient.rules.rate_limit", "patient.rules.timeout.atempts",
+        "patient.max_elapsd", "patient.rules.moon_phase", "patient.rules.timeout.atempts",
     ]  # fmt: skip
-    hints = [message.rpartition("did you mean ")[2] for message in caplog.messages]
-    assert hints == ["'max_elapsed'?", "'rate_limited'?", "'attempts'?"]
+    hints = [message.rpartition("did you mean ")[2] for message in caplog.messages if "did you mean" in message]
+    assert hints == ["'max_elapsed'?", "'attempts'?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[patient.rules.rate_limit]\nattempts = 20",
+            r"rules\.rate_limit is .*; did you mean 'rate_limited'\?",
+        ),
+        (
+            "[patient.rules.tool_error]\nattempts = 1",
+            r"/rules/tool_error: tools have no policy: .*retry_after=",
+        ),
+    ],
+)
+def test_a_rule_that_would_be_ignored_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "policies.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=said):
+        load_policies(path)
+
+
+def test_a_misspelt_base_url_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "providers.toml"
+    path.write_text('[providers.ours]\nbase_ulr = "http://127.0.0.1:1/v1"')
+    with pytest.raises(ConfigurationError, match="ours: no base_url, but base_ulr; did you mean 'base_url'\\?"):
+        load_providers(path)
 
 
 @pytest.mark.parametrize("text", ["patient = 5", "[patient]\nrules = 5", "[patient.rules]\ntimeout = 5"])

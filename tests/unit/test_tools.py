@@ -85,6 +85,13 @@ def test_a_tool_has_some_time_and_not_for_ever(timeout: float) -> None:
         tool(timeout=timeout)
 
 
+def test_an_option_that_a_tool_has_not_is_answered_with_what_there_is() -> None:
+    with pytest.raises(ConfigurationError, match=r"@tool has no option retry: .*RetryableToolError\(retry_after="):
+        tool(retry={"attempts": 10})  # type: ignore[call-overload]
+    with pytest.raises(ConfigurationError, match="@tool has no option idempotnt; did you mean 'idempotent'"):
+        tool(idempotnt=True)  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize(
     ("expression", "value"), [("1 + 2 * 3", "7"), ("2 ** 10", "1024"), ("-(4 / 8)", "-0.5"), ("7 // 2 % 2", "1")]
 )
