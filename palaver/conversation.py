@@ -30,6 +30,7 @@ class Conversation(BaseModel):
 
     id: str
     title: str | None = None
+    """The first words that were said in it, if nobody gave it one."""
     status: ConversationStatus = "idle"
     agent: AgentSpec | None = None
     metadata: dict[str, str] = {}

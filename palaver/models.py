@@ -225,6 +225,8 @@ class Run(BaseModel):
     """The model step that the run is at; 0 before the first."""
     attempt: int = 0
     """The attempt of that step."""
+    input_preview: str | None = None
+    """The first words that the user said last in its input; None if there are none."""
     output: str | None = None
     """The text of the last assistant message, or what a tool ended the run with, once it has ended."""
     structured_output: Any = None

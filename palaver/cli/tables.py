@@ -36,6 +36,8 @@ from palaver.models import Cancel, Run
 _PIPE_WIDTH: Final = 240
 """Columns when nobody looks: enough that no id is cut."""
 
+_QUESTION: Final = 40
+"""Characters of what the user said, in a list."""
 _LONGEST: Final = most("provider_message")
 """Characters of a fact about a run."""
 
@@ -59,8 +61,9 @@ def show_runs(to: Console, runs: Iterable[Run]) -> None:
         tools = ", ".join(action.tool for action in run.pending_actions)
         waits = f"{waiting(run)}: {one_line(tools)}" if tools else waiting(run)
         what = advise(run).why or waits or doing(run) or one_line(run.output, 80)
-        rows.append((run.id, run.status.value, run.agent.model, since(to, run.times.created_at), what))
-    print_list(to, ("RUN", "STATUS", "MODEL", "CREATED", "WHAT"), rows, texts=1)
+        question = one_line(run.input_preview, _QUESTION)
+        rows.append((run.id, run.status.value, run.agent.model, since(to, run.times.created_at), question, what))
+    print_list(to, ("RUN", "STATUS", "MODEL", "CREATED", "QUESTION", "WHAT"), rows, texts=2)
 
 
 def since(to: Console, when: datetime) -> str:
@@ -74,6 +77,7 @@ def show_run(to: Console, run: Run) -> None:
     facts = {
         "run": run.id,
         "conversation": run.conversation_id,
+        "question": run.input_preview,
         "status": _status(run),
         "waiting": waiting(run),
         "agent": run.agent.name,

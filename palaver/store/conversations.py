@@ -233,6 +233,7 @@ def fields_of(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:
             yield GivenField("title", value if isinstance(value, str) else None)
             # What a search compares: scripts know the small letters of ASCII only.
             yield GivenField("folded", value.casefold() if isinstance(value, str) else None)
+            yield GivenField("titled_by", None)
         else:
             yield GivenField(name, orjson.dumps(value).decode() if value else None)
     for dialect, text in kept.items():

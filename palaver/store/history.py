@@ -13,6 +13,7 @@ import orjson
 from palaver.conversation import Conversation
 from palaver.conversation import Fork as WantedFork
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownConversation
+from palaver.first_words import TITLE, first_words
 from palaver.ids import new_run_id, shard_of
 from palaver.models import Message
 from palaver.store import keys
@@ -69,12 +70,15 @@ class History:
         check_conversation_id(conversation_id)
         texts = tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages)
         key = TakenOnce.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
+        title = first_words(messages, TITLE)
         append = Append(
             run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
             idempotency=key.record,
             fingerprint=key.fingerprint,
             request=key.request,
             messages=texts,
+            title=title,
+            folded=title and title.casefold(),
         )
         return await promised(self._scripts.promise(append), partial(_appended, conversation_id))
 

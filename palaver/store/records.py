@@ -63,9 +63,9 @@ USAGE_FIELDS: Final = (
 """What a run used, in its hash; in a conversation's, what its runs used that have ended."""
 RUN_FIELDS: Final = (
     "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
-    "retried_from", "retried_as", "agent", "model", "seq", "attempt", "output", "error", "incomplete_details",
-    "cancel", "created_at", "started_at", "ended_at", "deadline", "start_by", "start_after", "events", "budget",
-    "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace",
+    "retried_from", "retried_as", "agent", "model", "seq", "attempt", "input_preview", "output", "error",
+    "incomplete_details", "cancel", "created_at", "started_at", "ended_at", "deadline", "start_by", "start_after",
+    "events", "budget", "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace",
 )  # fmt: skip
 """Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
 _RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
@@ -133,6 +133,7 @@ def run(fields: Fields) -> Run:
         model=spec.models[int(fields.get(b"model", 0))],
         step=int(fields[b"seq"]),
         attempt=int(fields.get(b"attempt", 0)),
+        input_preview=_text(fields.get(b"input_preview")) or None,
         output=_text(fields.get(b"output")),
         structured_output=_structured(fields, spec),
         error=_json(fields.get(b"error")),

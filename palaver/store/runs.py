@@ -11,6 +11,7 @@ from typing import Any, assert_never
 import orjson
 
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
+from palaver.first_words import PREVIEW, TITLE, first_words
 from palaver.ids import new_run_id, pick_shard, shard_of
 from palaver.leases import Delivery, Settled
 from palaver.limits import beyond
@@ -148,6 +149,9 @@ class Runs(Listing):
         messages = (Message(role="user", content=given),) if isinstance(given, str) else given
         agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
         trace = new_trace()
+        secrets = with_key(submission.secrets, agent)
+        hidden = tuple(filter(None, secrets.values()))
+        title = first_words(messages, TITLE, hidden)
         return Submit(
             run=keys.of_run(run_id, target),
             runs=keys.runs(shard),
@@ -176,9 +180,10 @@ class Runs(Listing):
             withdrawn=fork.withdrawn or None if fork else None,
             trace=trace.stored if trace else None,
             messages=tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
-            secrets=self._vault.sealed(
-                target, {**(fork.secrets if fork else {}), **with_key(submission.secrets, agent)}
-            ),
+            title=title,
+            folded=title and title.casefold(),
+            input_preview=first_words(reversed(messages), PREVIEW, hidden),
+            secrets=self._vault.sealed(target, {**(fork.secrets if fork else {}), **secrets}),
             endpoint=endpoint_of(agent) if agent else None,
         )
 

@@ -51,6 +51,13 @@ async def test_they_are_set_one_by_one_and_nobody_reads_them_in_redis(driver: St
     assert CANARY.encode() not in b"".join(kept.values())
 
 
+async def test_one_that_comes_with_the_words_is_in_no_title(driver: StoreDriver) -> None:
+    submitted = await driver.submit(f"it is {CANARY}", secrets=secrets(TOKEN=CANARY))
+    run = await driver.store.runs.get(submitted.run_id)
+    title = (await driver.store.runs.conversation(run.conversation_id)).title
+    assert run.input_preview == title == "it is [redacted]"
+
+
 async def test_a_step_is_told_that_they_changed(driver: StoreDriver) -> None:
     _, lease = await driver.begin()
     assert not lease.secrets_at

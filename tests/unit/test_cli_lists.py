@@ -44,7 +44,7 @@ def a_run(status: str = "completed", model: str = "fake/tool-20", **changes: Any
     at = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).isoformat()
     times = {"created_at": at, "deadline": at}
     agent = {"model": model, "tools": []}
-    return Run.model_validate(run_object(status, agent=agent, model=model, times=times, output=LONG, **changes))
+    return Run.model_validate(run_object(status, agent=agent, model=model, times=times, output=LONG, input_preview="What is it?", **changes))
 
 
 @pytest.mark.parametrize("status", ["completed", "requires_action"])
@@ -54,13 +54,13 @@ def test_runs_are_shown_whole(status: str, model: str) -> None:
     shown = " ".join(lines)
     for fact in (RUN_ID, status, model, "3 h ago"):
         assert shown.count(fact) == 2
-    assert sum("word word word" in line for line in lines) == 2
+    assert sum("What is it? · word word" in line for line in lines) == 2
     assert " ".join(" ".join(lines).split()).startswith("RUN STATUS MODEL")
 
 
 def test_a_list_in_a_pipe_has_a_line_a_run_and_whole_times() -> None:
     header, line = in_a_pipe(lambda to: show_runs(to, [a_run()]))
-    assert header.split() == ["RUN", "STATUS", "MODEL", "CREATED", "WHAT"]
+    assert header.split() == ["RUN", "STATUS", "MODEL", "CREATED", "QUESTION", "WHAT"]
     assert line.split()[:3] == [RUN_ID, "completed", "fake/tool-20"]
     assert datetime.fromisoformat(" ".join(line.split()[3:5])).tzinfo is not None
 

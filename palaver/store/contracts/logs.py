@@ -65,6 +65,9 @@ class Append(Script[Appended | Mismatch | Refused | Unknown]):
     """None if the idempotency key is not the client's."""
     request: str
     """Names this very request."""
+    title: str | None
+    folded: str | None
+    """As of `Submit`."""
     messages: tuple[Json, ...]
 
 

@@ -109,6 +109,12 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     """The trace that it belongs to, as `palaver.traces.Trace` is stored."""
     endpoint: str | None
     """As of `ChangeConversation`."""
+    title: str | None
+    """Of the conversation, if nobody gave it one and this is the first that is said in it."""
+    folded: str | None
+    """The same in small letters."""
+    input_preview: str | None
+    """None of a retry: that of the run that it goes on with."""
     messages: tuple[Json, ...]
     secrets: tuple[NewSecret, ...]
     """That the conversation has from here on."""

@@ -1,22 +1,24 @@
 -- The record of a new run, for submit.lua.
--- needs: begin, time_limits, count
+-- needs: begin, title, time_limits, count
 
 local function create(kept, agent, max_steps, names)
   if not kept then begin_conversation() end
   redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps, 'names', names)
+  title_by(args.title, args.folded, ID)
   redis.call('HINCRBY', CONV, 'unfinished', 1)
   keep_conversation()
   redis.call('HSET', RUN, 'id', ID, 'conversation', args.conversation_id, 'status', STATUS, 'agent', agent,
     'max_steps', max_steps, 'names', names, 'seq', 0, 'created_at', NOW, 'start_after', args.start_after or '',
     'start_by', args.start_by or '',
     'deadline', args.deadline or math.max(NOW, args.start_after or 0) + Setting.RUN_DEADLINE_MS,
-    'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages))
+    'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages), 'input_preview', args.input_preview or '')
   if args.kind == SubmitKind.CONDENSE then redis.call('HSET', RUN, 'condenses', 1) end
   if args.budget then redis.call('HSET', RUN, 'budget', args.budget) end
   if args.submitted_by then redis.call('HSET', RUN, 'submitted_by', args.submitted_by) end
   if args.retried_from then
     local earlier, forks = PREFIX .. 'run:' .. args.retried_from, args.kind == SubmitKind.FORK
-    redis.call('HSET', RUN, 'retried_from', args.retried_from)
+    local said = args.input_preview or redis.call('HGET', earlier, 'input_preview') or ''
+    redis.call('HSET', RUN, 'retried_from', args.retried_from, 'input_preview', said)
     if not forks and redis.call('EXISTS', earlier) == 1 then redis.call('HSET', earlier, 'retried_as', ID) end
   end
   if args.trace then redis.call('HSET', RUN, 'trace', args.trace) end

@@ -1,4 +1,4 @@
--- needs: input, other_runs, request, version
+-- needs: input, other_runs, request, title, version
 -- RUN is of no run: what is active is acted on with its own keys.
 local earlier = earlier_request(args.request, 'run', 'position')
 if earlier and not earlier.same then return reply.mismatch() end
@@ -25,6 +25,7 @@ elseif active then
 elseif conversation_full() then
   code = RefusalCode.CONVERSATION_FULL
 else
+  title_by(args.title, args.folded, '')
   log_messages(args.messages)
   if tonumber(kept[5] or 0) == 0 then let_conversation_expire() end
 end

@@ -23,6 +23,7 @@ if not looked then
   redis.call('ZREM', ENDED, ID)
   -- Workers that have cached its messages rebuild the conversation.
   if there and ENTERED then withdraw_from(ENTERED + 1, ID) end
+  if redis.call('HGET', CONV, 'titled_by') == ID then redis.call('HDEL', CONV, 'title', 'folded', 'titled_by') end
   local outcome = redis.call('HGET', CONV, 'last_outcome')
   if outcome and cjson.decode(outcome).run_id == ID then redis.call('HDEL', CONV, 'last_outcome') end
 end

@@ -64,7 +64,11 @@ if conversation_full() then return refused(RefusalCode.CONVERSATION_FULL) end
 local clears = active and not later and (conflict == OnConflict.INTERRUPT or conflict == OnConflict.ROLLBACK)
 if not clears and tonumber(kept[7] or 0) >= Setting.MAX_QUEUED then return refused(RefusalCode.QUEUE_FULL, active) end
 keep_secrets(CONV, args.secrets, false, args.endpoint)
-if copy then take_copy(args.copy, copy) end
+if copy then
+  take_copy(args.copy, copy)
+  local titled = redis.call('HMGET', keys.forked, 'title', 'folded')
+  if titled[1] then redis.call('HSET', CONV, 'title', titled[1], 'folded', titled[2]) end
+end
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', ENTRIES) end
 NAMES = args.agent and args.names or kept[9] or ''
 create(kept[1], agent, max_steps, NAMES)

@@ -1,0 +1,8 @@
+-- The title of a conversation that nobody gave one: its first words.
+-- needs: run
+
+-- They are those of the run `run`, and go with it if it is deleted; '' if no run brings them.
+local function title_by(title, folded, run)
+  if not title or ENTRIES > 0 or redis.call('HSETNX', CONV, 'title', title) == 0 then return end
+  redis.call('HSET', CONV, 'folded', folded, 'titled_by', run)
+end
