@@ -23,6 +23,8 @@ class RunFilter(TypedDict, total=False):
     tag: str | None
     metadata: Mapping[str, str] | None
     """It has all of these entries."""
+    submitted_by: str | None
+    """The key that submitted it, by its name in ``PALAVER_API_KEYS``."""
     agent: str | None
     """The name of the run's agent."""
     provider: str | None
@@ -74,6 +76,7 @@ def admits(wanted: RunFilter, run: Run) -> bool:
         and wanted.get("conversation_id") in (None, run.conversation_id)
         and (tag is None or tag in run.tags)
         and metadata.items() <= run.metadata.items()
+        and wanted.get("submitted_by") in (None, run.submitted_by)
         and wanted.get("agent") in (None, run.agent.name)
         and wanted.get("provider") in (None, run.model.partition("/")[0])
         and wanted.get("model") in (None, run.model)

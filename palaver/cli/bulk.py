@@ -40,6 +40,10 @@ class FilterOptions:
             "--metadata", parser=entry, metavar="KEY=VALUE", help="Only runs that have this in them; repeatable."
         ),
     ] = None
+    submitted_by: Annotated[
+        str | None,
+        typer.Option("--submitted-by", metavar="NAME", help="Only runs that the key of this name submitted."),
+    ] = None
     agent_name: Annotated[str | None, typer.Option("--agent-name", help="Only runs of agents with this name.")] = None
     provider: Annotated[str | None, typer.Option("--provider", help="Only runs that ask it, or asked it last.")] = None
     model: Annotated[
@@ -102,6 +106,7 @@ class FilterOptions:
                 "conversation_id": self.conversation,
                 "tag": self.tag,
                 "metadata": dict(self.metadata) if self.metadata else None,
+                "submitted_by": self.submitted_by,
                 "agent": self.agent_name,
                 "provider": self.provider,
                 "model": self.model,

@@ -86,8 +86,9 @@ def _tests(wanted: RunFilter) -> Iterator[FieldTest]:
         yield FieldTest("tags", "has", _written(tag))
     for name, value in (wanted.get("metadata") or {}).items():
         yield FieldTest("metadata", "has", f"{_written(name)}:{_written(value)}")
-    if (reason := wanted.get("stop_reason")) is not None:
-        yield FieldTest("stop_reason", "has", reason)
+    for name in ("submitted_by", "stop_reason"):
+        if isinstance(text := wanted.get(name), str):
+            yield FieldTest(name, "has", text)
     for text in (wanted.get("error_class"), wanted.get("error_code")):
         # Of these, some are written by scripts, which escape more.
         if text is not None and _PLAIN.fullmatch(text):

@@ -83,6 +83,21 @@ async def test_a_cancel_says_whose_key_asked(key: str, name: str | None) -> None
         assert (await api.client.get("/v1/runs")).status_code == 401
 
 
+async def test_runs_are_found_by_whose_key_submitted_them() -> None:
+    guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},op={TWO},{THREE}")
+    async with world(guarded) as api:
+        runs = {}
+        for key in (ONE, TWO, THREE):
+            api.client.headers["Authorization"] = f"Bearer {key}"
+            runs[key] = (await api.submit())["id"]
+        for name, found in (("ops", [runs[ONE]]), ("op", [runs[TWO]]), ("nobody", [])):
+            listed = (await api.client.get("/v1/runs", params={"submitted_by": name})).json()
+            assert [run["id"] for run in listed["data"]] == found
+        body = {"action": "cancel", "filter": {"submitted_by": "op"}}
+        done = (await api.client.post("/v1/runs/actions", json=body)).json()
+        assert done["run_ids"] == [runs[TWO]]
+
+
 async def test_who_retries_a_run_has_submitted_the_new_one() -> None:
     guarded = Settings(redis_url="redis://fake/0", api_keys=f"ops={ONE},web={THREE}")
     async with world(guarded) as api:

@@ -44,7 +44,9 @@ def a_run(status: str = "completed", model: str = "fake/tool-20", **changes: Any
     at = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).isoformat()
     times = {"created_at": at, "deadline": at}
     agent = {"model": model, "tools": []}
-    return Run.model_validate(run_object(status, agent=agent, model=model, times=times, output=LONG, input_preview="What is it?", **changes))
+    return Run.model_validate(
+        run_object(status, agent=agent, model=model, times=times, output=LONG, input_preview="What is it?", **changes)
+    )
 
 
 @pytest.mark.parametrize("status", ["completed", "requires_action"])

@@ -55,12 +55,14 @@ class TestWhich:
             api, "retry", "-s", "failed", "--tag", "a", "-c", CONVERSATION_ID, "--agent-name", "b",
             "--error-class", "rate_limited", "--older-than", "1.5h", "--metadata", "customer=42", "--metadata", "a=b=c",
             "--provider", "p", "--model", "p/m", "--tool", "t", "--stop-reason", "error", "--error-code", "http_500",
-            "--not-retried", "--since", "2026-01-31T12:00:00Z", "--until", "2026-02-01T12:00:00Z",
+            "--not-retried", "--submitted-by", "ops",
+            "--since", "2026-01-31T12:00:00Z", "--until", "2026-02-01T12:00:00Z",
             "--ended-since", "2026-01-31T13:00:00+01:00", "--ended-until", "2026-02-01T12:00:00Z",
         )  # fmt: skip
         assert asked(api)[0]["filter"] == {
             "status": ["failed"],
             "tag": "a",
+            "submitted_by": "ops",
             "conversation_id": CONVERSATION_ID,
             "agent": "b",
             "error_class": "rate_limited",

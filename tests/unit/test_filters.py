@@ -25,6 +25,7 @@ SECOND = timedelta(seconds=1)
 def run() -> Run:
     changes = {
         "tags": ["blue"],
+        "submitted_by": "ops",
         "metadata": {"customer": "42", "plan": "pro"},
         "stop_reason": "error",
         "error": {"class": "timeout", "code": "read_timeout"},
@@ -62,6 +63,7 @@ def test_the_api_and_the_command_take_the_same_filters() -> None:
         (RunFilter(status=None, tag=None), RunFilter(tag="")),
         (RunFilter(tag="blue"), RunFilter(tag="red")),
         (RunFilter(conversation_id=CONVERSATION_ID), RunFilter(conversation_id="conv_x")),
+        (RunFilter(submitted_by="ops"), RunFilter(submitted_by="op")),
         (RunFilter(agent="demo"), RunFilter(agent="other")),
         (RunFilter(error_class="timeout"), RunFilter(error_class="connection")),
         (RunFilter(created_after=CREATED - SECOND), RunFilter(created_after=CREATED)),
