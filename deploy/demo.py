@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 
 from palaver import Palaver
@@ -29,6 +29,7 @@ from palaver.models import Run
 from palaver.stack import Stack, StackError
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
+from palaver.variables import PREFIX
 
 _LEASE = "3"
 """Seconds; the default is 15. A demo should not make anybody wait for a lease."""
@@ -169,9 +170,16 @@ def expect(holds: bool, what: str) -> None:
         raise SystemExit(f"the demo expected: {what}")
 
 
+def forget_settings(environment: MutableMapping[str, str]) -> None:
+    """Take every variable of Palaver out of it: they are about another stack than that of the demo."""
+    for name in [name for name in environment if name.startswith(PREFIX)]:
+        del environment[name]
+
+
 def main() -> int:
     """Run all chapters."""
     begun = time.monotonic()
+    forget_settings(os.environ)
     with tempfile.TemporaryDirectory(prefix="palaver-demo-") as folder:
         try:
             with (

@@ -56,6 +56,10 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
     that Flower does not know, 69 if a port is taken, 78 for what is not installed or not set.
     """
     require_server(f"palaver {role}")
+    if role in ("worker", "tools"):
+        from palaver.worker_options import check_options
+
+        check_options(role, arguments)
     if "--help" in arguments:
         # To tell its options a program needs to know of a server, and asks none.
         os.environ.pop("PALAVER_REDIS_URL_FILE", None)
@@ -114,8 +118,8 @@ def require_port(host: str, port: int, setting: str) -> None:
 def _program(role: str) -> list[str]:
     if role == "api":
         return [_module("api")]
-    # The banner of a worker is no line of JSON.
-    quiet = ["-q"] if os.environ.get("PALAVER_LOG_FORMAT") == "json" and role != "flower" else []
+    # The banner of a worker is no line of JSON, and stands before the sentence of one that cannot start.
+    quiet = [] if role == "flower" else ["-q"]
     app = _module("workers.celery_app" if role == "flower" else "workers.app")
     celery = [_module("workers"), *quiet, "-A", app]
     if role == "flower":

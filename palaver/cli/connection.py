@@ -43,7 +43,7 @@ def say(text: str) -> None:
 def _say_wait(error: ClientError, seconds: float) -> None:
     # What lasts no longer than a blink is not worth a word.
     if seconds >= 1:
-        say(f"palaver: {one_line(str(error), _LONGEST).rstrip('.')}. Trying again in {seconds:.0f} s.")
+        say(f"palaver: {_what(error)}. Trying again in {seconds:.0f} s.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,7 @@ def _explained() -> Iterator[None]:
 
 def explain(error: PalaverError | ValueError) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
-    # A conflict's pending actions are listed behind the sentence, with the commands.
-    what = one_line(error.detail if isinstance(error, Conflict) else str(error), _LONGEST).rstrip(".")
+    what = _what(error)
     match error:
         case ConnectionFailed():
             return f"{what}. Start the API (palaver up), or name another with --url or PALAVER_URL.", UNREACHABLE
@@ -120,6 +119,19 @@ def explain(error: PalaverError | ValueError) -> tuple[str, int]:
             return f"{what} ({error.code}{_number(error)}).", REFUSED
         case _:
             return f"{what}.", REFUSED
+
+
+def _what(error: PalaverError | ValueError) -> str:
+    match error:
+        case Conflict():
+            # Its pending actions are listed behind the sentence, with the commands.
+            text = error.detail
+        case ConnectionFailed():
+            # How to name another API is said in the words of the command.
+            text = f"no answer from {error.url}: {error.reason}"
+        case _:
+            text = str(error)
+    return one_line(text, _LONGEST).rstrip(".")
 
 
 def _kind(error: APIError) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -22,7 +23,7 @@ Palaver is up.
   Flower  {flower_url}
   logs    {logs}
 
-Submit a run{how}:
+{more}Submit a run{how}:
   curl -sS {url}/v1/runs {key}-H 'Content-Type: application/json' -H 'Prefer: wait=30' \\
     -d '{{"agent": {{"model": "{model}", "tools": ["calculator"]}}, "input": "hello"}}'
 
@@ -45,6 +46,7 @@ def up() -> None:
 
     with refusing():
         to_try = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
+        lacks = keys_that_lack(os.environ.get("PALAVER_PROVIDERS"))
         keyed = secret_of("PALAVER_API_KEYS") is not None
         redis = secret_of("PALAVER_REDIS_URL")
         stack = Stack.from_environment(os.environ, _say)
@@ -54,7 +56,7 @@ def up() -> None:
         if redis:
             wait_for_redis(redis)
         with stack:
-            _say(welcome(stack, *to_try, keyed=keyed))
+            _say(welcome(stack, *to_try, keyed=keyed, lacks=lacks))
             supervisor = Supervisor(stack.processes, _say, time.monotonic())
             while True:
                 supervisor.look(time.monotonic())
@@ -65,13 +67,36 @@ def up() -> None:
         _say("stopped")
 
 
-def welcome(stack: Stack, model: str, how: str, *, keyed: bool) -> str:
-    """Where everything is, and a first request. ``how`` says what to put in the place of a word of it."""
+def welcome(stack: Stack, model: str, how: str, *, keyed: bool, lacks: Mapping[str, str] | None = None) -> str:
+    """Where everything is, and a first request. ``how`` says what to put in the place of a word of it, and ``lacks``
+    which variables are not set that hold keys, by provider."""
     docs = "" if keyed else f"  (try {stack.url}/docs)"
     key = "-H 'Authorization: Bearer KEY' " if keyed else ""
     how += ", with a key of PALAVER_API_KEYS for KEY" if keyed else ""
     where = {"url": stack.url, "flower_url": stack.flower_url, "logs": stack.data_dir / "logs"}
-    return _WELCOME.format(**where, docs=docs, key=key, model=model, how=how)
+    from palaver.stack.ports import Ports
+
+    more = "".join(
+        f"  {variable} is not set: no worker asks {name}. Set it, and start again.\n"
+        for name, variable in (lacks or {}).items()
+    )
+    if stack.ports.api != Ports.api:
+        more += f"For the command and the SDK, in another terminal:\n  export PALAVER_URL={stack.url}\n"
+    more += "\n" if more else ""
+    return _WELCOME.format(**where, docs=docs, key=key, model=model, how=how, more=more)
+
+
+def keys_that_lack(file: str | None) -> dict[str, str]:
+    """The variables with keys of providers of a file that are not set, by provider.
+
+    Raises ConfigurationError if it cannot be used.
+    """
+    if not file:
+        return {}
+    from palaver.providers import load_providers
+
+    found = load_providers(Path(file)).items()
+    return {name: each.api_key_env for name, each in found if each.api_key_env and not each.has_key}
 
 
 def model_to_try(file: str | None) -> tuple[str, str]:

@@ -107,7 +107,8 @@ class ConnectionFailed(ClientError):
     """
 
     def __init__(self, url: str, reason: str, *, perhaps_done: bool = True) -> None:
-        super().__init__(f"no answer from {url}: {reason}")
+        hint = "" if perhaps_done else ". Start the API (palaver up), or name another with PALAVER_URL or base_url."
+        super().__init__(f"no answer from {url}: {reason}{hint}")
         self.url = url
         self.reason = reason
         self.perhaps_done = perhaps_done

@@ -57,8 +57,7 @@ def _started(program: list[str], folder: Path, environment: dict[str, str]) -> t
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
     ended = subprocess.run(
         program,
-        # Celery has a word to say to root, and takes eight lines for it.
-        env={**kept, "PYTHONPATH": str(folder), "PYTHONWARNINGS": "ignore", **environment},
+        env={**kept, "PYTHONPATH": str(folder), **environment},
         cwd=ROOT,
         capture_output=True,
         timeout=60,

@@ -129,6 +129,44 @@ def test_help_asks_for_nothing_that_is_set(role: str) -> None:
     assert refused(role, "--help", interpreter=(), **wrong) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("role", "options", "said"),
+    [
+        (
+            "tools",
+            ["-Q", "gpu"],
+            "takes from no queue 'gpu', but from 'tools': to run some tools elsewhere, name only their modules in "
+            "PALAVER_TOOLS",
+        ),
+        ("worker", ["-Q", "gpu"], "takes from no queue 'gpu', but from 'model'"),
+        ("tools", ["-B"], ": unrecognized arguments: -B; `palaver tools --help` lists its options"),
+        ("worker", ["-O", "fair"], ": unrecognized arguments: -O fair; `palaver worker --help` lists its options"),
+        (
+            "worker",
+            ["-c", "many"],
+            ": argument -c/--concurrency: 'many' is no number from 1 on; `palaver worker --help`",
+        ),
+    ],
+)
+def test_an_option_that_does_no_good_is_refused_in_a_sentence(role: str, options: list[str], said: str) -> None:
+    status, told = refused(role, *options, interpreter=(), PALAVER_REDIS_URL="redis://127.0.0.1:1/0")
+    assert status == 2
+    assert told.startswith("palaver: palaver ")
+    assert said in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("role", WORKERS)
+def test_the_help_of_a_worker_is_its_own(role: str) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "palaver.cli", role, "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"palaver {role}" in shown
+    assert "--concurrency" in shown
+    assert "celery" not in shown.lower()
+    assert "--beat" not in shown
+
+
 @contextmanager
 def begun(role: str, redis_url: str, folder: Path, *options: str) -> Iterator[Child]:
     """The command, from here to the end of the block; an API has its address as `PALAVER_URL`."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from deploy.demo import forget_settings
 from palaver.cli.app import app
-from palaver.cli.up import model_to_try, welcome
+from palaver.cli.up import keys_that_lack, model_to_try, welcome
 from palaver.errors import ConfigurationError
 from palaver.roles import ROLES
 from palaver.stack import Stack
+from palaver.stack.ports import Ports
 from palaver.version import __version__
 
 Typed = Callable[..., tuple[int, str]]
@@ -87,6 +90,30 @@ def test_without_keys_the_first_request_has_none(tmp_path: Path) -> None:
     assert "Submit a run:\n" in said
     assert f"  curl -sS {stack.url}/v1/runs -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\\n" in said
     assert f"(try {stack.url}/docs)" in said
+
+
+def test_a_port_that_moved_is_named_for_other_terminals(tmp_path: Path) -> None:
+    for port, named in ((18080, True), (8080, False)):
+        stack = Stack(tmp_path, ports=replace(Ports.free(), api=port))
+        said = welcome(stack, "fake/tool-20", "", keyed=False)
+        assert (f"  export PALAVER_URL=http://127.0.0.1:{port}\n" in said) == named
+
+
+def test_keys_that_are_not_set_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text("".join(f'[providers.{name}]\n{URL}api_key_env = "{name.upper()}_KEY"\n' for name in ("a", "b")))
+    monkeypatch.setenv("A_KEY", "a secret")
+    monkeypatch.delenv("B_KEY", raising=False)
+    assert keys_that_lack(str(file)) == {"b": "B_KEY"}
+    assert keys_that_lack(None) == {}
+    said = welcome(Stack(tmp_path), "a/MODEL", "", keyed=False, lacks={"b": "B_KEY"})
+    assert "  B_KEY is not set: no worker asks b." in said
+
+
+def test_the_demo_has_settings_of_its_own() -> None:
+    environment = {"PALAVER_RETRY_POLICIES": "policies.toml", "PALAVER_API_KEYS_FILE": "/nowhere", "PATH": "/bin"}
+    forget_settings(environment)
+    assert environment == {"PATH": "/bin"}
 
 
 def test_without_a_file_it_is_the_model_server() -> None:

@@ -143,6 +143,7 @@ class TestBothClients:
         with pytest.raises(ConnectionFailed, match="no answer from") as caught:
             call(url, "queues")
         assert (caught.value.url, caught.value.perhaps_done) == (url, False)
+        assert str(caught.value).endswith("Start the API (palaver up), or name another with PALAVER_URL or base_url.")
 
 
 def test_a_refusal_for_want_of_room_has_begun_nothing() -> None:
