@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from palaver.cli.text import plain
@@ -33,20 +32,17 @@ def print_list(to: Console, names: Sequence[str], rows: Iterable[Row], *, texts:
     """Print a list: one line a row, or on a terminal as many as it needs there. The last ``texts`` columns are texts,
     which give way."""
     cells = [[plain(cell) for cell in row] for row in rows]
-    if not to.is_terminal:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for number, name in enumerate(names):
-            longest = max(cell_len(row[number]) for row in cells) if number < len(names) - texts else None
-            table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=longest)
-        for row in cells:
-            table.add_row(*map(Text, row))
-        to.print(table)
-        return
     facts = len(names) - texts
-    if texts:
-        names = [*names[:facts], ", ".join(names[facts:])]
-        cells = [[*row[:facts], " · ".join(filter(None, row[facts:]))] for row in cells]
-    columns = _placed(names, cells, facts, to.width)
+    if not to.is_terminal:
+        columns = [
+            _Column(at, 0, max(cell_len(text) for text in (name, *(row[at] for row in cells))), [name])
+            for at, name in enumerate(names)
+        ]
+    else:
+        if texts:
+            names = [*names[:facts], ", ".join(names[facts:])]
+            cells = [[*row[:facts], " · ".join(filter(None, row[facts:]))] for row in cells]
+        columns = _placed(names, cells, facts, to.width)
     for line in _header(columns):
         to.print(Text(line, "bold"), soft_wrap=True)
     for row in cells:
@@ -54,7 +50,7 @@ def print_list(to: Console, names: Sequence[str], rows: Iterable[Row], *, texts:
             to.print(Text(line), soft_wrap=True)
 
 
-def _placed(names: Sequence[str], rows: Sequence[Row], facts: int, width: int) -> Sequence[_Column]:
+def _placed(names: Sequence[str], rows: Sequence[Row], facts: int, width: int) -> list[_Column]:
     """The columns that have anything in them; with names in several lines where that saves lines."""
     used = [number for number in range(len(names)) if any(row[number] for row in rows)]
     whole = _packed(used, [[name] for name in names], rows, facts, width)
@@ -64,7 +60,7 @@ def _placed(names: Sequence[str], rows: Sequence[Row], facts: int, width: int) -
 
 def _packed(
     used: Sequence[int], headers: Sequence[Sequence[str]], rows: Sequence[Row], facts: int, width: int
-) -> Sequence[_Column]:
+) -> list[_Column]:
     columns = list[_Column]()
     line = taken = 0
     for number in used:
