@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
@@ -37,8 +37,19 @@ from .openhands import OPENHANDS
 from .operations import Backend, Publishing
 from .operations.catalog import Catalog
 from .operations.measured import Measured
-from .pages import docs
+from .pages import add_pages
 from .routing import Handlers
+
+_GROUPS: Final = {
+    "runs": "Submit, read, follow and stop runs.",
+    "conversations": "What was said, and what is known about it.",
+    "operations": "What serves runs: queues, models, tools, health, metrics.",
+    "openhands": "The same conversations for OpenHands' clients.",
+}
+"""In the order in which people read about them."""
+_RUN: Final = "/v1/runs/{run_id}"
+_FIRST: Final = ("/v1/runs", _RUN, *(f"{_RUN}/{what}" for what in ("events", "cancel", "input", "retry")))
+"""Paths in the order in which a client needs them; all others come behind them, short ones first."""
 
 
 def create_app(
@@ -108,7 +119,7 @@ def create_app(
     app.state.dialects = tuple(dialects)
     for dialect in dialects:
         app.routes.extend([*dialect.router.routes, *dialect.sockets])
-    app.add_route("/docs", docs, include_in_schema=False)
+    add_pages(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
@@ -166,8 +177,17 @@ def _document(app: FastAPI) -> dict[str, Any]:
         else:
             for operation in (each for methods in document["paths"].values() for each in methods.values()):
                 operation.pop("security", None)
+        document["paths"] = dict(sorted(document["paths"].items(), key=_when_used))
+        document["tags"] = [{"name": name, "description": about} for name, about in _GROUPS.items()]
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _when_used(entry: tuple[str, Mapping[str, Any]]) -> tuple[int, int, int]:
+    path, methods = entry
+    (group,) = {tag for operation in methods.values() for tag in operation["tags"]}
+    place = _FIRST.index(path) if path in _FIRST else len(_FIRST)
+    return [*_GROUPS, group].index(group), place, path.count("/")
 
 
 def _schemas(dialects: Sequence[Dialect]) -> dict[str, Any]:

@@ -23,7 +23,9 @@ PROBES: Final = frozenset(
 """Routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
 METRICS: Final = "/metrics"
 """The one route that a key of ``PALAVER_METRICS_KEYS`` opens."""
-DOCUMENTS: Final = frozenset({"/docs", "/openapi.json"})
+DOCUMENTS: Final = frozenset(
+    {"/", "/docs", "/docs/start.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/openapi.json"}
+)
 """Open with ``PALAVER_OPEN_DOCS``: a browser that follows a link sends no key."""
 
 

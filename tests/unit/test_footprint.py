@@ -31,7 +31,7 @@ _UNASKED: Final = {"cryptography.hazmat", "jsonschema_rs"}
 """What comes with a key, and with the first schema."""
 NEEDLESS: Final[Mapping[str, set[str]]] = {
     "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.models", "redis", "rich"},
-    "api": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "celery", "flower", "httpx", "tornado", "workers"},
+    "api": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "celery", "fastapi_offline", "flower", "httpx", "tornado", "workers"},
     "worker": {*_OF_TERMINALS, *_UNASKED, "api", "fastapi", "flower", "tornado"},
     "tools": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "fastapi", "flower", "httpx", "tornado"},
     "flower": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "fastapi", "httpx", "workers.app"},
