@@ -41,7 +41,7 @@ async def test_what_a_run_began_is_there_too(driver: StoreDriver) -> None:
     _, lease = await driver.begin()
     found, there = await driver.store.conversations.begin(NewConversation(title="mine"), lease.conversation_id)
     assert there
-    assert (found.title, found.status) == (None, "running")
+    assert (found.title, found.status) == ("hello", "running")
     await driver.finish(lease)
     assert (await driver.store.runs.conversation(lease.conversation_id)).status == "completed"
 
