@@ -13,9 +13,11 @@ from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import LOG_LEVELS
 
 from palaver.brokers import tls_options
 from palaver.limits import KIB, most
+from palaver.logs import serve_json
 from palaver.policies import load_policies
 from palaver.providers import load_providers
 from palaver.roles import port_number, require_port
@@ -24,6 +26,7 @@ from palaver.starting import refusing
 from palaver.traces import Tracing
 from palaver.variables import unread
 
+from .access_log import ACCESS
 from .app import create_app, require_redis
 from .connections import H11
 from .descriptors import Listener
@@ -53,6 +56,7 @@ def main() -> None:
         "--root-path", type=_root_path, default="", help="what a proxy takes off the beginning of the path"
     )
     given = words.parse_args()
+    serve_json()
     port = port_number(given.port, "--port or PALAVER_API_PORT")
     with refusing():
         app = _app(given.host)
@@ -67,11 +71,14 @@ def main() -> None:
         ws_per_message_deflate=False,
         log_config=None,
         log_level=given.log_level,
+        access_log=False,
         root_path=given.root_path,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE,
         h11_max_incomplete_event_size=_HEAD,
     )
+    if given.log_level:
+        ACCESS.setLevel(LOG_LEVELS[given.log_level])
     config.load()
     # What is imported stays: looking through it for garbage again and again holds the loop for 100 ms each time.
     gc.collect()
@@ -101,6 +108,7 @@ def _app(host: str) -> FastAPI:
     found = settings()
     # Not left to uvicorn: what follows has something to say.
     dictConfig(configuration(found.log_format))
+    logging.captureWarnings(True)
     providers, policies = load_providers(found.providers), load_policies(found.retry_policies)
     own = frozenset(each.api_key_env or "" for each in providers.values()).union(found.tool_env)
     for sentence in unread(os.environ, own):

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final
 
 from starlette.requests import HTTPConnection
@@ -21,6 +22,7 @@ from palaver.logs import about, mention
 from palaver.settings import Settings
 from palaver.traces import Tracing
 
+from .access_log import log_request
 from .auth import DOCUMENTS, METRICS, PROBES, Keys, routed_path, unauthenticated
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
@@ -108,12 +110,12 @@ class Middleware:
         dialect = dialect_of(path, app_state.dialects)
         state.update(request_id=request_id, dialect=dialect, caller=Caller(trusted=False))
         enter_root(scope)
-        began = False
+        began, status, asked_at = False, 0, monotonic()
 
         async def send_with_id(message: Message) -> None:
-            nonlocal began
+            nonlocal began, status
             if message["type"] in {"http.response.start", "websocket.http.response.start"}:
-                began = True
+                began, status = True, message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             began = began or message["type"] in {"websocket.accept", "websocket.close"}
             await send(message)
@@ -133,6 +135,9 @@ class Middleware:
                     await send({"type": "websocket.close", "code": _REFUSED})
                 else:
                     await answer(scope, receive, send_with_id)
+            finally:
+                if status:
+                    log_request(scope, status, state["caller"].name, monotonic() - asked_at)
 
 
 def _request_id(given: bytes | None) -> str:

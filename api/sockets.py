@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from time import monotonic
+from typing import Final
 
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
@@ -21,12 +22,12 @@ from palaver.errors import ErrorClass, NoRoom, StoreUnavailable, UnknownConversa
 from palaver.limits import most
 from palaver.tasks import end
 
+from .access_log import log_request
 from .auth import Keys, routed_path
 from .operations import Backend, Caller
 from .requests import backend_of, caller_of
 
 _log: Final = logging.getLogger("palaver.api")
-_access: Final = logging.getLogger("uvicorn.access")
 _PATIENCE: Final = float(most("head_time"))
 """Seconds for a key in the first frame."""
 PARTING: Final = 5.0
@@ -63,10 +64,10 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
             await socket.send_denial_response(Response(status_code=503))
             return
         await socket.accept()
-        _say_so(socket)
         caller, access = caller_of(socket), socket.app.state.access
         if not caller.trusted:
             caller = await _greeted(socket, access.keys, key_in)
+        log_request(socket.scope, 101, caller.name, monotonic() - caller.arrived)
         if not caller.trusted:
             await _close(socket, codes.unauthenticated)
             return
@@ -138,10 +139,3 @@ async def _close(socket: WebSocket, code: int) -> None:
         await socket.close(code)
     except (RuntimeError, WebSocketDisconnect):
         _log.debug("the client of a socket went first")
-
-
-def _say_so(socket: WebSocket) -> None:
-    """The line that a request gets in the log: without the query, in which a key may stand."""
-    client: Any = socket.scope.get("client")
-    where = f"{client[0]}:{client[1]}" if client else ""
-    _access.info('%s - "%s %s HTTP/%s" %d', where, "WEBSOCKET", socket.scope["path"], "1.1", 101)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Final, NoReturn
 
+from palaver import logs
 from palaver.secrets import hide, know, password_of
 
 EX_USAGE: Final = 2
@@ -19,7 +21,7 @@ EX_CONFIG: Final = 78
 def refuse(sentence: str, status: int) -> NoReturn:
     """End this process with a sentence, without the secrets in it."""
     # Celery has its log in the place of sys.stderr.
-    print(f"palaver: {presentable(sentence)}", file=sys.__stderr__, flush=True)
+    print(logs.sentence(presentable(sentence), logging.CRITICAL), file=sys.__stderr__, flush=True)
     raise SystemExit(status)
 
 

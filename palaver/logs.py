@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Final, Literal
 
 from palaver.secrets import hide
@@ -16,6 +19,8 @@ from palaver.secrets import hide
 LogFormat = Literal["text", "json"]
 _about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about")
 _process: Final[dict[str, str]] = {}
+_json = False
+"""Whether this is a server whose lines are JSON, its last ones included."""
 _TASK_ID: Final = re.compile(r"(run_\w+):(.+):\d+")
 """``<run_id>:<seq>[:<call_id>]:<delivery>``: what Celery's own lines are about."""
 
@@ -42,15 +47,6 @@ def mention(**facts: str) -> None:
         _about.set({**_about.get({}), **facts})
 
 
-class WithRequest(logging.Filter):
-    """Gives records the id of the request that they are about, as ``request``."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Let it pass."""
-        record.request = _about.get({}).get("request", "-")
-        return True
-
-
 class Hiding(logging.Formatter):
     """Another formatter's lines, tracebacks included, without the secrets of this process."""
 
@@ -64,7 +60,8 @@ class Hiding(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Each record as an object on one line: time, level, logger, message, what it is about, and its traceback."""
+    """Each record as an object on one line: time, level, logger, message, what it is about, its own ``fields`` (from
+    ``extra``), and its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -76,6 +73,7 @@ class JsonLines(logging.Formatter):
             **_process,
             **_of_task(record),
             **_about.get({}),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             told["traceback"] = self.formatException(record.exc_info)
@@ -85,6 +83,37 @@ class JsonLines(logging.Formatter):
 def formatter_for(log_format: LogFormat, text: logging.Formatter | None) -> logging.Formatter:
     """The formatter of that format, where ``text`` is the one for people."""
     return Hiding(JsonLines() if log_format == "json" else text)
+
+
+def serve_json() -> bool:
+    """Make every line of this process JSON from here on, if its environment asks for that: warnings of libraries and
+    tracebacks that end it, too, and what is logged before the program sets up its own logs. Answers whether it does.
+    """
+    global _json
+    if os.environ.get("PALAVER_LOG_FORMAT") != "json":
+        return False
+    if not _json:
+        _json = True
+        handler = logging.StreamHandler(sys.__stderr__)
+        handler.setFormatter(formatter_for("json", None))
+        logging.getLogger().addHandler(handler)
+        logging.captureWarnings(True)
+        sys.excepthook = _log_exception
+    return True
+
+
+def sentence(text: str, level: int = logging.WARNING) -> str:
+    """What a server says outside of its log, such as why it ends: after its name, or as a line of JSON."""
+    if not _json:
+        return f"palaver: {text}"
+    return hide(JsonLines().format(logging.LogRecord("palaver", level, "", 0, text, None, None)))
+
+
+def _log_exception(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    interrupted = issubclass(kind, KeyboardInterrupt)
+    logging.getLogger("palaver").critical(
+        "%s ends this process", kind.__name__, exc_info=None if interrupted else (kind, error, traceback)
+    )
 
 
 def _of_task(record: logging.LogRecord) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
+from palaver import logs
 from palaver.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse
 
 ROLES: Final[Mapping[str, str]] = {
@@ -55,6 +56,8 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
     Raises SystemExit, with a sentence on standard error, if the program could not do its work: status 2 for a flag
     that Flower does not know, 69 if a port is taken, 78 for what is not installed or not set.
     """
+    if "--help" not in arguments:
+        logs.serve_json()
     require_server(f"palaver {role}")
     if role in ("worker", "tools"):
         from palaver.worker_options import check_options
@@ -118,6 +121,7 @@ def require_port(host: str, port: int, setting: str) -> None:
 def _program(role: str) -> list[str]:
     if role == "api":
         return [_module("api")]
+    json = os.environ.get("PALAVER_LOG_FORMAT") == "json"
     # The banner of a worker is no line of JSON, and stands before the sentence of one that cannot start.
     quiet = [] if role == "flower" else ["-q"]
     app = _module("workers.celery_app" if role == "flower" else "workers.app")
@@ -125,6 +129,9 @@ def _program(role: str) -> list[str]:
     if role == "flower":
         port = port_number(os.environ.get("PALAVER_FLOWER_PORT") or "5555", "PALAVER_FLOWER_PORT")
         shown = ["--max-tasks=5000", f"--tasks-columns={_COLUMNS}", "--read-only"]
+        if json:
+            # Its own lines would be for people.
+            shown.append("--logging=none")
         return [*celery, "flower", "--address=127.0.0.1", f"--port={port}", *shown]
     queue, capacity = ("model", "500") if role == "worker" else ("tools", _tools_at_once())
     # -E is for Flower, from the first step on; without anybody looking it may go.
@@ -220,4 +227,4 @@ def _unreachable(url: str) -> str | None:
 
 
 def _say(sentence: str) -> None:
-    print(f"palaver: {sentence}", file=sys.stderr, flush=True)
+    print(logs.sentence(sentence), file=sys.stderr, flush=True)

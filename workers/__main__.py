@@ -6,6 +6,7 @@ imports all of its commands first, a prompt for terminals and Flower among them:
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ import click
 from celery.app.utils import find_app
 from celery.bin.base import CLIContext
 from celery.exceptions import SecurityWarning
+
+from palaver.logs import serve_json
 
 _HOMES: Final[Mapping[str, str]] = {"worker": "celery.bin.worker", "flower": "flower.command"}
 """The module that has each command, under its name."""
@@ -61,6 +64,9 @@ def main() -> NoReturn:
     """Be the program. Its options may come from variables that begin with CELERY_, as Celery's own do."""
     # Deliveries are JSON with ids: what it warns root of, in eight lines before any other, cannot come.
     warnings.simplefilter("ignore", SecurityWarning)
+    if serve_json():
+        # Flower leaves its lines to this; a worker sets up its own.
+        logging.getLogger().setLevel(logging.INFO)
     _program(auto_envvar_prefix="CELERY")
     raise SystemExit  # click has exited
 

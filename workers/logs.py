@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+import os
+from typing import Any, Final
 
-from palaver.logs import Hiding, formatter_for
+from celery.utils.log import get_multiprocessing_logger
+
+from palaver.logs import Hiding, formatter_for, sentence
 from palaver.settings import settings
+
+_STDERR: Final = 2
 
 
 def set_formats(logger: logging.Logger, **_: Any) -> None:
     """What ``logger`` writes is in the format of the settings from here on, without secrets of this process."""
-    for handler in logger.handlers:
+    for handler in [*logger.handlers, *get_multiprocessing_logger().handlers]:
         if not isinstance(handler.formatter, Hiding):
             handler.setFormatter(formatter_for(settings().log_format, handler.formatter))
+    if settings().log_format == "json":
+        from celery.apps import worker
+
+        worker.safe_say = _say
+
+
+def _say(text: str, stream: Any = None) -> None:
+    """What Celery writes when a signal comes, which would be no JSON. In a handler of signals: not by way of the log,
+    which the signal may have interrupted."""
+    os.write(_STDERR, f"{sentence(text, logging.INFO)}\n".encode())

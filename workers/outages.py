@@ -11,6 +11,7 @@ from palaver.errors import ErrorClass, Failure, NewerVersion, StaleLease, classi
 from palaver.ids import call_of
 from palaver.leases import Lease, Settled, Stray
 from palaver.lifecycle import StopReason
+from palaver.outage_log import outage_reason
 from palaver.verdicts import GiveUp, HandBack, Verdict
 
 from .conversations import CachedConversation
@@ -103,7 +104,7 @@ async def settle(
                 continue
             if isinstance(verdict, HandBack) or asyncio.get_running_loop().time() > deadline:
                 raise NotSettled(f"the lease runs out by itself: {type(error).__name__}") from error
-            log.warning("cannot settle %s/%s yet: %s", lease.run_id, lease.step, type(error).__name__)
+            runtime.unsettled.add(f"{lease.run_id}/{lease.step}", outage_reason(error))
             await asyncio.sleep(0.5)
 
 

@@ -15,6 +15,7 @@ from palaver.errors import ErrorClass, classify
 from palaver.follow_up import follow_up
 from palaver.ids import call_of
 from palaver.leases import Delivery, Lease, Settled
+from palaver.outage_log import OutageLog
 from palaver.publishing import LoopPublisher
 from palaver.settings import Settings
 from palaver.step_kinds import StepKind
@@ -85,6 +86,7 @@ class Runtime:
         self.secrets = SecretCache(self.store.vault)
         self.deltas = DeltaWriter(self.store, settings.delta_interval)
         self.publisher = LoopPublisher(settings.deliveries_url)
+        self.unsettled = OutageLog(logging.getLogger("palaver.workers.outages"), "cannot settle %s yet: %s", "step")
         self.draining = asyncio.Event()
         self.active: set[ActiveStep] = set()
         """There are several for a step that was delivered several times: usually one has the lease, the others are

@@ -14,6 +14,7 @@ from palaver.errors import ErrorClass
 from palaver.ids import all_shards
 from palaver.leases import Settled
 from palaver.lifecycle import RunStatus, WaitReason
+from palaver.outage_log import outage_reason
 from palaver.settings import Settings
 from palaver.step_kinds import QUEUES
 from palaver.store import keys
@@ -117,17 +118,24 @@ class DueIndex:
             )
             for thing, conversation in acted
         )
-        found, errors = [], []
+        found: list[Settled] = []
+        errors: list[tuple[DueItem, Exception]] = []
         for reply, (thing, conversation) in zip(replies, acted, strict=True):
             if isinstance(reply, Exception):
-                log.warning("cannot act on run %s at %s: %s", thing.run_id, thing.what, type(reply).__name__)
-                errors.append(reply)
+                errors.append((thing, reply))
             elif isinstance(reply, Moved):
                 if reply.status is RunStatus.FAILED and thing.what != RunDue.START:
                     log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
                 found.append(settled(reply, thing.run_id, conversation))
-        if errors and not found:
-            raise errors[0]
+        if errors:
+            # One line for all of them: what is due in an outage may be hundreds of things, each second.
+            thing, error = errors[0]
+            log.warning(
+                "cannot act on what is due: %d things (run %s at %s is one): %s",
+                *(len(errors), thing.run_id, thing.what, outage_reason(error)),
+            )
+            if not found:
+                raise error
         return found
 
     async def forget_expired(self, limit: int = 1000) -> int:

@@ -18,6 +18,7 @@ from palaver.leases import AnswerProgress, Delta, Lease, LogMessage, Progress, R
 from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
+from palaver.outage_log import outage_reason
 from palaver.settings import Settings
 from palaver.store import keys, records
 from palaver.store.connection import Connection, StreamEntry
@@ -188,10 +189,15 @@ class Steps:
         calls = [Promote(run=keys.of_run(run_id, conv_id), step=step) for conv_id, run_id, step in postponed]
         replies = await self._scripts.run_each(calls)
         found: list[Settled | None] = []
-        for reply, (conversation_id, run_id, step) in zip(replies, postponed, strict=True):
+        errors: list[Exception] = []
+        for reply, (conversation_id, run_id, _) in zip(replies, postponed, strict=True):
             if isinstance(reply, Exception) and not isinstance(reply, NewerVersion):
-                log.warning("cannot deliver step %s of run %s: %s", step, run_id, type(reply).__name__)
+                errors.append(reply)
             found.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
+        if errors:
+            log.warning(
+                "cannot deliver %d of %d postponed steps: %s", len(errors), len(found), outage_reason(errors[0])
+            )
         return found
 
     async def renew(self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE) -> list[Renewal]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import dropwhile
 from typing import Any
 
 import httpx
@@ -16,13 +15,13 @@ from tests.process.cluster import Cluster
 pytestmark = pytest.mark.process
 
 KEY = "a-key-of-a-test-123456"
-ROLES = ("api", "worker", "tools")
+ROLES = ("api", "worker", "tools", "flower")
 
 
 @pytest.fixture(scope="module")
 def json_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     environment = {"PALAVER_LOG_FORMAT": "json", "PALAVER_API_KEYS": f"ann={KEY}"}
-    with Cluster(tmp_path_factory.mktemp("json"), environment=environment) as cluster:
+    with Cluster(tmp_path_factory.mktemp("json"), environment=environment, processes={"flower": 1}) as cluster:
         cluster.http.headers["Authorization"] = f"Bearer {KEY}"
         yield cluster
 
@@ -32,9 +31,7 @@ def _log(cluster: Cluster, role: str) -> str:
 
 
 def _records(cluster: Cluster, role: str) -> list[dict[str, Any]]:
-    # Before there are logs, Python warns of a worker that root has started.
-    lines = dropwhile(lambda line: not line.startswith("{"), _log(cluster, role).splitlines())
-    return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in _log(cluster, role).splitlines()]
 
 
 def test_a_tool_that_raises_is_told_of_once_without_what_it_says(cluster: Cluster) -> None:
@@ -73,8 +70,13 @@ def test_json_says_what_a_line_is_about(json_cluster: Cluster) -> None:
         return next((each for each in _records(json_cluster, role) if wanted.items() <= each.items()), {})
 
     refused = eventually(lambda: found("api", request="find-me-124"))
-    assert refused["logger"] == "uvicorn.access"
-    assert refused["message"].endswith('"GET /v1/runs HTTP/1.1" 401')
+    assert refused["logger"] == "palaver.access"
+    assert (refused["method"], refused["path"], refused["status"]) == ("GET", "/v1/runs", 401)
+    assert "key" not in refused
+    json_cluster.http.get("/v1/runs", headers={"X-Request-Id": "find-me-125"})
+    taken = eventually(lambda: found("api", request="find-me-125"))
+    assert (taken["status"], taken["key"]) == (200, "ann")
+    assert 0 < taken["duration_ms"] < 60_000
     warned = eventually(lambda: found("worker", run=failed.id, level="warning"))
     assert (warned["step"], warned["worker"].partition(".")[0]) == ("1", "model")
     raised = eventually(lambda: found("tools", run=run_id, level="warning"))
@@ -92,3 +94,12 @@ def test_json_has_no_secrets_and_no_content(json_cluster: Cluster) -> None:
         assert _records(json_cluster, role)
         for secret in (KEY, "canary of an input", "ValueError: no such city"):
             assert secret not in _log(json_cluster, role), role
+
+
+def test_the_last_lines_are_json_too(json_cluster: Cluster) -> None:
+    for role in ROLES:
+        ending = json_cluster.terminate(role)
+        eventually(lambda ending=ending: not ending.running, within=30)  # type: ignore[misc]
+    assert any("shutdown" in each["message"] for each in _records(json_cluster, "worker"))
+    for role in ROLES:
+        assert _records(json_cluster, role), role

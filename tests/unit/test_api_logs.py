@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 from logging.config import dictConfig
 
 import pytest
 
+from api import access_log
+from api.access_log import log_request
 from api.logs import configuration
-from palaver.logs import LogFormat
+from palaver.logs import LogFormat, about
 
 PATH = "/openhands/sockets/events/1"
 
@@ -25,13 +28,32 @@ PATH = "/openhands/sockets/events/1"
     ],
 )
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_no_key_of_an_address_is_told(log_format: LogFormat, query: str, told: str) -> None:
+def test_no_key_of_an_address_is_told(
+    log_format: LogFormat, query: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written, made = io.StringIO(), configuration(log_format)
     made["handlers"]["requests"]["stream"] = written
-    # As uvicorn's logger is in operation.
+    monkeypatch.setattr(access_log, "ACCESS", logging.getLogger("access of a test"))
+    # As the logger is in operation.
     del made["root"]
-    dictConfig({**made, "loggers": {"access of a test": made["loggers"]["uvicorn.access"]}})
-    access = logging.getLogger("access of a test")
-    access.info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:1", "GET", f"{PATH}?{query}", "1.1", 404)
+    dictConfig({**made, "loggers": {"access of a test": made["loggers"]["palaver.access"]}})
+    scope = {"method": "GET", "path": PATH, "query_string": query.encode(), "client": ("127.0.0.1", 1)}
+    log_request(scope, 404, "ann", 0.0123)
     assert f"GET {PATH}?{told} HTTP/1.1" in written.getvalue()
     assert "abcdef" not in written.getvalue()
+
+
+def test_a_request_is_logged_in_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    written, made = io.StringIO(), configuration("json")
+    made["handlers"]["requests"]["stream"] = written
+    dictConfig({**made, "loggers": {"access of a test": made["loggers"]["palaver.access"]}})
+    monkeypatch.setattr(access_log, "ACCESS", logging.getLogger("access of a test"))
+    scope = {"method": "GET", "path": "/v1/runs", "query_string": b"limit=5&token=abc", "client": ("127.0.0.1", 1)}
+    with about(request="req_1"):
+        log_request(scope, 200, "ann", 0.01234)
+    found = json.loads(written.getvalue())
+    fields = {
+        "method": "GET", "path": "/v1/runs", "query": "limit=5&token=[redacted]", "status": 200, "key": "ann",
+        "duration_ms": 12.3, "client": "127.0.0.1:1", "request": "req_1", "logger": "access of a test",
+    }  # fmt: skip
+    assert fields.items() <= found.items()

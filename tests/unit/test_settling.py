@@ -11,6 +11,7 @@ import redis.exceptions
 from palaver.leases import Settled
 from palaver.lifecycle import StopReason
 from palaver.models import Message
+from palaver.outage_log import OutageLog
 from palaver.verdicts import Finish, GiveUp, HandBack, Postpone, Verdict
 from workers import outages
 
@@ -39,7 +40,9 @@ class Store:
 
 
 async def settle(store: Store, verdict: Verdict = FINISH) -> list[Verdict]:
-    await outages.settle(SimpleNamespace(store=store), LEASE, verdict, streamed=False)  # type: ignore[arg-type]
+    unsettled = OutageLog(outages.log, "cannot settle %s yet: %s", "step")
+    runtime: Any = SimpleNamespace(store=store, unsettled=unsettled)
+    await outages.settle(runtime, LEASE, verdict, streamed=False)
     return store.tried
 
 
