@@ -10,6 +10,7 @@ from uvicorn.logging import AccessFormatter, DefaultFormatter
 from palaver.logs import LogFormat, formatter_for
 
 from .access_log import ACCESS
+from .audit import AUDIT
 
 _LINE: Final = "%(levelprefix)s %(message)s"
 _REQUEST: Final = '%(levelprefix)s %(client_addr)s - "%(request_line)s" %(status_code)s %(tail)s'
@@ -40,6 +41,7 @@ def configuration(log_format: LogFormat) -> dict[str, Any]:
         "loggers": {
             "uvicorn": {"handlers": ["lines"], "level": "INFO", "propagate": False},
             ACCESS.name: {"handlers": ["requests"], "level": "INFO", "propagate": False},
+            AUDIT.name: {"level": "INFO"},
         },
         "root": {"handlers": ["lines"], "level": "WARNING"},
     }

@@ -8,9 +8,13 @@ from typing import Final
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from palaver.errors import NotDurable, PalaverError, StoreUnavailable
+
+from .audit import READING, Audit
 from .auth import routed_path
 
 _BEGINNING: Final = 2
@@ -40,10 +44,23 @@ class Handlers:
                 if found := route.path_regex.match(path):
                     parts, convertors = found.groupdict(), route.param_convertors
                     scope["path_params"] = {name: convertors[name].convert(parts[name]) for name in parts}
-                    answer = await route.endpoint(Request(scope, receive, send))
+                    request = Request(scope, receive, send)
+                    answer = await (route.endpoint(request) if scope["method"] in READING else _audited(route, request))
                     await answer(scope, receive, send)
                     return
         await self._otherwise(scope, receive, send)
+
+
+async def _audited(route: APIRoute, request: Request) -> Response:
+    audit = Audit(request.scope, route)
+    try:
+        answer: Response = await route.endpoint(request)
+    except Exception as error:
+        if isinstance(error, NotDurable | StoreUnavailable) or not isinstance(error, PalaverError):
+            audit.failed()
+        raise
+    audit.answered(answer)
+    return answer
 
 
 def _beginning(path: str) -> str:

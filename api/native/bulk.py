@@ -17,6 +17,7 @@ from palaver.models import CancelMode
 
 from .. import operations
 from ..answers import answer
+from ..audit import detail
 from ..operations import Backend, Bulk, BulkResult, Caller
 from ..operations.admission import refuse
 from .dialect import NATIVE
@@ -87,7 +88,10 @@ class BulkAction(Strict):
 async def act_on_runs(backend: Backend, caller: Caller, wanted: BulkAction) -> Response:
     """Newest first, for 20 seconds at most: repeat it with `next_cursor` until that is null."""
     refuse(_faults(wanted))
-    return answer(await operations.act_on_runs(backend, wanted.as_bulk(), caller))
+    detail(action=wanted.action, dry_run=wanted.dry_run)
+    result = await operations.act_on_runs(backend, wanted.as_bulk(), caller)
+    detail(count=result.done, matched=result.matched)
+    return answer(result)
 
 
 def _faults(wanted: BulkAction) -> Iterator[Fault]:

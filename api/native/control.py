@@ -11,6 +11,7 @@ from palaver.fields import AtMost, Strict
 from palaver.models import CancelMode, Retry
 
 from .. import operations
+from ..audit import detail
 from ..headers import IdempotencyKey
 from ..operations import Backend, Caller
 from ..operations.agents import AGENT_PROBLEMS
@@ -51,6 +52,7 @@ async def cancel(
     backend: Backend, caller: Caller, run_id: RunId, key: IdempotencyKey, wanted: CancelRequest = _NOW
 ) -> Response:
     """Ask a run to stop. Asking again changes nothing, so an `Idempotency-Key` is taken and not needed."""
+    detail(mode=wanted.mode)
     return answer_asked(await operations.cancel(backend, run_id, caller, mode=wanted.mode, reason=wanted.reason))
 
 
@@ -100,6 +102,7 @@ async def send_input(
 ) -> Response:
     """All items take effect, or none. A conflict lists the run's `pending_actions`. Where the store is nearly full,
     messages are refused; decisions and outputs are not: they let runs end."""
+    detail(items=[" ".join(filter(None, (each.type, getattr(each, "decision", None)))) for each in wanted.items])
     acted = await operations.act(backend, run_id, wanted.items, caller, key=key)
     return answer_asked(acted.run, REPLAYED if acted.replayed else None)
 

@@ -11,6 +11,7 @@ from palaver.conversation import Conversation, ConversationPatch, NewConversatio
 
 from .. import operations
 from ..answers import answer
+from ..audit import detail
 from ..operations import Backend, IncludedInMessages, MessagePage
 from ..operations.agents import AGENT_PROBLEMS
 from ..queries import FARTHEST, Number, Query
@@ -83,6 +84,7 @@ async def read_conversation(backend: Backend, conversation_id: ConversationId) -
 )
 async def change_conversation(backend: Backend, conversation_id: ConversationId, wanted: ConversationPatch) -> Response:
     """What is given takes the place of what there was; what is left out stays."""
+    detail(changed=sorted(wanted.model_fields_set))
     return answer(await operations.change_conversation(backend, conversation_id, wanted))
 
 

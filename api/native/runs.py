@@ -13,6 +13,7 @@ from palaver.models import Submission
 
 from .. import operations
 from ..answers import answer_json
+from ..audit import detail
 from ..headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
 from ..operations import Backend, Caller, Until
 from ..operations.agents import AGENT_PROBLEMS
@@ -117,6 +118,8 @@ async def submit(
         operations.admit_watcher(backend)
     taken = await operations.submit(backend, submission, caller, key=key)
     run, headers = taken.run, headers_of(taken)
+    if taken.steered:
+        detail(steered=True, run=run.id)
     if kind == EVENT_STREAM:
         return EventStream(frames(operations.follow(backend, run.id, include=query.include)), backend.closing, headers)
     if wait and operations.may_watch(backend):

@@ -10,6 +10,7 @@ from palaver.models import NewSecrets
 
 from .. import operations
 from ..answers import answer
+from ..audit import detail
 from ..operations import Backend
 from .dialect import NATIVE, ConversationId
 
@@ -38,6 +39,7 @@ class SecretNames(BaseModel):
 )
 async def set_secrets(backend: Backend, conversation_id: ConversationId, wanted: SecretChanges) -> Response:
     """Tools get them by name; whatever says one is told without it. They go with the conversation."""
+    detail(count=len(wanted.secrets))
     names = await operations.set_secrets(backend, conversation_id, wanted.secrets, pointer="/secrets")
     return answer(SecretNames(data=list(names)))
 

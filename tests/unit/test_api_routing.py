@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from api.app import create_app
+from api.operations import Caller
 from api.routing import Handlers
 
 ROUTES = [route for route in create_app().routes if isinstance(route, APIRoute)]
@@ -24,7 +25,10 @@ class Here(Exception):
 
 
 def asked(method: str, path: str, **more: Any) -> Scope:
-    return {"type": "http", "method": method, "path": path, "headers": [], "query_string": b"", **more}
+    state = {"caller": Caller(trusted=True), "request_id": "req_1"}
+    return {
+        "type": "http", "method": method, "path": path, "headers": [], "query_string": b"", "state": state, **more
+    }  # fmt: skip
 
 
 async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:

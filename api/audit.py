@@ -1,0 +1,67 @@
+"""A log line for each request that changed something: who did what to which run or conversation.
+
+What a submit does is not among them: a run says itself who submitted it.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from typing import Any, Final
+
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+from starlette.types import Scope
+
+AUDIT: Final = logging.getLogger("palaver.audit")
+READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+UNRECORDED: Final = frozenset({"submit", "ask", "openhands_ask_agent"})
+"""Operations that leave a trace of who asked, or none at all."""
+_details: Final[ContextVar[dict[str, Any] | None]] = ContextVar("details", default=None)
+
+
+def detail(**facts: Any) -> None:
+    """Say more of what the present request does: kinds and counts, never what somebody wrote."""
+    found = _details.get()
+    if found is not None:
+        found.update(facts)
+
+
+class Audit:
+    """Around the handler of a route."""
+
+    def __init__(self, scope: Scope, route: APIRoute) -> None:
+        self._scope = scope
+        self._operation = route.operation_id or route.name
+        self._facts: dict[str, Any] = {}
+        _details.set(self._facts)
+
+    def answered(self, answer: Response) -> None:
+        """Write the line of a request that was answered: what was refused has changed nothing."""
+        if answer.status_code < 400 and (self._facts or self._operation not in UNRECORDED):
+            self._write(answer.status_code, answer.headers.get("location"))
+
+    def failed(self) -> None:
+        """Write the line of a request whose effect nobody knows: the store did not answer."""
+        if self._facts or self._operation not in UNRECORDED:
+            self._write(None, None)
+
+    def _write(self, status: int | None, created: str | None) -> None:
+        scope, state = self._scope, self._scope["state"]
+        about = {name.removesuffix("_id"): str(value) for name, value in scope["path_params"].items()}
+        fields = {
+            "operation": self._operation,
+            "method": scope["method"],
+            **about,
+            **self._facts,
+            "status": "unknown" if status is None else status,
+            "key": state["caller"].name,
+        }
+        if created is not None:
+            fields["created"] = created.rpartition("/")[2]
+        client = scope.get("client")
+        if client:
+            fields["client"] = client[0]
+        told = " ".join(f"{name}={value}" for name, value in fields.items() if name not in {"operation", "key"})
+        who = fields["key"] or "-"
+        AUDIT.info("%s %s %s request=%s", who, self._operation, told, state["request_id"], extra={"fields": fields})
