@@ -148,6 +148,8 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
         problems += _OF_BODIES
     if takes.query is not None:
         problems += _OF_QUERIES
+    if takes.checks_path:
+        problems.append("validation_error")
     if not takes.probe:
         found["security"] = [{"key": []}]
         problems.append("unauthenticated")

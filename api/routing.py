@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
+from fastapi import HTTPException
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,15 +32,22 @@ class Handlers:
     def __init__(self, routes: Iterable[BaseRoute], otherwise: ASGIApp) -> None:
         self._otherwise = otherwise
         self._routes: defaultdict[tuple[str, str], list[APIRoute]] = defaultdict(list)
+        self._fixed: defaultdict[str, set[str]] = defaultdict(set)
+        """The methods of each path that has no parts to be filled in."""
         for route in routes:
             if isinstance(route, APIRoute):
                 for method in route.methods or ():
                     self._routes[method, _beginning(route.path)].append(route)
+                if not route.param_convertors:
+                    self._fixed[route.path] |= route.methods or set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] == "http":
             path = routed_path(scope)
+            if scope["method"] not in self._fixed.get(path, (scope["method"],)):
+                # Its last part is no id of something, which the routes of other methods would take it for.
+                raise HTTPException(405, headers={"Allow": ", ".join(sorted(self._fixed[path]))})
             for route in self._routes.get((scope["method"], _beginning(path)), ()):
                 if found := route.path_regex.match(path):
                     parts, convertors = found.groupdict(), route.param_convertors

@@ -46,6 +46,8 @@ class Takes:
     """It wants no key, and answers whatever else is asked."""
     path: dict[str, str] = field(default_factory=dict)
     """The parts of the path by name, each with its description."""
+    checks_path: bool = False
+    """A part of the path may be something that it cannot be: refused as a field of a body would be."""
     query: type[Query] | None = None
     headers: list[Header] = field(default_factory=list)
     offers: Offers | None = None
@@ -75,6 +77,7 @@ class Takes:
         match next((mark for mark in marks if isinstance(mark, InPath | Header | Offers)), kind):
             case InPath() as part:
                 self.path[name] = part.description
+                self.checks_path = self.checks_path or part.read is not str
                 self.readers[name] = lambda request: part.read(request.path_params[name])
             case Header() as header:
                 self.headers.append(header)

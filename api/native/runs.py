@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import orjson
 from pydantic import Field, WithJsonSchema
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
 from palaver.models import Submission
@@ -25,21 +24,6 @@ from .events import WatchQuery
 from .filters import PAIRS, Entries, Filters
 from .frames import STREAMS, frames
 from .links import Run, RunList, page_path, run_list_json
-
-
-class _RunId(Convertor[str]):
-    """What may be a run's id: not the name of what is done to many."""
-
-    regex = "(?!actions$)[^/]+"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-register_url_convertor("run", _RunId())
 
 
 class RunsQuery(Query, Filters):
@@ -161,7 +145,7 @@ def _next_page(query: RunsQuery, cursor: str) -> str:
 
 @NATIVE.route(
     "GET",
-    "/v1/runs/{run_id:run}",
+    "/v1/runs/{run_id}",
     tag="runs",
     summary="Read a run, or wait for it",
     answers={200: ("The run as it is now: far enough, or the time is up.", Run)},
@@ -174,7 +158,7 @@ async def read_run(backend: Backend, run_id: RunId, query: RunQuery) -> Response
 
 @NATIVE.route(
     "DELETE",
-    "/v1/runs/{run_id:run}",
+    "/v1/runs/{run_id}",
     tag="runs",
     summary="Delete a run",
     answers={204: ("It is gone.", None)},

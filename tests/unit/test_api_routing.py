@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from api.app import create_app
 from api.operations import Caller
 from api.routing import Handlers
+from tests.unit.api_world import world
 
 ROUTES = [route for route in create_app().routes if isinstance(route, APIRoute)]
 
@@ -67,8 +68,6 @@ async def test_every_handler_is_found_without_asking_the_framework(
 @pytest.mark.parametrize(
     "scope",
     [
-        asked("GET", "/v1/runs/actions"),
-        asked("PUT", "/v1/runs"),
         asked("GET", "/v1/runs/"),
         asked("GET", "/v1"),
         asked("GET", "//v1/runs"),
@@ -83,3 +82,16 @@ async def test_what_no_handler_serves_is_the_frameworks(scope: Scope) -> None:
 
     with pytest.raises(Elsewhere):
         await Handlers(ROUTES, elsewhere)(scope, none, none)
+
+
+_FIXED = sorted({route.path for route in ROUTES if not route.param_convertors})
+
+
+@pytest.mark.parametrize("path", _FIXED)
+async def test_a_path_without_ids_answers_its_own_methods_only_and_names_them(path: str) -> None:
+    methods = {method for route in ROUTES if route.path == path for method in route.methods or ()}
+    async with world() as api:
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - methods:
+            answer = await api.client.request(method, path)
+            assert answer.status_code == 405, method
+            assert answer.headers["Allow"] == ", ".join(sorted(methods))
