@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -11,8 +12,10 @@ from palaver.store.contracts.listing import FieldTest, Index
 from palaver.store.keys import Key
 from palaver.store.scripts import Scripts
 
-_AT_ONCE: Final = 1_000
-"""Members that one script looks at: 3 to 8 ms of Redis."""
+_AT_ONCE: Final = 250
+"""Members that one script looks at: 1 to 2 ms of Redis, in which nobody else is served."""
+_PATIENCE: Final = 1.0
+"""Seconds after which a page ends where it is: others look for something, too."""
 _TOGETHER: Final = 25
 """Those that are read at once: each may have some MB."""
 
@@ -89,10 +92,20 @@ async def look(scripts: Scripts, search: Search, place: Place | None, wanted: in
 
 
 async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, place: Place | None) -> Page[T]:
-    """A page of what fits, behind ``place``: few where they are long, or where many that do not fit lie between."""
+    """A page of what fits, behind ``place``: few where they are long, or where many that do not fit lie between.
+
+    One search of a process looks at a time, and those that go on and on leave Redis to others for as long as they had
+    it: filters that nothing fits would keep everybody else waiting.
+    """
     found, looked, looked_bytes, size = list[T](), 0, 0, 0
+    clock, taken = asyncio.get_running_loop().time, 0.0
+    end = clock() + _PATIENCE
     while True:
-        part = await look(scripts, search, place, limit - len(found))
+        async with scripts.searching:
+            await asyncio.sleep(taken)
+            began = clock()
+            part = await look(scripts, search, place, limit - len(found))
+            taken = clock() - began
         looked, looked_bytes = looked + part.looked, looked_bytes + part.bytes
         for some in _parts(part.places):
             fitting = await read([each for _, each in some])
@@ -113,6 +126,8 @@ async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, p
             if much >= most(limited):
                 beyond(limited)
                 return Page(found, place)
+        if clock() > end:
+            return Page(found, place)
 
 
 def _parts(places: Sequence[Place]) -> Iterator[Sequence[Place]]:

@@ -7,6 +7,7 @@ constants.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,8 @@ class Scripts:
 
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
+        self.searching = asyncio.Semaphore()
+        """Whoever looks through lists has it, a part at a time."""
         self._wait = _waiting(settings.durability)
         self._sources = _sources(ScriptSettings.of(settings), VERSION)
         self._shas = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Unpack
@@ -16,6 +17,7 @@ from palaver.limits import exceeded, most
 from palaver.models import Retry
 from palaver.settings import Settings
 from palaver.store import Store, keys
+from palaver.store.finding import Part, look
 from palaver.store.runs import Submitted
 from tests.contract.store_driver import AGENT, StoreDriver
 
@@ -91,6 +93,46 @@ async def test_a_page_looks_at_so_much_and_says_where_to_go_on(
     assert 1 < len(pages) < 20
     assert exceeded[limited] > beyond
     assert await _pages(driver, 10, {"status": "failed"}) == [[]]
+
+
+async def test_searches_take_turns_and_leave_redis_to_others(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palaver.store.finding._AT_ONCE", 4)
+    for _ in range(20):
+        await driver.submit()
+    under_way, at_once, rests = 0, list[int](), list[float]()
+
+    async def counted(*about: Any) -> Part:
+        nonlocal under_way
+        under_way += 1
+        at_once.append(under_way)
+        try:
+            return await look(*about)
+        finally:
+            under_way -= 1
+
+    async def resting(seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr("palaver.store.finding.look", counted)
+    monkeypatch.setattr("palaver.store.finding.asyncio.sleep", resting)
+    pages = await asyncio.gather(*(driver.store.runs.list({"tag": "nobody"}, limit=10) for _ in range(8)))
+    assert [page.runs for page in pages] == [[]] * 8
+    assert max(at_once) == 1
+    assert len(at_once) >= 8 * 2
+    assert sum(each > 0 for each in rests) == len(rests) - 8, "each look but the first of a search follows a rest"
+
+
+async def test_a_page_that_waits_too_long_ends_where_it_is(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palaver.store.finding._AT_ONCE", 4)
+    monkeypatch.setattr("palaver.store.finding._PATIENCE", 0.0)
+    (first, *_) = [(await driver.submit(tags=("rare",) if i == 0 else ())).run_id for i in range(20)]
+    pages = await _pages(driver, 10, {"tag": "rare"})
+    assert len(pages) > 1
+    assert [run_id for page in pages for run_id in page] == [first]
 
 
 async def test_filters(driver: StoreDriver) -> None:
