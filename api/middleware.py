@@ -26,7 +26,7 @@ from .access_log import log_request
 from .auth import DOCUMENTS, METRICS, PROBES, Keys, routed_path, unauthenticated
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
-from .operations import Caller
+from .operations import Caller, watching_for
 from .problems import Problem
 from .roots import enter_root
 
@@ -124,7 +124,8 @@ class Middleware:
             try:
                 _check_limits(scope, headers)
                 access: Access = app_state.access
-                state["caller"] = access.caller(path, scope, headers, dialect)
+                caller = state["caller"] = access.caller(path, scope, headers, dialect)
+                watching_for(caller)
                 with access.trace(headers):
                     await self._app(scope, receive, send_with_id)
             except Exception as error:

@@ -16,7 +16,7 @@ from pydantic_core import core_schema
 from .headers import JSON, Header
 from .problems import CODES
 from .queries import Query
-from .signatures import Takes
+from .signatures import InPath, Takes
 
 _REF: Final = "#/components/schemas/{model}"
 _MODE: Final = re.compile("-(?:Input|Output)$")
@@ -44,6 +44,11 @@ class _Generator(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         """A title of a field would only say its name again."""
         return False
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> dict[str, Any]:
+        """As its base; where names have a pattern, there are no others."""
+        found = super().dict_schema(schema)
+        return {**found, "additionalProperties": False} if "patternProperties" in found else found
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
         """As its base."""
@@ -148,7 +153,7 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
         problems += _OF_BODIES
     if takes.query is not None:
         problems += _OF_QUERIES
-    if takes.checks_path:
+    if any(part.read is not str for part in takes.path.values()):
         problems.append("validation_error")
     if not takes.probe:
         found["security"] = [{"key": []}]
@@ -180,16 +185,16 @@ def _problems(codes: Sequence[str], errors: ErrorFormat) -> dict[str, Any]:
     }
 
 
-def _path_parameters(path: Mapping[str, str]) -> list[dict[str, Any]]:
+def _path_parameters(path: Mapping[str, InPath]) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
             "in": "path",
             "required": True,
-            "schema": {"type": "string"},
-            "description": description,
+            "schema": {"type": "string"} | ({"format": part.format} if part.format else {}),
+            "description": part.description,
         }
-        for name, description in path.items()
+        for name, part in path.items()
     ]
 
 
@@ -201,7 +206,7 @@ def _query_parameters(query: type[Query] | None) -> list[dict[str, Any]]:
         {
             "name": name,
             "in": "query",
-            "required": False,
+            "required": name in schema.get("required", ()),
             "style": "form",
             "explode": True,
             "description": facts.pop("description", ""),

@@ -30,6 +30,8 @@ class InPath:
     description: str
     read: Callable[[str], Any] = str
     """What makes the parameter of it. Raises what is wrong with it."""
+    format: str | None = None
+    """What it must look like, as JSON Schema names it."""
 
 
 @dataclass(slots=True)
@@ -44,10 +46,8 @@ class Takes:
     handler: Handler
     probe: bool = False
     """It wants no key, and answers whatever else is asked."""
-    path: dict[str, str] = field(default_factory=dict)
-    """The parts of the path by name, each with its description."""
-    checks_path: bool = False
-    """A part of the path may be something that it cannot be: refused as a field of a body would be."""
+    path: dict[str, InPath] = field(default_factory=dict)
+    """The parts of the path by name."""
     query: type[Query] | None = None
     headers: list[Header] = field(default_factory=list)
     offers: Offers | None = None
@@ -76,8 +76,7 @@ class Takes:
         name, (kind, *marks) = parameter.name, get_args(hint) if get_origin(hint) is Annotated else (hint,)
         match next((mark for mark in marks if isinstance(mark, InPath | Header | Offers)), kind):
             case InPath() as part:
-                self.path[name] = part.description
-                self.checks_path = self.checks_path or part.read is not str
+                self.path[name] = part
                 self.readers[name] = lambda request: part.read(request.path_params[name])
             case Header() as header:
                 self.headers.append(header)

@@ -24,7 +24,7 @@ from palaver.tasks import end
 
 from .access_log import log_request
 from .auth import Keys, routed_path
-from .operations import Backend, Caller
+from .operations import Backend, Caller, watching_for
 from .requests import backend_of, caller_of
 
 _log: Final = logging.getLogger("palaver.api")
@@ -71,6 +71,7 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
         if not caller.trusted:
             await _close(socket, codes.unauthenticated)
             return
+        watching_for(caller)
         tell = socket.scope.get("extensions", {}).get(KNOWN)
         if tell is not None:
             tell()

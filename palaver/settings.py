@@ -135,6 +135,8 @@ class Settings(BaseSettings):
     """Connections of an API process; fewer if it has not so many file descriptors and some to spare."""
     max_watchers: int = Field(default=5_000, ge=1)
     """Streams and long polls of an API process."""
+    max_watchers_per_key: int = Field(default=most("watchers_per_key"), ge=1)
+    """Those of keys of one name, where there are keys of several names: the rest is for the others."""
     max_half_open: int = Field(default=1_024, ge=1)
     """Connections of one address without a whole head, half of all at most; beyond that each has a second for it, not
     ten."""

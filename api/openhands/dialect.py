@@ -59,5 +59,5 @@ def number_of(text: str) -> UUID:
         ) from None
 
 
-ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of)]
+ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of, "uuid")]
 EventUuid = Annotated[str, InPath("The event's id.")]

@@ -50,7 +50,7 @@ from .queues import (
 from .secrets import secret_names, set_secrets
 from .submitting import Taken, begin, condense, retry, submit
 from .tools import ToolState, read_tools
-from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
+from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run, watching_for
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
 __all__ = [
@@ -138,5 +138,6 @@ __all__ = [
     "submit",
     "watch",
     "watch_conversation",
+    "watching_for",
     "withdraw",
 ]

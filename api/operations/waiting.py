@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from palaver.errors import NoRoom, UnknownRun
 from palaver.limits import beyond
 from palaver.models import Run
+from palaver.store.feeds import watches_for
 from palaver.tasks import end
 
-from .backend import Backend
+from .backend import Backend, Caller
 
 T = TypeVar("T")
 
@@ -45,14 +46,19 @@ def _place(run: Run) -> tuple[object, ...]:
     return run.status, run.step, run.attempt, run.waiting, run.pausing, run.pending_actions
 
 
+def watching_for(caller: Caller) -> None:
+    """Whoever watches from here on, in this context, does so for ``caller``."""
+    watches_for.set(caller.name or "")
+
+
 def admit_watcher(backend: Backend) -> None:
     """See that there is room for one more who waits for news of a run.
 
     Raises:
         NoRoom: ``too_many_watchers``.
     """
-    if not may_watch(backend):
-        raise NoRoom("too_many_watchers", f"this process serves {backend.settings.max_watchers} of them")
+    if why := _full(backend):
+        raise NoRoom("too_many_watchers", why)
 
 
 @contextmanager
@@ -63,19 +69,27 @@ def place_of_watcher(backend: Backend) -> Iterator[None]:
         NoRoom: ``too_many_watchers``.
     """
     admit_watcher(backend)
-    backend.store.feeds.watching += 1
-    try:
+    with backend.store.feeds.place():
         yield
-    finally:
-        backend.store.feeds.watching -= 1
 
 
 def may_watch(backend: Backend) -> bool:
     """Whether there is room for one more who waits for news of a run."""
-    if backend.store.feeds.watching < backend.settings.max_watchers:
-        return True
-    beyond("watchers")
-    return False
+    return _full(backend) is None
+
+
+def _full(backend: Backend) -> str | None:
+    """Why there is no room for one more; None if there is."""
+    feeds, settings, whose = backend.store.feeds, backend.settings, watches_for.get()
+    if feeds.watching >= settings.max_watchers:
+        beyond("watchers")
+        return f"this process serves {settings.max_watchers} of them (PALAVER_MAX_WATCHERS)"
+    # Where there is one name only, nobody is kept out by whoever has it.
+    if feeds.watching_for[whose] >= settings.max_watchers_per_key and len({key.name for key in settings.api_keys}) > 1:
+        beyond("watchers_per_key")
+        key = f"your key, {whose}," if whose else "keys without a name"
+        return f"{key} may have {settings.max_watchers_per_key} of them in this process (PALAVER_MAX_WATCHERS_PER_KEY)"
+    return None
 
 
 async def read_run(backend: Backend, run_id: str, *, until: Until = Until.ACTION, seconds: float = 0) -> Run:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Final
 
@@ -43,6 +44,10 @@ AWAY: Final = 1.0
 """Seconds after which a watcher whose reading failed looks again; it looks at once when the subscription is new."""
 _PAUSE: Final = 0.2
 """Seconds between two attempts to subscribe again while Redis is away."""
+
+
+watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
+"""Who watches in this context, by the name of a key; empty for nobody in particular."""
 
 
 class Watcher:
@@ -114,6 +119,8 @@ class Feeds:
         self._reader: asyncio.Task[None] | None = None
         self.watching = 0
         """Watchers that this process serves now."""
+        self.watching_for: Counter[str] = Counter()
+        """How many of them each key has, by its name."""
 
     async def page(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> Sequence[StoredEvent]:
         """Events behind ``after``, in order: from the feed, and from the log what the feed has no more.
@@ -201,19 +208,32 @@ class Feeds:
         """Hear what is said on the channel of a run's feed, or that something was said on that of a log."""
         watcher = Watcher()
         self._watchers.setdefault(channel, set()).add(watcher)
-        self.watching += counted
         self._changed.set()
         if self._reader is None or self._reader.done():
             self._reader = asyncio.create_task(self._read(), name="palaver-feeds")
         try:
-            yield watcher
+            with self.place() if counted else contextlib.nullcontext():
+                yield watcher
         finally:
-            self.watching -= counted
             others = self._watchers.get(channel, set())
             others.discard(watcher)
             if not others:
                 self._watchers.pop(channel, None)
                 self._changed.set()
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Count one watcher more."""
+        whose = watches_for.get()
+        self.watching += 1
+        self.watching_for[whose] += 1
+        try:
+            yield
+        finally:
+            self.watching -= 1
+            self.watching_for[whose] -= 1
+            if not self.watching_for[whose]:
+                del self.watching_for[whose]
 
     async def _read(self) -> None:
         """Serve watchers as long as there are any. After any error everything starts again, on a new connection."""

@@ -13,6 +13,7 @@ from api.native.frames import frame, frames
 from api.operations import follow
 from api.streams import EventStream, Frames
 from palaver.leases import Delta
+from palaver.settings import Settings
 from palaver.store.events import StoredEvent
 from palaver.testing import aeventually
 from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
@@ -290,6 +291,30 @@ async def test_an_event_is_encoded_once_for_all_its_watchers(monkeypatch: pytest
         last = (await api.read(run))["last_event_id"]
         # Whether it came live or in a page, of which there are some if the watchers come up at different moments.
         assert sorted(encoded) == list(range(1, last + 1))
+
+
+async def test_one_key_does_not_take_all_places_of_watchers() -> None:
+    keys = Settings(api_keys="ann=a-key-of-ann-0123456789,bob=a-key-of-bob-0123456789").api_keys
+    ann, bob = ({"Authorization": f"Bearer a-key-of-{name}-0123456789"} for name in ("ann", "bob"))
+    limited = {"max_watchers": 3, "max_watchers_per_key": 2, "api_keys": keys}
+    async with world(SETTINGS.model_copy(update=limited)) as api:
+        api.client.headers.update(ann)
+        run = await api.submit()
+        streams = [LiveRequest(api.app, "GET", run["links"]["events"], headers=ann) for _ in range(2)]
+        for live in streams:
+            await live.until(lambda body: b"message.created" in body)
+        refused = await api.client.get(run["links"]["events"], headers=SSE)
+        assert_problem(refused, 503, "too_many_watchers")
+        assert "ann" in refused.json()["detail"]
+        assert "PALAVER_MAX_WATCHERS_PER_KEY" in refused.json()["detail"]
+        streams.append(LiveRequest(api.app, "GET", run["links"]["events"], headers=bob))
+        await streams[-1].until(lambda body: b"message.created" in body)
+        refused = await api.client.get(run["links"]["events"], headers={**SSE, **bob})
+        assert "(PALAVER_MAX_WATCHERS)" in refused.json()["detail"]
+        await api.finish(run)
+        for live in streams:
+            await asyncio.wait_for(live.task, 10)
+        assert not api.store.feeds.watching_for
 
 
 async def test_watchers_beyond_the_limit_are_refused_before_anything_begins() -> None:

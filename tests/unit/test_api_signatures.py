@@ -49,7 +49,7 @@ async def _odd(number: int) -> Response:
 
 def test_all_that_a_handler_takes_is_found() -> None:
     takes = Takes.of(_handler, "/v1/runs/{run_id:run}/x")
-    assert takes.path == {"run_id": "The run."}
+    assert {name: part.description for name, part in takes.path.items()} == {"run_id": "The run."}
     assert [header.name for header in takes.headers] == ["Idempotency-Key"]
     assert (takes.query, takes.body, takes.body_required, takes.probe) == (Colour, Wish, True, False)
     assert takes.offers is not None
