@@ -15,6 +15,7 @@ from kombu.exceptions import OperationalError
 
 from palaver.deliveries import Publisher
 from palaver.leases import Delivery
+from palaver.step_kinds import KIND_OF, StepKind
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
 from tests.process.broker import ON_RABBITMQ
@@ -57,6 +58,12 @@ PATIENCE = 2.0
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("rabbitmq"), rabbitmq=True) as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that no worker consumes: of a kind of step that only this process knows."""
+    monkeypatch.setitem(KIND_OF, "spare", StepKind("spare", queue="spare"))
 
 
 def server(cluster: Cluster) -> RabbitServer:
