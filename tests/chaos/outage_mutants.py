@@ -81,7 +81,7 @@ OUTAGE_MUTANTS: Final = by_name(
         "an outage that an answer from before it closes",
         _CONTRACT,
         f"{_LUA}report_answer.lua",
-        "redis.call('ZREMRANGEBYSCORE', STREAK, '-inf', NOW - args.answered_ms)",
+        "note_answer(NOW - args.answered_ms)",
         "redis.call('DEL', STREAK)",
     ),
     _mutant(
