@@ -272,7 +272,7 @@ _ALL: Final = (
         "Workers that have reported within three heartbeats.",
         "store",
         ("queue", "state"),
-        always=tuple(product(QUEUES, ("working", "draining"))),
+        always=tuple(product(QUEUES, ("working", "draining", "refused"))),
     ),
     Metric(
         _QUEUES,

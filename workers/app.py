@@ -98,6 +98,7 @@ _hidden: frozenset[str] = frozenset()
 _providers: Mapping[str, Provider] = {}
 """The table of providers, in any other."""
 _histograms: Histograms
+_preflight: Preflight
 _runtime: Runtime | None = None
 
 
@@ -128,7 +129,7 @@ def _prepare(sender: Any) -> None:
     """Raises:
     ConfigurationError: for a worker that could do nothing, or nothing well.
     """
-    global _kind, _hidden, _providers, _histograms
+    global _kind, _hidden, _providers, _histograms, _preflight
     queues = {name.removesuffix(RECOVERED) for name in sender.app.amqp.queues.consume_from}
     if len(queues) != 1 or not queues <= KIND_OF.keys():
         each = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
@@ -144,7 +145,7 @@ def _prepare(sender: Any) -> None:
         if _in_children(_kind):
             child.expect()
             tools = check_tools(settings(), _hidden)
-            prefork.vacancies = Vacancies(worker_id(_node, os.getpid()), _kind, tools)
+            prefork.vacancies = Vacancies(worker_id(_node, os.getpid()), _kind, tools, _refused)
     else:
         _providers = load_providers(settings().providers)
         _say_what_nobody_reads(frozenset(each.api_key_env or "" for each in _providers.values()))
@@ -155,13 +156,17 @@ def _prepare(sender: Any) -> None:
     app.capacity = sender.concurrency or 0
     here = settings()
     # Last: it waits for Redis.
-    preflight = Preflight(here, "worker")
-    preflight.require()
+    _preflight = Preflight(here, "worker")
+    _preflight.require()
     processes = app.capacity if _in_children(_kind) else 1
     _histograms = Histograms(_kind, places=0 if here.metrics_port is None else processes)
     if here.metrics_port is not None:
         MetricsServer(here.metrics_host, here.metrics_port, _histograms.exposed)
-    preflight.start()
+    _preflight.start()
+
+
+def _refused() -> tuple[str, ...]:
+    return _preflight.refused
 
 
 def _in_children(kind: StepKind) -> bool:
@@ -202,7 +207,14 @@ async def _lifespan() -> AsyncIterator[None]:
             able = Abilities(tools, _providers, here.inline_provider_hosts)
             model = None if _kind.isolated else _model_port()
             runtime = Runtime(
-                here, _histograms, kind=_kind, node=_node, capacity=app.capacity, abilities=able, model=model
+                here,
+                _histograms,
+                kind=_kind,
+                node=_node,
+                capacity=app.capacity,
+                abilities=able,
+                model=model,
+                refused=_refused,
             )
             await opened.enter_async_context(running(runtime, sweeps=not _kind.isolated))
         for name, variable in able.missing_keys.items():

@@ -34,6 +34,8 @@ log = logging.getLogger("palaver.workers.reading")
 
 _SAY_EVERY: Final = 10.0
 """Seconds between two lines about what was dropped: a flood of messages must not become one of lines."""
+_REFUSED_FOR: Final = 1.0
+"""Seconds after which a broker that refuses is asked again. Celery would connect again, at once and for ever."""
 _TAKE: Final = "BLMPOP"
 _NEEDS: Final = "it takes Redis 7.0 or later, or Valkey, and a user that may call it (deploy/users.acl)"
 _REFUSALS: Final = ("unknown command", "no permissions")
@@ -134,11 +136,12 @@ class Channel(deliveries.Channel):
     # Of kombu, with types that fit only while no question is out: the connection that one is out on, and since when.
     _in_poll: Any
     _brpop_sent_at: Any
+    _ask_again_at = float("-inf")
 
     def _brpop_start(self, timeout: int | None = None) -> None:
         """Ask for deliveries; kombu asks for one, and calls it by that command's name."""
         keys = self._queue_cycle.consume(len(self.active_queues))
-        if not keys:
+        if not keys or monotonic() < self._ask_again_at:
             return
         connection = self._in_poll = self.client.connection
         self._brpop_sent_at = monotonic()
@@ -149,7 +152,7 @@ class Channel(deliveries.Channel):
         """Hand over what has come.
 
         Raises:
-            Empty: nothing has, or nothing that can be let in.
+            Empty: nothing has, or nothing that can be let in, or the broker refuses.
         """
         connection = self.client.connection
         try:
@@ -160,7 +163,9 @@ class Channel(deliveries.Channel):
             raise
         except self.ResponseError as error:
             if any(said in str(error) for said in _REFUSALS):
+                self._ask_again_at = monotonic() + _REFUSED_FOR
                 log.error("the broker refuses %s (%s): %s", _TAKE, error, _NEEDS)
+                raise Empty from None
             raise
         finally:
             self._in_poll = None

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from palaver.errors import ErrorClass, classify
@@ -63,6 +63,7 @@ class Runtime:
         abilities: Abilities,
         model: ModelPort | None = None,
         alone: bool = False,
+        refused: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
@@ -71,6 +72,8 @@ class Runtime:
         self.abilities = abilities
         self.alone = alone
         """Whether steps have the process to themselves, one at a time."""
+        self.refused = refused
+        """What the broker or the store refuses this process; nothing, if its parent tells."""
         self.histograms = histograms
         self.tools = abilities.tools
         self.store = Store.connect(settings, shared=True)
@@ -124,6 +127,7 @@ class Runtime:
                 tools=self.tool_set.digest,
                 providers=self.abilities.told,
                 lacks=self.abilities.lacks,
+                refused=self.refused(),
             ),
             connected=True,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from palaver.settings import settings
 from palaver.step_kinds import StepKind
@@ -25,10 +26,13 @@ _PATIENCE = 1.0
 class Vacancies:
     """The vacant places of a tools worker, as the store knows them."""
 
-    def __init__(self, worker: str, kind: StepKind, tools: ToolSet) -> None:
+    def __init__(
+        self, worker: str, kind: StepKind, tools: ToolSet, refused: Callable[[], tuple[str, ...]] = tuple
+    ) -> None:
         self._worker = worker
         self._kind = kind
         self._tools = tools
+        self._refused = refused
         self._told = 0
 
     def tell(self, vacant: int) -> None:
@@ -55,5 +59,6 @@ class Vacancies:
                     capacity=vacant,
                     draining=False,
                     tools=self._tools.digest,
+                    refused=self._refused(),
                 )
             )

@@ -11,7 +11,7 @@ from palaver.errors import ErrorClass, classify
 
 from .. import operations
 from ..answers import answer
-from ..operations import Backend, Caller, LackedState, LostState
+from ..operations import Backend, Caller, LackedState, LostState, RefusedWorker
 from ..problems import RETRY_AFTER, Problem
 from .dialect import NATIVE
 
@@ -32,6 +32,8 @@ class Readiness(BaseModel):
     """What was lost, as far as counts tell. Null for strangers."""
     no_worker: list[LackedState] | None = None
     """What steps wait for because no worker that took them has it. It keeps no request away. Null for strangers."""
+    refused_workers: list[RefusedWorker] | None = None
+    """Workers that do nothing, because their broker or their store refuses them. Null for strangers, too."""
 
 
 @NATIVE.route(
@@ -62,6 +64,7 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
     try:
         lost = await operations.check_store(backend)
         lacked = await operations.read_lacked(backend) if caller.trusted else None
+        refused = await operations.read_refused(backend) if caller.trusted else None
     except Exception as error:
         if classify(error).error_class is not ErrorClass.STORAGE:
             raise
@@ -71,6 +74,7 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
             status="store_rewound" if lost else "ok",
             store_rewound=lost if caller.trusted else None,
             no_worker=lacked,
+            refused_workers=refused,
         )
     )
 

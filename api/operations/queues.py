@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
 from palaver.errors import ErrorClassName
 from palaver.step_kinds import QueueName
+from palaver.store.fleet import WorkerReport
 from palaver.store.provider_states import Outage
 
 from .backend import Backend, within_deadline
@@ -24,6 +26,14 @@ class QueueWorker(BaseModel):
     """What its own settings name and it cannot do: `key:VARIABLE` of a provider, or `refused_key:PROVIDER`."""
 
 
+class RefusedWorker(BaseModel):
+    """A worker process that does no steps: its broker or its store refuses it what a step takes."""
+
+    id: str
+    refused: tuple[str, ...]
+    """Commands of Redis, such as `blmpop`, that its user may not use; `login`: it is not let in."""
+
+
 class QueueState(BaseModel):
     """A queue."""
 
@@ -34,6 +44,8 @@ class QueueState(BaseModel):
     running: int
     """Steps in flight on all its workers."""
     workers: list[QueueWorker]
+    refused: list[RefusedWorker]
+    """Those that are there and do nothing; not among the workers."""
 
 
 class OutageState(BaseModel):
@@ -131,18 +143,34 @@ async def read_queues(backend: Backend) -> list[QueueState]:
                 id=each.id, in_flight=each.in_flight, capacity=each.capacity, draining=each.draining, lacks=each.lacks
             )
             for each in workers
-            if each.queue == name
+            if each.queue == name and not each.refused
         ]
         states.append(
             QueueState(
                 name=name,
                 ready=ready,
                 oldest_ready_seconds=round(max(oldest, 0.0), 3),
-                running=sum(worker.in_flight for worker in mine),
+                # What a refused one has begun it may still end.
+                running=sum(worker.in_flight for worker in workers if worker.queue == name),
                 workers=mine,
+                refused=_refused(workers, name),
             )
         )
     return states
+
+
+def _refused(workers: Iterable[WorkerReport], *queues: str) -> list[RefusedWorker]:
+    """Those that are refused something, of all queues unless some are named."""
+    return [
+        RefusedWorker(id=each.id, refused=each.refused)
+        for each in workers
+        if each.refused and (not queues or each.queue in queues)
+    ]
+
+
+async def read_refused(backend: Backend) -> list[RefusedWorker]:
+    """Every worker that does nothing, because its broker or its store refuses it."""
+    return _refused(await within_deadline(backend.store.fleet.workers()))
 
 
 async def read_providers(backend: Backend) -> list[ProviderState]:

@@ -9,6 +9,7 @@ import typer
 from palaver.cli.bulk import FilterOptions
 from palaver.cli.connection import Api, say
 from palaver.cli.options import RunId
+from palaver.cli.refused import refused_lines
 from palaver.cli.tables import console, show_models, show_queues, show_run, show_runs
 
 
@@ -28,7 +29,8 @@ def show(run_id: RunId, api: Api) -> None:
     """Show one run: what it is doing, why it waits, what it said, what failed, and how to decide on its calls."""
     with api.connected() as client:
         found = client.get(run_id)
-    api.show(found, lambda: show_run(console(), found))
+        refused = [] if api.as_json else [*refused_lines(found, client.queues)]
+    api.show(found, lambda: show_run(console(), found, refused))
 
 
 def models(api: Api) -> None:

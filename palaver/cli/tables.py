@@ -14,6 +14,7 @@ from palaver.cli.advice import advise
 from palaver.cli.doing import doing, doing_lines
 from palaver.cli.layout import print_list
 from palaver.cli.pending import action_lines
+from palaver.cli.refused import refused_of
 from palaver.cli.text import (
     age,
     amount,
@@ -71,8 +72,8 @@ def since(to: Console, when: datetime) -> str:
     return f"{age(when)} ago" if to.is_terminal else moment(when)
 
 
-def show_run(to: Console, run: Run) -> None:
-    """Everything a person asks about one run; empty facts are left out."""
+def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
+    """Everything a person asks about one run; empty facts are left out. ``refused`` is why workers do not take it."""
     told = advise(run)
     facts = {
         "run": run.id,
@@ -105,6 +106,8 @@ def show_run(to: Console, run: Run) -> None:
             to.print(Text(f"{name:13} {one_line(text, _LONGEST)}"), soft_wrap=True)
     for line in doing_lines(run):
         to.print(Text(f"{'now':13} {line}"), soft_wrap=True)
+    for line in refused:
+        to.print(Text(f"{'':13} {plain(line)}", "yellow"), soft_wrap=True)
     for line in action_lines(run.id, run.pending_actions):
         to.print(Text(plain(line)), soft_wrap=True)
     if run.output:
@@ -147,6 +150,8 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
                 for cools in entry.get("cooling") or ():
                     if cools.get("model"):
                         to.print(Text(plain(cool_down_of(str(entry.get("name")), cools)), "yellow"), soft_wrap=True)
+                for worker in entry.get("refused") or ():
+                    to.print(Text(plain(refused_of(str(entry.get("name")), worker)), "yellow"), soft_wrap=True)
                 for outage in entry.get("outages") or ():
                     to.print(Text(plain(outage_of(str(entry.get("name")), outage)), "yellow"), soft_wrap=True)
         elif name == "room" and isinstance(value, dict):

@@ -12,6 +12,8 @@ from palaver.store.server_state import NO_EVICTION, ServerState
 Level = Literal["ok", "warning", "error"]
 OLDEST: Final = 7
 """The oldest version of Redis, and those that behave like it, by its first number."""
+LOGIN: Final = "login"
+"""In place of a command, where nobody of that name, or with that password, is let in."""
 _USERS: Final = "load the deploy/users.acl of this version (docs/how-to/upgrade.md), or give this user these rights"
 _DISK: Final = "look at the server's log, its disk and its directory: it may refuse writes until that is mended"
 
@@ -30,6 +32,8 @@ class Finding:
     advice: str = ""
     never: bool = False
     """Whether nothing can work like this, and nothing that comes by itself will change it."""
+    names: tuple[str, ...] = ()
+    """What is refused: commands, or the login."""
 
     @property
     def sentence(self) -> str:
@@ -154,7 +158,8 @@ def rights(place: Place, user: str, refused: Sequence[str], unknown: Sequence[st
         )
     if refused:
         found = f"{user} may not {_list(refused)}"
-        yield Finding(place, "rights", "error", found, f"does not let {user} use {_list(refused)}", _USERS)
+        said = f"does not let {user} use {_list(refused)}"
+        yield Finding(place, "rights", "error", found, said, _USERS, names=tuple(refused))
     if not refused and not unknown:
         yield Finding(place, "rights", "ok", f"{user} may do all that it has to")
 
@@ -185,4 +190,4 @@ def strangers(place: Place, user: str, why: str) -> Finding:
     """The login is refused."""
     said = f"refuses the login of {user} ({why})"
     how = "correct the user and the password in the address, or the server's users.acl"
-    return Finding(place, "login", "error", "refused", said, how)
+    return Finding(place, "login", "error", "refused", said, how, names=(LOGIN,))

@@ -36,6 +36,8 @@ class WorkerReport:
     """Those that it can call."""
     lacks: tuple[str, ...] = ()
     """What its own settings name and it cannot do, as `Postpone` names it."""
+    refused: tuple[str, ...] = ()
+    """Commands that its broker or its store refuses it, or `login`. Then it does no steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ class Fleet:
                 "tools": worker.tools,
                 "providers": " ".join(worker.providers),
                 "lacks": " ".join(worker.lacks),
+                "refused": " ".join(worker.refused),
                 "lease_ms": self._lease_ms,
                 # A worker that may not ask for them is not judged by them.
                 "connection": connection if connected and isinstance(connection, int) else 0,
@@ -215,6 +218,7 @@ class Fleet:
                 tools=found.get(b"tools", b"").decode(),
                 providers=tuple(found.get(b"providers", b"").decode().split()),
                 lacks=tuple(found.get(b"lacks", b"").decode().split()),
+                refused=tuple(found.get(b"refused", b"").decode().split()),
             )
             for worker_id, found in zip(ids, await pipeline.execute(), strict=True)
             if found

@@ -191,9 +191,9 @@ def _ages(lines: Mapping[str, _Line], now: int) -> Values:
 def _of_workers(workers: Iterable[WorkerReport]) -> Samples:
     there, running, capacity = (Counter[tuple[str, ...]]() for _ in range(3))
     for each in workers:
-        there[each.queue, "draining" if each.draining else "working"] += 1
+        there[each.queue, "refused" if each.refused else "draining" if each.draining else "working"] += 1
         running[each.queue,] += each.in_flight
-        capacity[each.queue,] += 0 if each.draining else each.capacity
+        capacity[each.queue,] += 0 if each.draining or each.refused else each.capacity
     return {"palaver_workers": there, "palaver_queue_running": running, "palaver_queue_capacity": capacity}
 
 

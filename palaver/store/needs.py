@@ -106,6 +106,10 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
 }
 
 
+ESSENTIAL: Final = frozenset({*_SCRIPTS, "blmpop", "eval", "evalsha", "script|load", "time"})
+"""Commands without which a worker does no step. Without others it is shown less, or knows less."""
+
+
 def needs(role: Role, places: Iterable[Place], db: int = 0) -> tuple[Command, ...]:
     """The commands that a role runs at the store, at the broker, or at a server that is both, in a database."""
     lines = dict.fromkeys(line for place in places for line in _NEEDS[role, place])

@@ -28,8 +28,8 @@ from redis.retry import Retry
 from palaver.brokers import is_redis, tls_options
 from palaver.errors import ConfigurationError
 from palaver.settings import Settings
-from palaver.store.findings import Finding, judge, rights, strangers, unanswered, unlooked, unscripted
-from palaver.store.needs import Command, Place, Role, needs
+from palaver.store.findings import LOGIN, Finding, judge, rights, strangers, unanswered, unlooked, unscripted
+from palaver.store.needs import ESSENTIAL, Command, Place, Role, needs
 from palaver.store.pool import driver
 from palaver.store.server_state import ServerState
 
@@ -37,9 +37,12 @@ log = logging.getLogger("palaver.preflight")
 
 EVERY: Final = 60.0
 """Seconds between two looks."""
+_AGAIN: Final = 5.0
+"""The same while steps are refused: somebody is about to mend that."""
 _PATIENCE: Final = 5.0
 _CONNECT: Final = 2.0
 _QUEUED: Final = b"QUEUED"
+_OF_STEPS: Final = ESSENTIAL | {LOGIN}
 
 
 class Preflight:
@@ -49,6 +52,9 @@ class Preflight:
         self._settings = settings
         self._role = role
         self._told: dict[tuple[Place, str], str] = {}
+        self.refused: tuple[str, ...] = ()
+        """Of what a step takes, commands that this process was refused at the last look, or `login`; empty if it was
+        refused nothing, or nobody answered."""
         self._ended = threading.Event()
 
     def look(self) -> list[Finding]:
@@ -60,6 +66,7 @@ class Preflight:
             options = tls_options(here.deliveries_url)
             plain = here.deliveries_url.partition("?")[0] if options else here.deliveries_url
             found += _found("broker", plain, options, self._role, here, both=False)
+        self.refused = tuple(dict.fromkeys(name for each in found for name in each.names if name in _OF_STEPS))
         return found
 
     def require(self) -> None:
@@ -94,7 +101,7 @@ class Preflight:
                 self.tell(self.look())
             except Exception:
                 log.exception("the look at Redis failed")
-            if self._ended.wait(EVERY):
+            if self._ended.wait(_AGAIN if self.refused else EVERY):
                 return
 
     def start(self) -> None:

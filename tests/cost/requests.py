@@ -325,6 +325,7 @@ CASES: Final = (
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
     Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),
     Case("GET /v1/tools", "tools of each version", most("declared_tools"), _tools),
+    Case("GET /readyz", "workers", 1_000, _workers("/readyz"), counted_at=200),
     Case("GET /readyz", "tools that no worker has", most("lacks"), _ready),
     Case("GET /healthz", "nothing", 4, _nothing),
 )  # fmt: skip

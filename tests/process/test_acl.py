@@ -196,6 +196,42 @@ REFUSED: dict[str, tuple[str, Callable[[redis.Redis], object]]] = {
 READ = "return redis.call('EXISTS', KEYS[1])"
 
 
+def test_a_worker_that_is_refused_is_no_worker_and_comes_back(guarded: Cluster) -> None:
+    """As one of a version that needs a command which the file that is loaded does not have."""
+    guarded.kill("worker")
+    guarded.mark_logs()
+    with guarded.redis() as server:
+        server.execute_command("ACL", "SETUSER", "palaver-worker", "-blmpop")
+        began = time.monotonic()
+        try:
+            guarded.start("worker")
+            run_id = guarded.submit("echo")
+            (refused,) = eventually(lambda: _standing(guarded, "refused", but="workers"), within=30)
+            assert refused["refused"] == ["blmpop"]
+            assert refused in guarded.http.get("/readyz").json()["refused_workers"]
+            eventually(lambda: len(_said(guarded, "the broker refuses BLMPOP")) > 2, within=20)
+            said, lasted = len(_said(guarded, "the broker refuses BLMPOP")), time.monotonic() - began
+        finally:
+            server.execute_command("ACL", "SETUSER", "palaver-worker", "+blmpop")
+        assert guarded.ended(run_id, within=30).status == RunStatus.COMPLETED
+        (well,) = eventually(lambda: _standing(guarded, "workers", but="refused"), within=30)
+        assert well["id"] == refused["id"]
+        server.acl_log_reset()
+    assert said <= lasted + 1
+    assert len(_said(guarded, "does not let palaver-worker use blmpop")) == 1
+    assert not _said(guarded, "Connection to broker lost")
+
+
+def _standing(cluster: Cluster, these: str, *, but: str) -> Any:
+    """One of the lists of model workers, once the other one is empty."""
+    (queue,) = cluster.http.get("/v1/queues?queue=model").json()["data"]
+    return None if queue[but] else queue[these]
+
+
+def _said(cluster: Cluster, words: str) -> list[str]:
+    return [line for line in cluster.new_log("worker").splitlines() if words in line]
+
+
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_a_role_does_not_need_is_refused(guarded: Cluster, what: str) -> None:
     user, act = REFUSED[what]

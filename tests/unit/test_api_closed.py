@@ -132,6 +132,7 @@ async def test_strangers_hear_whether_it_is_ready_and_not_why() -> None:
             "status": "ok",
             "store_rewound": None,
             "no_worker": None,
+            "refused_workers": None,
         }
         api.server.connected = False
         stranger = assert_problem(await api.client.get("/readyz"), 503, "not_ready")

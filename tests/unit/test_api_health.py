@@ -56,6 +56,7 @@ async def test_queues_show_what_waits_and_who_works() -> None:
             "oldest_ready_seconds": 0.0,
             "running": 0,
             "workers": [],
+            "refused": [],
         }
         assert (await api.client.get("/v1/queues?format=keda&queue=model")).json() == {"value": 5}
         assert (await api.client.get("/v1/queues?format=keda")).json() == {"value": 5}
@@ -104,6 +105,23 @@ async def test_providers_show_what_holds_their_runs_up() -> None:
         }
 
 
+async def test_a_worker_that_is_refused_is_no_worker() -> None:
+    async with world() as api:
+        well = WorkerReport("w-1", "model", in_flight=3, capacity=50, draining=False)
+        refused = WorkerReport("w-2", "model", in_flight=1, capacity=50, draining=False, refused=("blmpop", "eval"))
+        for each in (well, refused):
+            await api.store.fleet.report(each)
+        model, tools = (await api.client.get("/v1/queues")).json()["data"]
+        there = [{"id": "w-2", "refused": ["blmpop", "eval"]}]
+        assert [worker["id"] for worker in model["workers"]] == ["w-1"]
+        assert (model["refused"], tools["refused"], model["running"]) == (there, [], 4)
+        assert (await api.client.get("/readyz")).json()["refused_workers"] == there
+        metrics = (await api.client.get("/metrics")).text
+    assert 'palaver_workers{queue="model",state="working"} 1' in metrics
+    assert 'palaver_workers{queue="model",state="refused"} 1' in metrics
+    assert 'palaver_queue_capacity{queue="model"} 50' in metrics
+
+
 @pytest.mark.parametrize("query", ["queue=nothing", "format=xml"])
 async def test_a_scaler_must_say_what_it_wants(query: str) -> None:
     async with world() as api:
@@ -114,7 +132,8 @@ async def test_health() -> None:
     async with world() as api:
         alive, ready = [await api.client.get(path) for path in ("/healthz", "/readyz")]
         assert (alive.status_code, alive.json()) == (200, {"status": "ok"})
-        assert (ready.status_code, ready.json()) == (200, {"status": "ok", "store_rewound": None, "no_worker": []})
+        assert ready.status_code == 200
+        assert ready.json() == {"status": "ok", "store_rewound": None, "no_worker": [], "refused_workers": []}
 
 
 async def test_a_process_that_was_told_to_end_is_not_ready() -> None:

@@ -151,6 +151,23 @@ def test_a_step_that_nobody_has_says_what_it_waits_for(api: ScriptedAPI, state: 
     assert said in CommandResult(api, "show", RUN_ID).out
 
 
+def test_a_worker_that_is_refused_is_named_where_a_step_waits_for_one(api: ScriptedAPI) -> None:
+    waits = _hanging(state="ready", worker=None, progress=None, gives_up_at=None, last_failure=None, attempt=1)
+    queue = {"name": "model", "ready": 1, "workers": [], "refused": [{"id": "w1/1", "refused": ["blmpop"]}]}
+    tools = {"name": "tools", "workers": [], "refused": [{"id": "w2/1", "refused": ["login"]}]}
+    api.on("GET", RUN, answer(_doing(waits)))
+    # Who cannot see the queues sees the run.
+    api.on("GET", "/v1/queues", problem(403, "forbidden"))
+    assert "fake/hang waits for a worker" in CommandResult(api, "show", RUN_ID).out
+    api.on("GET", "/v1/queues", answer({"data": [queue, tools]}))
+    out = CommandResult(api, "show", RUN_ID).out
+    assert "model: the worker w1/1 does nothing: its Redis refuses it blmpop: load the users.acl of its version" in out
+    assert "w2/1" not in out
+    shown = CommandResult(api, "queues").out
+    assert "w1/1 does nothing: its Redis refuses it blmpop" in shown
+    assert "tools: the worker w2/1 does nothing: its login at Redis is refused" in shown
+
+
 def test_a_list_shows_the_first_step_and_counts_the_others(api: ScriptedAPI) -> None:
     api.on("GET", RUNS, answer({"data": [_doing(_hanging(), count=128)], "next_cursor": None, "has_more": False}))
     assert "(and 127 more)" in CommandResult(api, "list").out

@@ -177,6 +177,24 @@ def test_a_missing_right_is_named_and_nothing_is_run(guarded: RedisServer) -> No
 
 
 @pytest.mark.process
+def test_a_worker_knows_what_of_a_step_it_is_refused(guarded: RedisServer) -> None:
+    preflight = _preflight(logins.url_of("palaver-worker", guarded.port))
+    with redis.Redis.from_url(guarded.url) as client:
+        client.execute_command("ACL", "SETUSER", "palaver-worker", "-blmpop", "-client|list")
+        try:
+            preflight.look()
+            # Without the list of clients it does all steps.
+            assert preflight.refused == ("blmpop",)
+        finally:
+            client.execute_command("ACL", "SETUSER", "palaver-worker", "+blmpop", "+client|list")
+    preflight.look()
+    assert not preflight.refused
+    wrong = _preflight(logins.url_of("palaver-worker", guarded.port).replace("not-a-secret", "an-old-one"))
+    wrong.look()
+    assert wrong.refused == ("login",)
+
+
+@pytest.mark.process
 @pytest.mark.parametrize(("less", "checks"), [("-multi", ["rights"]), ("-info", ["server", "rights"])])
 def test_what_asks_may_be_refused_too(guarded: RedisServer, less: str, checks: list[str]) -> None:
     with redis.Redis.from_url(guarded.url) as client:
