@@ -40,7 +40,7 @@ class Limiter:
     def permit(self, *_: Any) -> Any:
         return SimpleNamespace(probes=False)
 
-    async def met_outage(self, *_: Any) -> None:
+    async def met_outage(self, *_: Any, patient: bool) -> None:
         return None
 
     async def apply(self, lease: Any, verdict: Verdict) -> Verdict:
