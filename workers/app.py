@@ -38,7 +38,7 @@ from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
 from palaver.store.preflight import Preflight
 from palaver.variables import unread
 
-from . import child, environment, prefork
+from . import child, consumer, environment, prefork
 from .abilities import Abilities, require_provider
 from .celery_app import app as app
 from .checking import check_tools
@@ -166,7 +166,8 @@ def _prepare(sender: Any) -> None:
 
 
 def _refused() -> tuple[str, ...]:
-    return _preflight.refused
+    """What the store and the broker refuse this worker."""
+    return tuple(dict.fromkeys((*_preflight.refused, *(("login",) if consumer.refused else ()))))
 
 
 def _in_children(kind: StepKind) -> bool:

@@ -6,9 +6,11 @@ It leans on `Message._decoded_cache` of kombu 5.7, held by tests/unit/test_wire.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from amqp.exceptions import AccessRefused, NotAllowed
 from celery.worker import consumer
 
 from palaver.deliveries import QUEUES
@@ -20,8 +22,47 @@ from .reading import dropped
 log = logging.getLogger("palaver.workers.consumer")
 
 
+_APART: Final = 1.0
+"""Seconds between two tries to connect to a broker that refuses: each is a line of the log."""
+_REFUSALS: Final = (AccessRefused, NotAllowed)
+"""What RabbitMQ says of a wrong login, and of a virtual host that is not there or not for this user."""
+refused = False
+"""Whether the broker refuses the login of this process."""
+
+
+class _Pace:
+    """In place of Celery's count of restarts, which takes a second's rest after five of them, and logs a traceback."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def step(self) -> None:
+        """Wait until a second after the last step."""
+        time.sleep(max(0.0, self._last + _APART - time.monotonic()))
+        self._last = time.monotonic()
+
+
 class Consumer(consumer.Consumer):  # type: ignore[misc]  # Celery is untyped
     """A message that is no delivery is gone, whatever it says; it does not come again."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._restart_state = _Pace()
+
+    def connect(self) -> Any:
+        """Connect for taking deliveries."""
+        global refused
+        connection = super().connect()
+        refused = False
+        return connection
+
+    def on_connection_error_before_connected(self, exc: Exception) -> None:
+        """Say why there is no connection, in one line."""
+        global refused
+        refused = isinstance(exc, _REFUSALS)
+        what = "refuses this process" if refused else "cannot be reached"
+        reason = " ".join(str(exc).split())
+        log.error("the broker %s %s: %s; trying again each second", self.conninfo.as_uri(), what, reason)
 
     def create_task_handler(self, **options: Any) -> Callable[[Any], object]:
         """What is called with each message of a task queue."""

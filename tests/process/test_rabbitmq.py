@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import re
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -20,6 +22,7 @@ from palaver.testing import eventually
 from palaver.testing.ports import free_port
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import LEASE, Cluster
+from tests.process.one_more import another
 from tests.process.pool_bench import Bench
 from tests.process.rabbitmq import RabbitServer, find_server
 from tests.process.test_hostile_broker import (
@@ -83,6 +86,33 @@ def test_a_run_with_tools_and_a_cancel(cluster: Cluster) -> None:
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
         assert len(cluster.model_calls(run_id)) == 4
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("guest:guest", "guest:wrong"), ("//$", "/nowhere")], ids=["login", "host"]
+)
+def test_a_broker_that_refuses_a_worker_is_a_line_a_second(cluster: Cluster, right: str, wrong: str) -> None:
+    """And the worker is there, and named as one that is refused."""
+    worker = another(cluster, "worker", "refused", PALAVER_BROKER_URL=re.sub(right, wrong, server(cluster).url))
+    worker.start()
+    try:
+        eventually(lambda: worker.output.count("refuses this process") >= 5, within=60)
+        lines = worker.output.splitlines()
+        said = [line for line in lines if "refuses this process" in line]
+        assert all("ACCESS_REFUSED" in line or "NOT_ALLOWED" in line for line in said)
+        # Besides its first words.
+        assert len(lines) < len(said) + 40
+        assert "Traceback" not in worker.output
+
+        def named() -> bool:
+            queues = cluster.http.get("/v1/queues").json()["data"]
+            return any("login" in each["refused"] for queue in queues for each in queue["refused"])
+
+        eventually(named, within=30, why="nobody names the worker that is refused")
+        assert "login" in cluster.http.get("/readyz").text
+        assert cluster.ended(cluster.submit("echo")).status == "completed"
+    finally:
+        worker.kill(signal.SIGKILL)
 
 
 def test_a_killed_worker_and_what_it_held(cluster: Cluster) -> None:
