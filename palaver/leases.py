@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 import orjson
 
@@ -167,6 +167,16 @@ class Settled:
     deliveries: tuple[Delivery, ...]
     next_run: str | None
     """The conversation's next run, which has to be started now."""
+
+
+class Shown(Enum):
+    """How much of its answer a model step has written as deltas when it is settled."""
+
+    NOTHING = "nothing"
+    """It came too fast, or in one piece."""
+    ALL = "all"
+    HALF = "half"
+    """Of an answer that is not kept, or not as it was shown: watchers are to forget it."""
 
 
 @dataclass(frozen=True, slots=True)

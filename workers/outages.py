@@ -9,7 +9,7 @@ from typing import Final
 
 from palaver.errors import ErrorClass, Failure, NewerVersion, StaleLease, classify
 from palaver.ids import call_of
-from palaver.leases import Lease, Settled, Stray
+from palaver.leases import Lease, Settled, Shown, Stray
 from palaver.lifecycle import StopReason
 from palaver.outage_log import outage_reason
 from palaver.verdicts import GiveUp, HandBack, Verdict
@@ -71,7 +71,7 @@ async def claim(
 
 
 async def settle(
-    runtime: Runtime, lease: Lease, verdict: Verdict, *, streamed: bool, told: bytes | None = None
+    runtime: Runtime, lease: Lease, verdict: Verdict, *, shown: Shown, told: bytes | None = None
 ) -> Settled:
     """Settle, and retry through an outage of Redis: the store accepts the verdict as long as the fence is the newest. A
     lease that is handed back is not worth the wait.
@@ -86,7 +86,7 @@ async def settle(
     deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0
     while True:
         try:
-            return await runtime.store.steps.settle(lease, verdict, streamed=streamed, told=told)
+            return await runtime.store.steps.settle(lease, verdict, shown=shown, told=told)
         except StaleLease:
             raise
         except Exception as error:

@@ -69,7 +69,7 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
             work = Work(lease, runtime, CachedConversation(runtime.terms.protocol(lease.agent)), active)
             verdict = work.accounted(await _verdict(kind, work, known, active))
             failpoint("step.settling")
-            settled = await settle(runtime, lease, verdict, streamed=work.withdraws(verdict), told=work.told(verdict))
+            settled = await settle(runtime, lease, verdict, shown=work.shown_of(verdict), told=work.told(verdict))
             runtime.histograms.settled(kind.kind, lease, verdict, settled, active)
             if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
                 failure = verdict.failure

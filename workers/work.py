@@ -14,7 +14,7 @@ from palaver.actions import ClientTool
 from palaver.arguments import read
 from palaver.errors import Source, StaleLease, ToolFailure, UnknownConversation, UnknownTool
 from palaver.failpoints import failpoint
-from palaver.leases import Lease, Renewal
+from palaver.leases import Lease, Renewal, Shown
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
 from palaver.providers import Price
@@ -362,10 +362,12 @@ class Work:
         trace = self.lease.trace
         return self._notes.told(verdict) if trace and trace.sampled else None
 
-    def withdraws(self, verdict: Verdict) -> bool:
-        """Whether watchers saw text that ``verdict`` does not keep, or with a gap."""
+    def shown_of(self, verdict: Verdict) -> Shown:
+        """How much watchers saw of the message of ``verdict``. No more of it is written."""
         self._deltas.close()
-        return self._deltas.written and (self._deltas.lost or not _keeps_text(verdict))
+        if not self._deltas.written:
+            return Shown.NOTHING
+        return Shown.HALF if self._deltas.lost or not _keeps_text(verdict) else Shown.ALL
 
 
 def _keeps_text(verdict: Verdict) -> bool:

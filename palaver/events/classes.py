@@ -162,7 +162,7 @@ class StepLost(BaseEvent):
 
 
 class MessageDelta(BaseEvent):
-    """More text of an answer that is under way."""
+    """More text of an answer. All of an attempt add up to the text of its message: one, if it came in one piece."""
 
     type: Literal[EventKind.MESSAGE_DELTA] = EventKind.MESSAGE_DELTA
     step: str

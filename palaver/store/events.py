@@ -1,10 +1,17 @@
 """Events as the store has them: what one carries stays the JSON text that its writer made, and is mostly passed on
-unread."""
+unread.
+
+The entry of a message whose text nobody was shown while it came stands for deltas, too. It carries ``deltas``, the
+attempt and their number, and as many numbers before its own are free. Whoever reads the run's events makes them of the
+text: they cost nothing where nobody does, and are the same to everybody.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
+from math import ceil
 from typing import Any, Final
 
 import orjson
@@ -52,10 +59,13 @@ class LogEntry(StoredEvent):
     """Models are not told of it any more: its run was rolled back, or somebody went back to before it."""
     opaque: Opaque | None = None
     """What the provider of its message wants back unchanged: shown to who asks for it, and never in an event."""
+    deltas: tuple[int, int] | None = None
+    """The attempt and the number of those that its text stands for."""
 
-    def event(self) -> StoredEvent:
-        """The event that it was."""
-        return StoredEvent(self.run_id, self.seq, self.at, self.type, self.payload)
+    def events(self) -> list[StoredEvent]:
+        """The events that it was."""
+        event = StoredEvent(self.run_id, self.seq, self.at, self.type, self.payload)
+        return [*_deltas(event, *self.deltas), event] if self.deltas else [event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,40 +125,61 @@ def about_stream(kind: EventKind, run_id: str, seq: int, at: datetime, first: in
     return StoredEvent(run_id, seq, at, kind, orjson.dumps({"first": first, "last": last}))
 
 
-def from_feed(run_id: str, entry_id: bytes, fields: Fields) -> StoredEvent:
-    """An event from a feed entry; its id is the sequence number."""
-    kind = fields[b"type"]
-    return StoredEvent(run_id, number(entry_id), instant(fields[b"at"]), kind.decode(), _payload(kind, fields[b"data"]))
+def from_feed(run_id: str, entry_id: bytes, fields: Fields) -> list[StoredEvent]:
+    """The event of a feed entry, whose id is the sequence number, behind the deltas that the entry stands for."""
+    return _events(run_id, number(entry_id), fields[b"at"], fields[b"type"], fields[b"data"])
 
 
 def from_log(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None = None) -> LogEntry:
     """A log entry; its id is the position in the conversation."""
     position, run_id, kind = number(entry_id), fields[b"run"].decode(), fields[b"type"]
+    payload, deltas = _payload(kind, fields[b"data"])
     return LogEntry(
         run_id,
         int(fields[b"seq"]),
         instant(fields[b"at"]),
         kind.decode(),
-        _payload(kind, fields[b"data"]),
+        payload,
         position,
         withdrawn is not None and withdrawn.has(position, run_id),
         Opaque.from_stored(fields[b"opaque"]) if b"opaque" in fields else None,
+        deltas,
     )
 
 
-def from_channel(run_id: str, message: bytes) -> StoredEvent:
-    """An event from the feed's channel: ``seq millis type payload``."""
+def from_channel(run_id: str, message: bytes) -> list[StoredEvent]:
+    """The same from the feed's channel: ``seq millis type payload``."""
     seq, at, kind, payload = message.split(b" ", 3)
-    return StoredEvent(run_id, int(seq), instant(at), kind.decode(), _payload(kind, payload))
+    return _events(run_id, int(seq), at, kind, payload)
 
 
-def _payload(kind: bytes, text: bytes) -> bytes:
+def _events(run_id: str, seq: int, at: bytes, kind: bytes, text: bytes) -> list[StoredEvent]:
+    payload, deltas = _payload(kind, text)
+    event = StoredEvent(run_id, seq, instant(at), kind.decode(), payload)
+    return [*_deltas(event, *deltas), event] if deltas else [event]
+
+
+def _deltas(event: StoredEvent, attempt: int, number: int) -> Iterator[StoredEvent]:
+    data = event.data
+    text = data["message"]["content"]
+    size = ceil(len(text) / number)
+    for i in range(number):
+        about = {"step": data["step"], "attempt": attempt, "text": text[i * size : (i + 1) * size]}
+        yield replace(event, seq=event.seq - number + i, type=EventKind.MESSAGE_DELTA, payload=orjson.dumps(about))
+
+
+def _payload(kind: bytes, text: bytes) -> tuple[bytes, tuple[int, int] | None]:
+    """What the event carries, and the deltas that its entry stands for."""
     if kind == _ACTION_REQUIRED:
         # Scripts count in milliseconds.
         data = orjson.loads(text)
-        return orjson.dumps({**data, "action": action(data["action"]).model_dump(mode="json")})
+        return orjson.dumps({**data, "action": action(data["action"]).model_dump(mode="json")}), None
     name = kind.decode()
-    return text if is_complete(name) else orjson.dumps(complete(name, orjson.loads(text)))
+    if is_complete(name):
+        return text, None
+    data = complete(name, orjson.loads(text))
+    deltas = data.pop("deltas", None)
+    return orjson.dumps(data), deltas and (deltas[0], deltas[1])
 
 
 def number(entry_id: bytes) -> int:

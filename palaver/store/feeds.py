@@ -288,9 +288,10 @@ class Feeds:
                 async for watcher in in_turns(watchers):
                     watcher.look()
                 return
-            event = from_channel(message["channel"].rpartition(b":")[2].decode(), data)
+            events = from_channel(message["channel"].rpartition(b":")[2].decode(), data)
             async for watcher in in_turns(watchers):
-                watcher.offer(event, len(data))
+                for event in events:
+                    watcher.offer(event, len(event.payload))
 
     async def close(self) -> None:
         """Stop fanning out."""

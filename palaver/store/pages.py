@@ -15,7 +15,7 @@ from palaver.ids import is_id
 from palaver.limits import most
 from palaver.store import keys
 from palaver.store.connection import Connection, Fields, StreamEntry
-from palaver.store.events import StoredEvent, from_feed, from_log
+from palaver.store.events import StoredEvent, from_feed, from_log, number
 
 PAGE: Final = most("page_events")
 _BYTES: Final = most("page_bytes")
@@ -68,12 +68,12 @@ class Pages:
         found, size = list[StoredEvent](), 0
         async with aclosing(self._entries(feed, f"{after + 1}-0", limit)) as entries:  # type: ignore[type-var]
             async for entry_id, fields in entries:
-                found.append(from_feed(run_id, entry_id, fields))
+                found += (event for event in from_feed(run_id, entry_id, fields) if event.seq > after)
                 size += _size(fields)
-                if len(found) == limit or size >= _BYTES:
+                if len(found) >= limit or size >= _BYTES:
                     break
         if found and found[0].seq == after + 1:
-            return found
+            return found[:limit]
         if not found and await self._redis.exists(feed):
             # Nothing new. The log must not be asked: what was written since then is in it only in part.
             return []
@@ -113,12 +113,12 @@ class Pages:
                 entry = from_log(entry_id, fields)
                 if before is not None and entry.seq >= before:
                     break
-                events.append(entry.event())
+                events += (event for event in entry.events() if event.seq > after)
                 size += _size(fields)
                 if entry.type == EventKind.RUN_FINISHED:
                     break
-                if len(events) == limit or size >= _BYTES:
-                    return events, False
+                if len(events) >= limit or size >= _BYTES:
+                    return events[:limit], False
         return events, True
 
     async def _kept(self, run_id: str, last: int, seen: datetime | None) -> tuple[int, datetime | None]:
@@ -129,15 +129,19 @@ class Pages:
         """
         if last == 0:
             return 0, seen
-        newest = await self._redis.xrevrange(feed_of(run_id), f"{last}-0", "-", 1)
+        feed = feed_of(run_id)
+        newest = await self._redis.xrevrange(feed, f"{last}-0", "-", 1)
         if not newest:
             return last, seen
-        found = from_feed(run_id, *newest[0])
-        if seen is None or (found.seq == last and found.at == seen):
-            return last, found.at if found.seq == last else None
+        if number(newest[0][0]) != last:
+            # One that the entry behind it stands for, too.
+            newest = await self._redis.xrange(feed, f"{last}-0", "+", 1)
+        found = next((each for entry in newest for each in from_feed(run_id, *entry) if each.seq == last), None)
+        if seen is None or (found is not None and found.at == seen):
+            return last, found.at if found else None
         before = f"({last}-0"
-        while chunk := await self._redis.xrevrange(feed_of(run_id), before, "-", _FIRST):
-            for event in (from_feed(run_id, *entry) for entry in chunk):
+        while chunk := await self._redis.xrevrange(feed, before, "-", _FIRST):
+            for event in (from_feed(run_id, *entry)[-1] for entry in chunk):
                 if event.at <= seen:
                     return event.seq, event.at
             before = f"({chunk[-1][0].decode()}"

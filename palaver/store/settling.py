@@ -13,7 +13,7 @@ from palaver.actions import digest
 from palaver.errors import ErrorClass, Failure, ResponseTooLarge
 from palaver.events import EventKind
 from palaver.ids import safe_call_id
-from palaver.leases import Lease
+from palaver.leases import Lease, Shown
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import beyond, most
 from palaver.models import Message, ToolCall, Usage
@@ -46,10 +46,10 @@ NANODOLLARS: Final = 1_000_000_000
 
 
 def settlement(
-    lease: Lease, verdict: Verdict, streamed: bool, of_attempt: bytes | None = None
+    lease: Lease, verdict: Verdict, shown: Shown, of_attempt: bytes | None = None
 ) -> Settle | contracts.HandBack | contracts.Postpone:
-    """The script that applies ``verdict``; ``streamed`` when watchers saw text that it withdraws; ``of_attempt``
-    is what the trace of the run is told.
+    """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``of_attempt`` is what the
+    trace of the run is told.
 
     Raises:
         ValueError: the verdict would leave a call of its message without an answer.
@@ -73,12 +73,12 @@ def settlement(
                 run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), told=of_attempt
             )
         case Continue() | Finish() | RetryAfter() | GiveUp():
-            return _settle(lease, verdict, streamed, of_attempt)
+            return _settle(lease, verdict, shown, of_attempt)
         case _:
             assert_never(verdict)
 
 
-def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | None) -> Settle:
+def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
     delay_ms, fallback = 0, False
@@ -108,14 +108,16 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
     last = ending if kind is VerdictKind.CONTINUE else message
     entries = [_log_note(note, lease) for note in verdict.notes]
     if message is not None:
-        data: dict[str, Any] = {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
+        deltas = 0 if shown is Shown.ALL else _deltas_of(message)
+        data: dict[str, Any] = {"deltas": (lease.try_number, deltas)} if deltas else {}
+        data |= {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
         if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
             data["prompt_tokens"] = verdict.prompt_tokens
         if isinstance(verdict, Continue) and message.tool_calls:
             data |= _about_calls(lease, verdict, message.tool_calls)
         opaque = None if isinstance(verdict, RetryAfter) else verdict.opaque
         stored = opaque.stored if opaque else None
-        entries.append(NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored))
+        entries.append(NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored, deltas))
     if isinstance(verdict, Continue | GiveUp) and verdict.misfit is not None:
         entries.append(_told_misfit(verdict.misfit, lease))
     for outcome in outcomes:
@@ -137,7 +139,7 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
         failed=_failed(lease, verdict),
         attempts=attempts,
         delay_ms=delay_ms,
-        streamed=streamed,
+        streamed=shown is Shown.HALF,
         used=used(verdict.usage),
         ends=ending is not None,
         output=last.text or None if last else None,
@@ -146,6 +148,11 @@ def _settle(lease: Lease, verdict: _Work, streamed: bool, of_attempt: bytes | No
         entries=tuple(entries),
         calls=tuple(opened),
     )
+
+
+def _deltas_of(message: Message) -> int:
+    """Number of the deltas that its text makes."""
+    return ceil(len(message.content) / most("delta")) if isinstance(message.content, str) else 0
 
 
 def _failed(lease: Lease, verdict: _Work) -> ErrorClass | None:

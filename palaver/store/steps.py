@@ -14,7 +14,7 @@ from palaver.content import parts_from
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import MESSAGES, EventKind
 from palaver.ids import call_of
-from palaver.leases import AnswerProgress, Delta, Lease, LogMessage, Progress, Renewal, Settled, Stray
+from palaver.leases import AnswerProgress, Delta, Lease, LogMessage, Progress, Renewal, Settled, Shown, Stray
 from palaver.limits import most
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.opaque import Opaque
@@ -165,17 +165,18 @@ class Steps:
         return since, tail, withdrawn
 
     async def settle(
-        self, lease: Lease, verdict: Verdict, *, streamed: bool = False, told: bytes | None = None
+        self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, told: bytes | None = None
     ) -> Settled:
-        """Apply ``verdict`` and end the lease; ``streamed`` says that watchers saw text that the verdict withdraws.
-        ``told`` is what the worker says of the attempt in the trace of the run, JSON.
+        """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: of one of which they saw
+        nothing, whoever reads its event makes the deltas. ``told`` is what the worker says of the attempt in the trace
+        of the run, JSON.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: the verdict is larger than one script may take.
         """
-        match await self._scripts.run(settlement(lease, verdict, streamed, told)):
+        match await self._scripts.run(settlement(lease, verdict, shown, told)):
             case Moved() as moved:
                 return settled(moved, lease.run_id, lease.conversation_id)
             case Stale():

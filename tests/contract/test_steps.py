@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.leases import Delta, Lease, Stray
+from palaver.leases import Delta, Lease, Shown, Stray
 from palaver.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.models import AgentSpec, Message, ToolCall, Usage
 from palaver.verdicts import Continue, Finish, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
@@ -290,7 +290,7 @@ async def test_max_steps_ends_the_run_before_the_next_call(driver: StoreDriver) 
 async def test_text_that_is_withdrawn_is_discarded(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     await driver.store.steps.write_deltas([Delta(lease, "he")])
-    await driver.store.steps.settle(lease, RetryAfter(1, RATE_LIMITED), streamed=True)
+    await driver.store.steps.settle(lease, RetryAfter(1, RATE_LIMITED), shown=Shown.HALF)
 
     assert (await driver.kinds(run_id))[-3:] == ["message.delta", "message.discarded", "run.retrying"]
 

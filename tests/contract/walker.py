@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from palaver.errors import StaleLease
-from palaver.leases import Lease, Renewal, Settled
+from palaver.leases import Lease, Renewal, Settled, Shown
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.models import Message, ToolCall
 from palaver.store import keys
@@ -152,7 +152,8 @@ class Walker(Clients):
             case "finish":
                 cut = (ToolCall(id="cut", name="t"),) if ids else ()
                 message = Message(role="assistant", content="bye", tool_calls=cut)
-                return steps.settle(lease, Finish(None if tool else message, StopReason.MAX_TOKENS))
+                shown = Shown.NOTHING if ids else Shown.ALL
+                return steps.settle(lease, Finish(None if tool else message, StopReason.MAX_TOKENS), shown=shown)
             case "give up":
                 return self.driver.give_up(lease, TOOL_ERROR if flag and tool else INTERNAL)
             case "retry":

@@ -155,7 +155,13 @@ def test_an_answer_that_outgrows_the_window_is_withdrawn_and_asked_for_again(clu
     assert (retrying["delay"], retrying["error"]["class"]) == (0, "context_window")
     kinds = [event.type for event in events]
     assert kinds.count("conversation.condensed") == 1
-    assert kinds.count("message.discarded") == ("message.delta" in kinds) == streamed
+    assert kinds.count("message.discarded") == streamed
+    shown = "".join(
+        event.data["text"]
+        for event in events[-1 - kinds[::-1].index("step.started") :]
+        if event.type == "message.delta"
+    )
+    assert shown == run.output
     calls = cluster.model_calls(run.id)
     own = [call.request_id for call in calls if ":condense-" not in (call.request_id or "")]
     assert own == [f"{run.id}:1:1", f"{run.id}:1:2"]

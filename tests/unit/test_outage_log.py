@@ -11,7 +11,7 @@ import pytest
 import redis.exceptions
 from redis._parsers.base import BaseParser
 
-from palaver.leases import Settled
+from palaver.leases import Settled, Shown
 from palaver.lifecycle import StopReason
 from palaver.models import Message
 from palaver.outage_log import OutageLog, outage_reason
@@ -29,7 +29,7 @@ class Store:
         self._times = times
         self._tried: dict[str, int] = {}
 
-    async def settle(self, lease: Any, verdict: Verdict, *, streamed: bool, told: bytes | None = None) -> Settled:
+    async def settle(self, lease: Any, verdict: Verdict, *, shown: Shown, told: bytes | None = None) -> Settled:
         self._tried[lease.run_id] = self._tried.get(lease.run_id, 0) + 1
         if self._tried[lease.run_id] <= self._times:
             raise redis.exceptions.ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
@@ -46,7 +46,7 @@ async def test_an_outage_is_a_line_a_second_with_a_count_and_what_redis_says(
     )
     began = asyncio.get_running_loop().time()
     with caplog.at_level(logging.WARNING):
-        await asyncio.gather(*(outages.settle(runtime, each, FINISH, streamed=False) for each in leases))
+        await asyncio.gather(*(outages.settle(runtime, each, FINISH, shown=Shown.ALL) for each in leases))
     seconds = asyncio.get_running_loop().time() - began
     lines = [each.getMessage() for each in caplog.records]
     assert 1 <= len(lines) <= 1 + seconds, lines

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis.exceptions
 
-from palaver.leases import Settled
+from palaver.leases import Settled, Shown
 from palaver.lifecycle import StopReason
 from palaver.models import Message
 from palaver.outage_log import OutageLog
@@ -28,7 +28,7 @@ class Store:
         self._errors = list(errors)
         self._well = well
 
-    async def settle(self, lease: Any, verdict: Verdict, *, streamed: bool, told: bytes | None = None) -> Settled:
+    async def settle(self, lease: Any, verdict: Verdict, *, shown: Shown, told: bytes | None = None) -> Settled:
         self.tried.append(verdict)
         if self._errors and not isinstance(verdict, GiveUp):
             raise self._errors.pop(0)
@@ -42,7 +42,7 @@ class Store:
 async def settle(store: Store, verdict: Verdict = FINISH) -> list[Verdict]:
     unsettled = OutageLog(outages.log, "cannot settle %s yet: %s", "step")
     runtime: Any = SimpleNamespace(store=store, unsettled=unsettled)
-    await outages.settle(runtime, LEASE, verdict, streamed=False)
+    await outages.settle(runtime, LEASE, verdict, shown=Shown.ALL)
     return store.tried
 
 

@@ -117,6 +117,9 @@ class NewEntry(NamedTuple):
     data: Json
     opaque: str | None = None
     """What a provider wants back with it, behind who that is (`palaver.opaque`)."""
+    deltas: int = 0
+    """As many numbers of the run's events are left free before it, for deltas that readers make of its text
+    (`palaver.store.events`)."""
 
 
 class NewCall(NamedTuple):

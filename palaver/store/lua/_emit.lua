@@ -22,10 +22,11 @@ local function log_messages(messages)
   end
 end
 
--- Data is JSON text of an object. The log has it as well, unless the kind is one of the feed alone.
-local function emit(kind, data, opaque)
+-- Data is JSON text of an object. The log has it as well, unless the kind is one of the feed alone. As many numbers as
+-- `deltas` are left free before it: an entry that stands for deltas, too, costs nothing more than one that does not.
+local function emit(kind, data, opaque, deltas)
   stamp_version()
-  local seq = redis.call('HINCRBY', RUN, 'events', 1)
+  local seq = redis.call('HINCRBY', RUN, 'events', 1 + (deltas or 0))
   if not is_for_feed_only(kind) then log_entry(ID, seq, kind, data, opaque) end
   write_feed(RUN, FEED, seq, kind, NOW, data)
   note_in_trace(kind, data)

@@ -19,7 +19,7 @@ local function record_outcome(name, step)
   else
     close_calls(answered)
   end
-  for _, entry in ipairs(args.entries) do emit(entry.kind, entry.data, entry.opaque) end
+  for _, entry in ipairs(args.entries) do emit(entry.kind, entry.data, entry.opaque, entry.deltas) end
 end
 
 -- Open a step for each tool call of the model. Returns false if the budget does not allow the calls.
