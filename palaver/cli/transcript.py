@@ -26,6 +26,7 @@ from palaver.events import (
     MessagesWithdrawn,
     ReasoningDropped,
     RunCancelling,
+    RunFinished,
     RunPaused,
     RunPausing,
     RunQueued,
@@ -69,11 +70,16 @@ class Transcript:
         self._console = console
         self._show_input = show_input
         self._streamed = ""
+        self._nudge = ""
+        """What the model is told with the next call, if the run has one."""
         self._waits: tuple[str, str] | None = None
         """Step and code of the wait that was told last: it may be told again and again."""
 
     def show(self, event: Event) -> None:
         """Write what the event means."""
+        if self._nudge and not isinstance(event, RunFinished):
+            self._line(f"(the model was told: {self._nudge})", "yellow")
+        self._nudge = ""
         self._tell(event)
 
     def begin(self, run: Run) -> None:
@@ -201,7 +207,8 @@ class Transcript:
     def _created(self, event: MessageCreated) -> None:
         message = event.message
         if event.nudge:
-            self._line(f"(the model was told: {one_line(message.text, 2000)})", "yellow")
+            # It is told with the next call, if there is one.
+            self._nudge = one_line(message.text, 2000)
         elif message.role == "user":
             if self._show_input:
                 self._line(f"> {one_line(message.text, 2000)}", "bold")

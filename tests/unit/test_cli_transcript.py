@@ -106,6 +106,12 @@ def test_a_tool_that_failed_is_named_once(api: ScriptedAPI) -> None:
     assert told(api, frame(1, "tool.finished", step="1/c", message=message)) == ["← add failed: RuntimeError: no"]
 
 
+def test_what_ends_the_run_is_told_to_no_model(api: ScriptedAPI) -> None:
+    misfit = frame(1, "message.created", message={"role": "user", "content": "No JSON."}, nudge=True)
+    assert told(api, misfit, frame(2, "step.started", step="2")) == ["(the model was told: No JSON.)"]
+    assert told(api, misfit) == []
+
+
 class TestRetrying:
     def test_again_or_with_another_model(self, api: ScriptedAPI) -> None:
         provider = {"name": "fake", "model": "m", "http_status": 429, "request_id": None, "message": "Slow down."}
