@@ -28,6 +28,8 @@ _LATER: Final = 1.0
 no connection for a second may be taken for dead (ADR 0057)."""
 _APART: Final = 0.2
 """Seconds between two heartbeats, at least: a connection may be cut again and again."""
+_IDLE: Final = 0.5
+"""Seconds after which a worker that had steps looks whether it still has: until it says so, others count them."""
 
 
 @contextlib.asynccontextmanager
@@ -79,8 +81,17 @@ class Keeper:
                 _apply(each, answer, asked_at)
             await self.report(len(leased))
             await asyncio.sleep(_APART)
+            await self._rest(runtime.settings.heartbeat - _APART, busy=bool(leased))
+
+    async def _rest(self, seconds: float, *, busy: bool) -> None:
+        """Do nothing for so long, or until a connection was cut. One that was ``busy`` and no longer is says so."""
+        ends = time.monotonic() + seconds
+        while not self._cut.is_set() and (left := ends - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._cut.wait(), runtime.settings.heartbeat - _APART)
+                await asyncio.wait_for(self._cut.wait(), min(left, _IDLE) if busy else left)
+            if busy and not self._runtime.active:
+                busy = False
+                await self._runtime.report(0)
 
     async def report(self, in_flight: int) -> None:
         """Say that this process is there, and what it can do."""

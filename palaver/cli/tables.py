@@ -131,7 +131,7 @@ def show_models(to: Console, models: Iterable[ListedModel]) -> None:
 def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
     """What the API says of its queues: each list as a table, everything else as a line, without what is null.
 
-    A list within a table, such as a queue's workers, is only counted.
+    A list within a table is only counted; of a queue's workers those that somebody started, and not their processes.
     """
     for name, value in queues.items():
         if name == "no_worker" and isinstance(value, list):
@@ -141,7 +141,7 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
         elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             columns = [each for each in dict.fromkeys(name for entry in value for name in entry) if each != "cooling"]
             shown = _for_people if to.is_terminal else _as_it_is
-            rows = [[shown(column, entry.get(column)) for column in columns] for entry in value]
+            rows = [[shown(column, _counted(column, entry.get(column))) for column in columns] for entry in value]
             print_list(to, [column.upper().replace("_", " ") for column in columns], rows)
             for entry in value:
                 for worker in entry.get("workers") or ():
@@ -163,6 +163,14 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             to.print(Text(plain(f"{name}: {facts}")), soft_wrap=True)
         else:
             to.print(Text(f"{name}: {one_line(value)}"), soft_wrap=True)
+
+
+def _counted(column: str, value: Any) -> Any:
+    if column != "workers" or not isinstance(value, list):
+        return value
+    # Processes of one worker have its name and its life, and a number of their own.
+    ids = [str(each.get("id") or n) for n, each in enumerate(value) if isinstance(each, dict)]
+    return len({each.rpartition("/")[0] or each for each in ids})
 
 
 def _room(room: Mapping[str, Any]) -> str:

@@ -377,6 +377,27 @@ async def engine(server: RedisServer, deaths: DeathWatch) -> AsyncIterator[Runti
         await runtime.store.close()
 
 
+async def test_a_worker_whose_last_step_has_ended_says_so_before_its_next_heartbeat(
+    world: World, redis: Any, server: RedisServer
+) -> None:
+    async with engine(server, world.watch) as runtime:
+
+        async def reports(in_flight: int) -> bool:
+            return (runtime.worker_id, in_flight) in [
+                (each.id, each.in_flight) for each in await runtime.store.fleet.workers()
+            ]
+
+        await aeventually(lambda: reports(0))
+        lease = await world.driver.claim((await world.driver.submit()).deliveries[0], runtime.worker_id)
+        with runtime.working_on(lease.run_id, lease.step) as active:
+            active.lease = lease
+            for connection in await subscribed(redis):
+                await redis.client_kill_filter(_id=connection)
+            await aeventually(lambda: reports(1))
+        await aeventually(lambda: reports(0))
+        await world.driver.finish(lease)
+
+
 async def subscribed(redis: Any) -> set[str]:
     """The connections that are subscribed to something."""
     return {each["id"] for each in await redis.client_list(_type="pubsub")}

@@ -239,6 +239,9 @@ class TestOthers:
         assert "provider said" not in CommandResult(api, "show", RUN_ID).out
 
     def test_queues(self, api: ScriptedAPI) -> None:
+        processes = [{"id": f"tools@host~1/{pid}"} for pid in (17, 18, 19)] + [{"id": "tools@host~2/20"}]
+        api.on("GET", "/v1/queues", answer({"data": [{"name": "tools", "ready": 3, "workers": processes}]}))
+        assert CommandResult(api, "queues").out.splitlines()[1].split() == ["tools", "3", "2"]
         body: dict[str, Any] = {"data": [{"name": "model", "ready": 3, "workers": [{"id": "w1"}]}], "draining": False}
         body["no_worker"] = [{"code": "key:MINE_KEY", "steps": 3, "run_id": RUN_ID}]
         body["room"] = {"runs": 7, "max_runs": 10, "memory_bytes": 4096, "max_memory_bytes": None}
