@@ -38,7 +38,7 @@ from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
 from palaver.store.preflight import Preflight
 from palaver.variables import unread
 
-from . import child, consumer, environment, prefork
+from . import child, consumer, descriptors, environment, prefork
 from .abilities import Abilities, require_provider
 from .celery_app import app as app
 from .checking import check_tools
@@ -237,7 +237,10 @@ def _start_child(**_: Any) -> None:
     failpoint.worker = os.getppid()
     here, place = settings(), current_process().index
     environment.narrow(here, _hidden)
-    output = Output(prefork.pipes.taken(place), here.tool_output)
+    ends = prefork.pipes.taken(place)
+    own = descriptors.pipes_of(current_process()) | {*ends, *child.heard()}
+    descriptors.leave_behind(prefork.inherited, keep=own)
+    output = Output(ends, here.tool_output)
     _histograms.move_to(place)
     child.start(here, _kind, _node, child.Place(place, prefork.slots, output, _histograms))
 

@@ -132,6 +132,7 @@ class Child:
             self._runtime = runtime
             self._greatest = max(tool.timeout for tool in tools.declarations)
             self._heartbeat(self._settings.heartbeat / 4)
+            self._slots.work(self._place, False)
             self._slots.begin(self._place, ActiveCall(0, 0, 0.0, self._greatest, ""), 0.0)
             if self._told is not None:
                 self._loop.add_reader(self._told, self._drain, self._told, runtime)
@@ -157,11 +158,13 @@ class Child:
         """Try a step: its coroutine on the loop, its tool here, in the main thread."""
         assert self._runtime is not None  # the loop has begun before the first task
         self._output.begin(f"{ids[0]}/{ids[2]}")
+        self._slots.work(self._place, True)
         outcome: Future[str] = asyncio.run_coroutine_threadsafe(attempt(kind, self._runtime, *ids), self._loop)
         outcome.add_done_callback(self._step_over)
         while (job := self._inbox.get()) is not None:
             self._do(job)
         self._tidy_up()
+        self._slots.work(self._place, False)
         return outcome.result()
 
     def _tidy_up(self) -> None:
@@ -289,6 +292,11 @@ def drain() -> None:
     if _tell is not None:
         os.close(_tell)
         _tell = None
+
+
+def heard() -> set[int]:
+    """In a child: the descriptor on which it hears that it is to drain."""
+    return set() if _told is None else {_told}
 
 
 def start(settings: Settings, kind: StepKind, node: str, place: Place) -> None:

@@ -62,10 +62,11 @@ class Guard:
         """Why the child that had this process id was ended; None if it was not."""
         return self._endings.pop(pid, None)
 
-    def look(self, children: Mapping[int, int], busy: Mapping[int, float]) -> None:
+    def look(self, children: Mapping[int, int], busy: Mapping[int, float], *, garbled: Set[int]) -> None:
         """End each child that went too far, and processes whose child is gone.
 
-        ``children`` are the places by process id, ``busy`` says since when (monotonic) a child has its step.
+        ``children`` are the places by process id, ``busy`` says since when (monotonic) a child has its step, ``garbled``
+        which of them cannot be understood any more.
         """
         now, before = time.monotonic(), self._looked
         # If this process got no turn itself, the silence of its children may be its own fault; the next look tells.
@@ -85,6 +86,7 @@ class Guard:
             elif pid not in busy and awake and now - seen.heartbeat > self._lost:
                 log.error("child %d is ended: it has nothing to do and does not answer", pid)
                 processes.kill([pid, *below(pid)])
+        self._end_garbled(children, garbled)
         if awake:
             self._stand_in(children, busy.keys() & children.keys() - self._endings.keys(), now)
         if self._orphans > 0:
@@ -127,6 +129,14 @@ class Guard:
         if self._cpu and use.cpu - before > self._cpu:
             return ToolError(f"{tool} used more than {self._cpu:g} s of CPU time and was ended")
         return None
+
+    def _end_garbled(self, children: Mapping[int, int], garbled: Set[int]) -> None:
+        """End those that nobody understands any more, once their steps are settled, which needs no word to this
+        process."""
+        for pid in garbled:
+            if not self._slots.works(children[pid]):
+                log.error("child %d is ended: a tool wrote to a descriptor that is not its own", pid)
+                processes.kill([pid, *below(pid)])
 
     def _end(self, pid: int, ending: Ending) -> None:
         log.error("child %d is ended: %s", pid, ending.failure.message)

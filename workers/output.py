@@ -19,6 +19,7 @@ from typing import Final, TextIO
 
 from palaver.limits import beyond
 
+from .descriptors import private_copy
 from .slots import Slots
 
 log = logging.getLogger("palaver.workers.output")
@@ -88,7 +89,7 @@ class Output:
         self._streams: dict[str, TextIO] = {}
         self._lock = threading.Lock()
         self._new_step(_OUTSIDE)
-        _keep_logging_to(open(os.dup(2), "w", buffering=1, errors="backslashreplace"))  # noqa: SIM115  # till the end
+        _keep_logging_to(open(private_copy(2), "w", buffering=1, errors="backslashreplace"))  # noqa: SIM115  # till the end
         self.restore()
         threading.Thread(target=self._follow, name="output", daemon=True).start()
 

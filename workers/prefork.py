@@ -13,7 +13,8 @@ from celery.concurrency.prefork import TaskPool
 
 from palaver.settings import settings
 
-from . import processes
+from . import descriptors, processes
+from .child_answers import Answers, garbled
 from .child_leases import Ending
 from .guard import Guard
 from .output import Pipes
@@ -28,6 +29,8 @@ _LOOK: Final = 0.25
 slots: Final = Slots()
 pipes: Final = Pipes(slots)
 """Both are found by children where their parent has made them."""
+inherited: frozenset[int] = frozenset()
+"""What this process had open before it began to fork its newest child, which finds it here."""
 _guard: Guard | None = None
 vacancies: Vacancies | None = None
 """Made when the worker knows its tools, before its pool starts."""
@@ -35,11 +38,13 @@ vacancies: Vacancies | None = None
 
 class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
     """The children: none at first, one more whenever there are more calls than children, up to ``processes``. A place
-    that has had a child keeps one.
+    that has had a child keeps one. One that tells what is no message is replaced, with the pipes of its place.
 
     Celery looks when a child closes its end of a pipe, which is before it can be waited for, and then after 5 s. So on
     a busy machine a child that died is missed for those 5 s, and its call with it.
     """
+
+    ResultHandler = Answers
 
     def __init__(self, **options: Any) -> None:
         self._most: int = options.pop("processes")
@@ -79,7 +84,9 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
             vacancies.tell(self._most - self._processes)
 
     def _create_worker_process(self, i: int) -> Any:
+        global inherited
         pipes.open(i)
+        inherited = descriptors.open_files()
         try:
             child = super()._create_worker_process(i)
         except OSError:
@@ -99,12 +106,27 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
 
     def _look(self) -> None:
         self._grow_to_need()
+        self._result_handler.look()
         if _guard is not None:
             jobs = [job for job in tuple(self._cache.values()) if job._worker_pid and not job.ready()]
             _guard.look(
                 {child.pid: child.index for child in tuple(self._pool) if child.pid},
                 {job._worker_pid: job._time_accepted for job in jobs},
+                garbled={child.pid for child in tuple(self._pool) if child.pid and garbled(child)},
             )
+
+    def process_flush_queues(self, child: Any) -> None:
+        """Read what a child that is gone had told."""
+        if not garbled(child):
+            super().process_flush_queues(child)
+
+    def _process_cleanup_queues(self, child: Any) -> None:
+        if garbled(child) and not child.dead:
+            # Its pipes, with what is in them, are not for the next child.
+            child.dead = True
+            if self.destroy_queues(self._find_worker_queues(child), child):
+                self._queues[self.create_process_queues()] = None
+        super()._process_cleanup_queues(child)
 
 
 class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped

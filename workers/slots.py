@@ -19,9 +19,10 @@ _CALL: Final = struct.Struct("<qqdd128s")
 _UNTIL: Final = struct.Struct("<d")
 _HEARTBEAT: Final = 16 + _CALL.size
 _SECRETS: Final = _HEARTBEAT + _UNTIL.size
+_WORKING: Final = _SECRETS + 1
 _SIZE: Final = 256
 """Bytes of a slot: when the call must be over (monotonic, 0 = there is none), the process, the call, when the child's
-loop went round last (monotonic), and whether the conversation of its newest call has secrets."""
+loop went round last (monotonic), whether the conversation of its newest call has secrets, and whether it has a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,15 @@ class Slots:
         """In a child, before a tool begins: whether its conversation has secrets, which the parent does not know."""
         if place < _SLOTS:
             self._memory[place * _SIZE + _SECRETS] = there_are
+
+    def work(self, place: int, begins: bool) -> None:
+        """In a child: a step begins, or is over, and settled if that was possible."""
+        if place < _SLOTS:
+            self._memory[place * _SIZE + _WORKING] = begins
+
+    def works(self, place: int) -> bool:
+        """In the parent: whether the child says that it has a step."""
+        return place < _SLOTS and bool(self._memory[place * _SIZE + _WORKING])
 
     def may_say_secrets(self, place: int) -> bool:
         """In the parent: whether what the child printed may have secrets that nobody here can hide."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -55,6 +57,34 @@ def kills_its_group() -> str:
     os.killpg(0, signal.SIGTERM)
     time.sleep(10)
     return "alive"
+
+
+EVERY_FILE = range(3, 64)
+"""Descriptors beyond the standard streams."""
+GARBAGE = {
+    "zeros": bytes(1088),
+    "letters": b"x" * 1088,
+    "negative": b"\xff" * 1088,
+    "half": (4096).to_bytes(4, "big") + b"h" * 1084,
+}
+"""As the start of a message between a child and its worker: an empty one, one of 2 GB, of less than nothing, half of one."""
+
+
+@tool
+def writes_everywhere(what: str) -> str:
+    """As a library that logs to the wrong descriptor; and nobody waits on it any more."""
+    for number in EVERY_FILE:
+        with contextlib.suppress(OSError):
+            os.set_blocking(number, False)
+            os.write(number, GARBAGE[what])
+    return "written"
+
+
+@tool
+def lists_files() -> str:
+    """What is open in its process besides the standard streams, and is no /dev/null."""
+    found = (Path(f"/dev/fd/{number}") for number in EVERY_FILE)
+    return json.dumps([name for each in found if each.is_symlink() and (name := os.readlink(each)) != os.devnull])
 
 
 @tool

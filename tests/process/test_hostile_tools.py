@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from palaver.models import Run
 from palaver.testing import eventually
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
-from tests.process.hostile_tools import CANARY, KEY_OF_THE_API, LEFT_BEHIND
+from tests.process.hostile_tools import CANARY, GARBAGE, KEY_OF_THE_API, LEFT_BEHIND
 from tests.process.neighbour import neighbour_of, spread
 from tests.process.one_more import one_more
 from tests.process.test_tools import answers, told
@@ -201,6 +202,31 @@ def test_what_a_call_prints_is_logged_up_to_a_limit_with_its_step(hostile: Clust
     assert re.search(rf"{runs[0]}/1/\S+: .\[2Jfirst line.\n", log), "escapes of a terminal reach the log"
     assert re.search(rf"{runs[0]}/1/\S+: … 39,\d\d\d,\d\d\d bytes more left out", log)
     assert re.search(rf"{runs[2]}/1/\S+: a line of its own", log)
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_a_tool_that_writes_to_every_file_of_its_process_stops_nobody(hostile: Cluster, what: str) -> None:
+    """Not its worker either, whose connections a child once had."""
+    (worker,) = hostile.stack.pids("tools")
+    run_id = submit(hostile, "writes_everywhere", f'[[args {{"what": "{what}"}}]]')
+    # Its own question to Redis may have met what it wrote.
+    assert hostile.ended(run_id, within=30).status in ("completed", "failed")
+    for _ in range(5):
+        run = hostile.submit("parallel-4", tools=["record"])
+        assert told(hostile, ended(hostile, run).id) == [""] * 4
+    eventually(lambda: len(hostile.children_of("tools")) == 4, why="the pool is not whole")
+    assert hostile.stack.pids("tools") == [worker], "the worker was started again"
+
+
+def test_a_tool_has_no_connection_of_its_worker(hostile: Cluster) -> None:
+    """What is open in a child is its own, and two of it are connections: its questions, and what it hears."""
+    run_id = submit(hostile, "lists_files")
+    ended(hostile, run_id)
+    files = json.loads(answers(hostile, run_id)[0].data["message"]["content"])
+    (worker,) = hostile.stack.pids("tools")
+    held = {os.readlink(each) for each in Path(f"/proc/{worker}/fd").iterdir()}
+    assert not [each for each in files if each.startswith("socket:") and each in held]
+    assert len([each for each in files if "eventpoll" in each]) == 1
 
 
 def test_the_last_words_of_a_process_are_logged(hostile: Cluster) -> None:
