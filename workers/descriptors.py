@@ -28,8 +28,8 @@ def leave_behind(inherited: frozenset[int], *, keep: frozenset[int]) -> None:
     """In a child, before it opens anything: all that its parent had open and it does not need is /dev/null from here
     on.
 
-    Not closed: an object that still has such a number may close it any time, and by then it would be that of
-    another file. ``inherited`` is what the parent had open before it began to fork. Of what came since, pipes are left: the
+    Not closed: an object that still has such a number may close it any time, and by then it would be that of another
+    file. ``inherited`` is what the parent had open before it began to fork. Of what came since, pipes are left: the
     parent sees by one of them that this process ends. The logs' files stay.
     """
     keep |= _STANDARD | _logs()

@@ -65,8 +65,8 @@ class Guard:
     def look(self, children: Mapping[int, int], busy: Mapping[int, float], *, garbled: Set[int]) -> None:
         """End each child that went too far, and processes whose child is gone.
 
-        ``children`` are the places by process id, ``busy`` says since when (monotonic) a child has its step, ``garbled``
-        which of them cannot be understood any more.
+        ``children`` are the places by process id, ``busy`` says since when (monotonic) a child has its step,
+        ``garbled`` which of them cannot be understood any more.
         """
         now, before = time.monotonic(), self._looked
         # If this process got no turn itself, the silence of its children may be its own fault; the next look tells.

@@ -1,8 +1,8 @@
 """Tells whoever watches a worker from outside that it makes progress: a probe that looks at a file, and systemd.
 
 A worker makes progress while its consumer's thread, if it is connected to the broker, goes round, and while its pool
-does. An outage of Redis or of the broker is none of that: starting the worker again would cost its steps, and bring
-nothing back.
+does; and not while deliveries wait that it has room for and does not take (`workers/taking.py`). An outage of Redis or
+of the broker is none of that: starting the worker again would cost its steps, and bring nothing back.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from celery.worker.consumer.tasks import Tasks
 
 from palaver.settings import settings
 
+from .taking import Look, Taking
+
 log = logging.getLogger("palaver.workers.progress")
 
 _EVERY: Final = 5.0
 """Seconds between two times that progress is told: docs/reference/settings.md says it."""
 _PATIENCE: Final = 30.0
 """Seconds that the consumer may take for one thing: three times as long as a server that vanished keeps it waiting."""
+_UNTAKEN: Final = 60.0
+"""Seconds for which nothing is taken though deliveries wait: longer than a child has to start."""
 
 
 class Progress(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyped
@@ -66,9 +70,12 @@ class Progress(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is unty
         self._turned = monotonic()
 
     def _tell_for_ever(self, consumer: Any) -> None:
+        look = Look(consumer)
+        taking = Taking(look.waiting, _UNTAKEN)
         while True:
             turned = self._turned
-            if turned is None or monotonic() - turned < _PATIENCE:
+            turns = turned is None or monotonic() - turned < _PATIENCE
+            if not taking.stuck(look.seen()) and turns:
                 # A pool whose loop hangs never comes to it.
                 consumer.pool.call_soon(self._tell)
             sleep(_EVERY)

@@ -1,4 +1,5 @@
-"""The Celery app, impatient, with a worker of which a thread hangs once the file HANG says which: pool or consumer."""
+"""The Celery app, impatient, with a worker of which a thread hangs once the file HANG says which: pool or consumer; or
+that does not hear its children any more."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from workers.app import app
 
 __all__ = ["app"]
 
-progress._EVERY, progress._PATIENCE = 0.2, 6.0  # type: ignore[misc]
+progress._EVERY, progress._PATIENCE, progress._UNTAKEN = 0.2, 6.0, 4.0  # type: ignore[misc]
 
 
 @worker_ready.connect
@@ -29,5 +30,13 @@ def _hang(consumer: Any) -> None:
     eventually(asked.exists, within=600)
     if asked.read_text() == "pool":
         consumer.pool.call_soon(lambda: time.sleep(600))
+    elif asked.read_text() == "children":
+        consumer.hub.call_soon(_deafen, consumer)
     else:
         consumer.hub.call_soon(time.sleep, 600)
+
+
+def _deafen(consumer: Any) -> None:
+    for fd in tuple(consumer.pool._pool._fileno_to_outq):
+        consumer.hub.remove_reader(fd)
+    print("hears nobody", flush=True)

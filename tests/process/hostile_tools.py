@@ -67,7 +67,7 @@ GARBAGE = {
     "negative": b"\xff" * 1088,
     "half": (4096).to_bytes(4, "big") + b"h" * 1084,
 }
-"""As the start of a message between a child and its worker: an empty one, one of 2 GB, of less than nothing, half of one."""
+"""As the start of a message between a child and its worker: an empty one, one of 2 GB, of less than nothing, half."""
 
 
 @tool

@@ -64,6 +64,19 @@ def test_a_thread_that_hangs_ends_it(cluster: Cluster, role: str, thread: str, f
         stands_still(file)
 
 
+@pytest.mark.slow
+def test_a_pool_that_begins_nothing_ends_it(cluster: Cluster, file: Path, hang: Path) -> None:
+    """Though all its threads go round: deliveries wait, and there is room."""
+    cluster.kill("tools")
+    with one_more(cluster, "tools", app=APP, HANG=str(hang), PALAVER_PROGRESS_FILE=str(file)) as worker:
+        assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
+        hang.write_text("children")
+        eventually(lambda: "hears nobody" in worker.output)
+        cluster.submit("tool-1", tools=["record"])
+        stands_still(file)
+        assert "nothing was taken for" in worker.output
+
+
 def stands_still(file: Path) -> None:
     """Return once it was not touched for longer than a worker that makes progress would take."""
     looks: list[int] = []
