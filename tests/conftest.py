@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from palaver.testing import ports
 from palaver.testing.ports import free_port
+from tests import fake_scripts
 from tests.chaos.zygote import Zygote
 from tests.process.checks import check
 from tests.process.cluster import Cluster
@@ -28,6 +29,7 @@ _LONGEST = 300
 # deadlines: how long an example takes says how busy the machine is.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+fake_scripts.teach()
 
 
 @pytest.fixture(scope="session")

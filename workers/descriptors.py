@@ -54,7 +54,10 @@ def private_copy(number: int) -> int:
     mode = os.fstat(number).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         with contextlib.suppress(OSError):
-            return os.open(f"/dev/fd/{number}", os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+            # Of a pipe that nobody reads any more it would wait for somebody.
+            copy = os.open(f"/dev/fd/{number}", os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+            os.set_blocking(copy, True)
+            return copy
     return os.dup(number)
 
 

@@ -34,14 +34,24 @@ class Memory:
 class Capacity:
     """Refuses new runs, conversations and messages before Redis would refuse to write."""
 
-    def __init__(self, redis: Connection, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        redis: Connection,
+        settings: Settings,
+        taken: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``taken`` says how many bytes this process has asked Redis to store since it began."""
         self._redis = redis
+        self._taken = taken
         self._shards = all_shards(settings.shards)
         self._max_runs = settings.max_runs
         self._max_percent = settings.max_memory_percent
         self._clock = clock
         self._memory = Memory()
         self._looked_at: float | None = None
+        self._taken_before = 0
+        """What was taken in before the reading was asked for."""
 
     async def memory(self) -> Memory:
         """The memory reading, at most a second old."""
@@ -49,13 +59,16 @@ class Capacity:
         if self._looked_at is None or now - self._looked_at >= _FRESH:
             # Set before the answer: others go on with what was known, and one question is enough.
             self._looked_at = now
+            taken = self._taken()
             self._memory = await self._look()
+            self._taken_before = taken
         return self._memory
 
     async def nearly_full(self) -> bool:
-        """Whether the free memory has to be kept for the existing runs."""
+        """Whether the free memory has to be kept for the existing runs. A rush fills it between two readings, so what
+        this process has taken in since counts."""
         memory = await self.memory()
-        return 0 < memory.limit <= memory.used
+        return 0 < memory.limit <= memory.used + self._taken() - self._taken_before
 
     async def admit(self) -> None:
         """Allow a request that makes the store grow and ends no run.

@@ -32,6 +32,8 @@ VERSION: Final = 1
 
 _WAIT_MS: Final = 2000
 """How long a promise waits for disk or replicas: the API answers within three seconds."""
+_WHEN_FULL: Final = "#!lua flags=allow-oom\n"
+"""The first line of a script that Redis runs without memory left, too."""
 R = TypeVar("R")
 Command = Sequence[Value]
 """A command of Redis with its arguments."""
@@ -44,6 +46,8 @@ class Scripts:
         self._redis = redis
         self.searching = asyncio.Semaphore()
         """Whoever looks through lists has it, a part at a time."""
+        self.taken = 0
+        """Bytes that this process has asked Redis to store for clients, since it began."""
         self._wait = _waiting(settings.durability)
         self._sources = _sources(ScriptSettings.of(settings), VERSION)
         self._shas = {
@@ -63,7 +67,7 @@ class Scripts:
             NewerVersion: newer code has worked on this conversation. Nothing was written.
             TypeError: a field of the script is not of its type; Redis was not asked.
         """
-        keys, args = script.pack()
+        keys, args = self._packed(script)
         try:
             answer = await self._redis.evalsha(self._shas[script.name], len(keys), *keys, *args)
         except NoScriptError:
@@ -139,12 +143,18 @@ class Scripts:
                 answers[i] = answer
         return answers
 
+    def _packed(self, script: Script[Any]) -> tuple[list[str], list[Value]]:
+        keys, args = script.pack()
+        if script.grows:
+            self.taken += sum(len(each) for each in args if isinstance(each, str | bytes))
+        return keys, args
+
     async def _pipeline(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
         if not scripts:
             return []
         pipeline = self._redis.pipeline(transaction=False)
         for script in scripts:
-            keys, args = script.pack()
+            keys, args = self._packed(script)
             pipeline.evalsha(self._shas[script.name], len(keys), *keys, *args)
         for command in then:
             pipeline.execute_command(*command)
@@ -177,7 +187,7 @@ def _kept(reply: R, durable: bool) -> R:
 def _sources(settings: ScriptSettings, version: int) -> Mapping[str, str]:
     """The text of each script, by its name. That takes 20 ms, and few processes have more than one set of settings."""
     assembler = Assembler(shared_names(settings, version), lua_files())
-    return {script.name: assembler.script(script).text for script in SCRIPTS}
+    return {script.name: _WHEN_FULL * script.when_full + assembler.script(script).text for script in SCRIPTS}
 
 
 def _waiting(durability: str) -> tuple[Command, int] | None:

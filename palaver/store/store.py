@@ -47,7 +47,7 @@ class Store:
         self._redis = redis
         self._durability = settings.durability
         self.scripts = scripts
-        self.capacity = Capacity(connection, settings)
+        self.capacity = Capacity(connection, settings, taken=lambda: scripts.taken)
         self.vault = Vault(connection, scripts, settings)
         self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)

@@ -216,6 +216,22 @@ async def test_redis_is_asked_for_its_memory_once_a_second(monkeypatch: pytest.M
         assert asked == ["memory", "memory"]
 
 
+async def test_a_rush_is_counted_before_redis_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what this process has taken in since the reading, in all ways in which it does."""
+    async with world() as api:
+        now, long = 100.0, "x" * 50_000
+        monkeypatch.setattr(api.store.capacity, "_clock", lambda: now)
+        asked = memory(api, monkeypatch, 85 * MIB - 12 * len(long) - 60_000, 100 * MIB)
+        path = f"/v1/conversations/{(await api.client.post('/v1/conversations')).json()['id']}/messages"
+        requests: list[tuple[str, Any]] = [("/v1/runs", {**BODY, "input": long}), (path, {"input": long})]
+        answers = [await api.client.post(where, json=body) for where, body in requests * 8]
+        assert [answer.is_success for answer in answers] == [True] * 13 + [False] * 3
+        assert_problem(answers[-1], 503, "store_nearly_full")
+        assert asked == ["memory"]
+        now += 1.0
+        assert (await api.client.post("/v1/runs", json=BODY)).status_code == 202
+
+
 async def test_queues_show_the_room_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world(Settings(redis_url="redis://fake/0", max_runs=10, max_memory_percent=50)) as api:
         memory(api, monkeypatch, 30 * MIB, 100 * MIB)

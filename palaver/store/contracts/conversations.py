@@ -30,6 +30,8 @@ class Begun:
 class BeginConversation(Script[Begun | Busy]):
     """Begin a conversation without a run, if there is none of that id. One that is being deleted is busy."""
 
+    grows = True
+
     conversation: Key
     log: Key
     given: tuple[GivenField, ...]
@@ -47,6 +49,8 @@ class Revised:
 
 class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
     """Change what is known about a conversation."""
+
+    grows = True
 
     conversation: Key
     log: Key
@@ -67,6 +71,8 @@ class Forgotten:
 
 class ForgetConversations(Script[Forgotten]):
     """Take conversations that have expired out of the lists of their shard."""
+
+    when_full = True
 
     expiring: Key
     """The list of those that expire."""

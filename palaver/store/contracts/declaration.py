@@ -212,6 +212,10 @@ class Script(Generic[R]):
 
     name: ClassVar[str]
     """Of its Lua file."""
+    when_full: ClassVar[bool] = False
+    """Whether it runs though Redis is at its ``maxmemory``: it ends runs, deletes them, or keeps what workers have."""
+    grows: ClassVar[bool] = False
+    """Whether it stores what clients send."""
     shape: ClassVar[Shape]
     replies: ClassVar[Mapping[bytes, ScriptReply]]
 

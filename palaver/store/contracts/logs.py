@@ -57,6 +57,8 @@ class Appended:
 class Append(Script[Appended | Mismatch | Refused | Unknown]):
     """Add the user's messages to a conversation without a run: to its log, or into the run that is active."""
 
+    grows = True
+
     run: RunKeys
     """Of no run: the keys of the conversation and of its shard are among them."""
     idempotency: Key
@@ -192,6 +194,8 @@ class DeleteRun(Script[More | Deleted | Active | Unknown]):
     part on nobody is shown it and no model is told of it; should nobody go on with it, the rest goes when its retention
     is over."""
 
+    when_full = True
+
     run: RunKeys
     runs: Key
     """The shard's list of runs."""
@@ -200,6 +204,8 @@ class DeleteRun(Script[More | Deleted | Active | Unknown]):
 class DeleteConversation(Script[More | Deleted | Busy | Unknown]):
     """Delete a conversation with its runs, once all of them have ended. From the first part on it is unknown to
     everybody; should nobody go on with it, the rest goes when its retention is over."""
+
+    when_full = True
 
     conversation: Key
     log: Key

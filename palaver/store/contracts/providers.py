@@ -75,6 +75,8 @@ class Released:
 class Release(Script[Released]):
     """A call has ended, and those made with it: its place is free, and what they took is known."""
 
+    when_full = True
+
     provider: ProviderKeys
     call: str
     limits: Rates
@@ -164,6 +166,8 @@ class PlacesRenewed:
 class RenewPlaces(Script[PlacesRenewed]):
     """Prolong the places of calls that are still in flight. An expired place is not restored: another call may have
     it."""
+
+    when_full = True
 
     provider: ProviderKeys
     ms: int

@@ -65,6 +65,8 @@ class Full:
 class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown]):
     """Take a run on: its record, its place in the conversation and its idempotency key in one step."""
 
+    grows = True
+
     run: RunKeys
     runs: Key
     """The shard's list of runs."""
@@ -123,6 +125,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
 class Cancel(Script[Moved | Ended | Unknown]):
     """Acknowledge a cancel. From here on the run ends as cancelled, whatever a worker brings later."""
 
+    when_full = True
+
     run: RunKeys
     mode: CancelMode
     by: Json
@@ -179,6 +183,8 @@ class RefusedItem:
 
 class Act(Script[Accepted | Mismatch | Unknown | Ended | RefusedItem]):
     """Put decisions, outputs and the user's words into a run, pause it or let it go on: all items, or none."""
+
+    grows = True
 
     run: RunKeys
     idempotency: Key

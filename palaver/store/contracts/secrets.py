@@ -35,5 +35,7 @@ class Overfull:
 class KeepSecrets(Script[Kept | Overfull | Unknown]):
     """Set and remove secrets of a conversation."""
 
+    grows = True
+
     conversation: Key
     secrets: tuple[NewSecret, ...]

@@ -159,6 +159,8 @@ class VerdictKind(StrEnum):
 class Settle(Script[Moved | Stale]):
     """Apply a verdict under a live lease. Without the newest fence nothing is written."""
 
+    when_full = True
+
     run: RunKeys
     step: str
     fence: int
@@ -191,6 +193,8 @@ class Settle(Script[Moved | Stale]):
 class HandBack(Script[Moved | Stale]):
     """Give a lease up without a verdict (drain, pause). Another worker continues, at once or when the run is resumed,
     and this does not count as a loss."""
+
+    when_full = True
 
     run: RunKeys
     step: str
@@ -233,6 +237,8 @@ class Sweep(Script[Moved | Gone | LeftToNewer]):
     """Act on something that is due. Any number of sweepers may do so at any time: the script checks again before it
     acts."""
 
+    when_full = True
+
     run: RunKeys
     what: str
     """A step, ``start`` or ``end``."""
@@ -272,6 +278,8 @@ class Renewed:
 
 class Renew(Script[Renewed]):
     """Prolong leases of one shard."""
+
+    when_full = True
 
     due: Key
     lease_ms: int
