@@ -12,7 +12,7 @@ import pytest
 from palaver.leases import Delivery, Lease
 from palaver.store import keys
 from palaver.store.due import DueItem
-from tests.contract.store_driver import StoreDriver
+from tests.contract.store_driver import AGENT, StoreDriver
 
 MOST = 60
 """Losses that the search for one among dozens may take; seven on average."""
@@ -79,6 +79,29 @@ async def test_those_that_are_lost_together_are_not_blamed_however_often(driver:
     assert run.attempt == 7
     for lease in leases:
         await driver.finish(lease)
+
+
+@pytest.mark.parametrize(
+    ("retry", "losses"),
+    [
+        ({"rules": {"worker_lost": {"attempts": 1}}}, 1),
+        ({"rules": {"worker_lost": {"attempts": 5}, "timeout": {"attempts": 2}}}, 5),
+        ({"rules": {"timeout": {"attempts": 2}}}, 3),
+    ],
+    ids=["fewer", "more", "not named"],
+)
+async def test_a_policy_says_how_many_workers_a_model_call_may_end(
+    driver: StoreDriver, retry: dict[str, Any], losses: int
+) -> None:
+    run_id, lease = await driver.begin(agent=AGENT.model_copy(update={"retry": retry}))
+    for _ in range(losses - 1):
+        (lost,) = await driver.lose(lease)
+        lease = await driver.claim(lost.deliveries[0])
+    (lost,) = await driver.lose(lease)
+    run = await driver.get(run_id)
+    assert (lost.status, run.attempt) == ("failed", losses)
+    assert run.error is not None
+    assert f"lost its worker {losses} time" in run.error["message"]
 
 
 async def test_a_step_that_comes_back_later_says_so(driver: StoreDriver, redis: Any) -> None:

@@ -35,7 +35,7 @@ local function lease_lost(name, step)
     count(Series.RECOVERIES)
     return interrupted(name, step, Sentence.WORKER_LOST)
   end
-  if step.blamed < Setting.MAX_LOSSES then
+  if step.blamed < most_losses(step) then
     count(Series.RECOVERIES)
     local class = ErrorClass.WORKER_LOST
     step.failed = { class = class, code = class, message = string.format(Sentence.LEASE_LOST, step.worker), at = NOW }

@@ -40,3 +40,14 @@ local function spread_delay(step)
   for i = 1, #ID do drawn = (drawn * (31 + 2 * step.losses) + string.byte(ID, i)) % 2147483647 end
   return 1 + drawn % math.min(2000 * (step.losses - 1), 60000)
 end
+
+-- How many losses a step may be to blame for: the rule of the run's policy says it of a model call, if there is one.
+local function most_losses(step)
+  local agent = not step.call and redis.call('HGET', RUN, 'agent')
+  if not agent or not string.find(agent, ErrorClass.WORKER_LOST, 1, true) then return Setting.MAX_LOSSES end
+  local found = cjson.decode(agent)
+  for _, name in ipairs({ 'retry', 'rules', ErrorClass.WORKER_LOST, 'attempts' }) do
+    found = type(found) == 'table' and found[name]
+  end
+  return tonumber(found or nil) or Setting.MAX_LOSSES
+end
