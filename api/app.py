@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palaver.policies import load_policies
@@ -159,11 +159,14 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
+    matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    # Of paths that the request fits, the one that has the fewest parts filled in: it is meant.
+    fewest = min((len(route.param_convertors) for route in matching if isinstance(route, Route)), default=0)
     return {
         method
-        for route in request.app.routes
-        if route.matches(request.scope)[0] is not Match.NONE
-        for method in getattr(route, "methods", None) or ()
+        for route in matching
+        if isinstance(route, Route) and len(route.param_convertors) == fewest
+        for method in route.methods or ()
     }
 
 

@@ -23,6 +23,8 @@ PROBES: Final = frozenset(
 """Routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
 METRICS: Final = "/metrics"
 """The one route that a key of ``PALAVER_METRICS_KEYS`` opens."""
+QUEUES: Final = "/v1/queues"
+"""The one route that a key of ``PALAVER_QUEUES_KEYS`` opens."""
 DOCUMENTS: Final = frozenset(
     {"/", "/docs", "/docs/start.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/openapi.json"}
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -23,7 +23,7 @@ from palaver.settings import Settings
 from palaver.traces import Tracing
 
 from .access_log import log_request
-from .auth import DOCUMENTS, METRICS, PROBES, Keys, routed_path, unauthenticated
+from .auth import DOCUMENTS, METRICS, PROBES, QUEUES, Keys, routed_path, unauthenticated
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
 from .operations import Caller, watching_for
@@ -46,8 +46,8 @@ class Access:
     hosts: Hosts
     opened: frozenset[str]
     """Paths of routes that need no key."""
-    scrapers: Keys
-    """Those for metrics alone."""
+    narrow: Mapping[str, Keys]
+    """By the path that they open, keys for nothing else."""
     tracing: Tracing | None = None
     """How the runs that are submitted get their traces; None if tracing is off."""
 
@@ -59,8 +59,8 @@ class Access:
             ConfigurationError: traces are to be sent, and not as Palaver can.
         """
         opened = PROBES | DOCUMENTS if settings.open_docs else PROBES
-        keys, scrapers = Keys(settings.api_keys), Keys(settings.metrics_keys)
-        return cls(keys, Hosts(settings), opened, scrapers, Tracing.of(os.environ))
+        narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
+        return cls(Keys(settings.api_keys), Hosts(settings), opened, narrow, Tracing.of(os.environ))
 
     def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect) -> Caller:
         """Who asks for a path, as routes are compared with it. A socket of a dialect hears that from the client.
@@ -74,8 +74,8 @@ class Access:
             self.hosts.check(scope, headers)
         key = dialect.key_of(scope, headers)
         caller = self.keys.caller(key)
-        if path == METRICS and not caller.trusted and not self.scrapers.none:
-            caller = self.scrapers.caller(key)
+        if not caller.trusted and path in self.narrow and not self.narrow[path].none:
+            caller = self.narrow[path].caller(key)
         if not caller.trusted and path not in self.opened and not dialect.greets(scope):
             raise unauthenticated()
         return caller

@@ -23,7 +23,7 @@ from palaver.secrets import know, password_of
 from palaver.server_urls import known_server
 
 _PREFIX: Final = "PALAVER_"
-SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "secret_key")
+SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
 _SHORTEST_KEY: Final = 16
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
@@ -81,6 +81,8 @@ class Settings(BaseSettings):
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
+    queues_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    """Bearer keys that open ``/v1/queues`` and nothing else, for what scales workers; written as these."""
     secret_key: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """Keys that secrets of conversations are sealed with, comma separated, the newest first: it seals, each of them
     opens. 32 random bytes in base64 or hex each. None: nothing that would have to be sealed is taken."""
@@ -174,7 +176,7 @@ class Settings(BaseSettings):
     def _comma_separated(cls, value: object) -> object:
         return _parts(value) if isinstance(value, str) else value
 
-    @field_validator("api_keys", "metrics_keys", mode="before")
+    @field_validator("api_keys", "metrics_keys", "queues_keys", mode="before")
     @classmethod
     def _keys_with_names(cls, value: object) -> object:
         return _api_keys(value) if isinstance(value, str) else value
@@ -217,7 +219,7 @@ class Settings(BaseSettings):
     def secrets(self) -> tuple[str, ...]:
         """What these settings keep secret: keys and passwords."""
         passwords = map(password_of, (self.redis_url, self.broker_url))
-        keys = (*self.api_keys, *self.metrics_keys)
+        keys = (*self.api_keys, *self.metrics_keys, *self.queues_keys)
         sealing = (key.get_secret_value() for key in self.secret_key)
         return (*(key.secret.get_secret_value() for key in keys), *sealing, *filter(None, passwords))
 

@@ -123,7 +123,7 @@ class _World:
         return pods
 
     def _client(self, api: Pod) -> Palaver:
-        return Palaver(api.url, self._secrets["scaler-key"])
+        return Palaver(api.url, self._secrets["api-keys"].partition("=")[2])
 
     def _lacking(self, api: Pod) -> Iterator[str]:
         """What no worker has is on the page of queues, for as long as a step waits for it."""
@@ -232,7 +232,7 @@ def _world(kit: Kit, folder: Path) -> Iterator[_World]:
         (folder / "providers.toml").write_text(table.replace("MODEL_URL", f"http://{HOST}:{port}/v1"))
         world = _World(kit, folder, manifests, {
             **{logins.secret_of(user): logins.url_of(user, server.port) for user in logins.USERS.values()},
-            "api-keys": f"people={secrets.token_hex(16)},scaler={scaler}",
+            "api-keys": f"people={secrets.token_hex(16)}",
             "scaler-key": scaler,
             "flower-login": f"ann:{secrets.token_hex(16)}",
             "fake-api-key": key,

@@ -139,6 +139,18 @@ async def test_a_key_of_its_own_opens_metrics_and_nothing_else() -> None:
         assert ready["no_worker"] is None
 
 
+async def test_a_key_for_queues_opens_these_and_nothing_else() -> None:
+    key = "a-key-of-queues-01"
+    async with world(KEYS.model_copy(update={"queues_keys": Settings(queues_keys=f"keda={key}").queues_keys})) as api:
+        headers = {"Authorization": f"Bearer {key}"}
+        for path in ("/v1/queues", "/v1/queues?format=keda&queue=model"):
+            assert (await api.client.get(path, headers=headers)).status_code == 200
+        for path in ("/v1/runs", "/metrics", "/v1/queues/", "/openapi.json", "/v1/tools"):
+            assert_problem(await api.client.get(path, headers=headers), 401, "unauthenticated")
+        wrong = {"Authorization": f"Bearer {METRICS_KEY}"}
+        assert_problem(await api.client.get("/v1/queues", headers=wrong), 401, "unauthenticated")
+
+
 async def test_without_a_key_of_its_own_one_of_the_api_is_needed() -> None:
     async with world(KEYS.model_copy(update={"metrics_keys": ()})) as api:
         assert_problem(await api.client.get("/metrics"), 401, "unauthenticated")

@@ -33,6 +33,7 @@ PARTS = (
     "deploy/users-7.0.acl",
     "docs/how-to/alerts.md",
     "docs/how-to/find-the-cause.md",
+    "docs/how-to/operations.md",
 )
 WORKERS = "deploy/helm/palaver/templates/workers.yaml"
 API = "deploy/helm/palaver/templates/api.yaml"
@@ -220,6 +221,8 @@ def test_a_secret_in_the_chart_is_found(kit: Kit) -> None:
         ("tracing: {endpoint: 'http://c:4318', settings: {OTEL_TRACES_SAMPLR: always_on}}", "OTEL_TRACES_SAMPLR"),
         ("tracing: {endpoint: 'http://c:4318', settings: {OTEL_EXPORTER_OTLP_HEADERS: k=v}}", "OTLP_HEADERS"),
         ("tracing: {headersKey: otlp-headers}", "headersKey"),
+        ("settings: {PALAVER_TOOL_MEMORY: '4096'}", "PALAVER_TOOL_MEMORY"),
+        ("extraEnv: [{name: PALAVER_RETENTION, value: '5'}]", "extraEnv"),
         ("drainSecond: 5", "drainSecond"),
         ("existingSecret: ''", "existingSecret"),
     ],
@@ -246,6 +249,48 @@ def test_too_few_sets_of_values_and_a_guessed_image_are_found(kit: Kit) -> None:
 def test_a_program_that_is_not_there_is_said() -> None:
     with pytest.raises(Skipped, match="there is no no-such-program"):
         find("no-such-program")
+
+
+@pytest.mark.parametrize("values", [LEAST, "everything-values.yaml"])
+def test_calls_of_tools_fit_the_memory_of_their_pod(kit: Kit, values: str) -> None:
+    manifests = kit.render(ROOT / "deploy/helm/palaver/ci" / values)
+    (pod,) = [
+        each for each in manifests if each["metadata"]["name"].endswith("-tools") and each["kind"] == "Deployment"
+    ]
+    (container,) = pod["spec"]["template"]["spec"]["containers"]
+    (memory,) = [each["value"] for each in container["env"] if each["name"] == "PALAVER_TOOL_MEMORY"]
+    limit = container["resources"]["limits"]["memory"]
+    assert limit.endswith("Gi")
+    room = int(limit.removesuffix("Gi")) * 1024 * 7 // 8
+    assert int(container["command"][-1]) * int(memory) <= room, "an eighth is for the worker"
+
+
+def test_two_workers_of_each_kind_are_the_least(kit: Kit) -> None:
+    manifests = kit.render(kit.chart / "ci" / LEAST)
+    least = [each["spec"]["minReplicaCount"] for each in manifests if each["kind"] == "ScaledObject"]
+    assert least == [2, 2]
+
+
+def test_what_an_operator_adds_is_in_each_pod(kit: Kit) -> None:
+    manifests = kit.render(ROOT / "deploy/helm/palaver/ci/everything-values.yaml")
+    pods = [each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "Deployment"]
+    assert len(pods) == 4
+    for pod in pods:
+        assert (pod["priorityClassName"], pod["serviceAccountName"]) == ("agents", "palaver")
+        assert "nodeAffinity" in pod["affinity"]
+        assert "authority" in [each["name"] for each in pod["volumes"]]
+        (container,) = pod["containers"]
+        assert "/etc/authority" in [each["mountPath"] for each in container["volumeMounts"]]
+        assert {"name": "SSL_CERT_FILE", "value": "/etc/authority/ca.pem"} in container["env"]
+    policies = [each["spec"] for each in manifests if each["kind"] == "NetworkPolicy"]
+    assert all(each["policyTypes"] == ["Ingress", "Egress"] and len(each["egress"]) == 2 for each in policies)
+
+
+def test_what_scales_workers_has_a_key_for_queues_alone(kit: Kit) -> None:
+    manifests = kit.render(kit.chart / "ci" / LEAST)
+    secrets = {each.role: each.secrets for manifest in manifests for each in containers_of(manifest)}
+    assert secrets["api"]["PALAVER_QUEUES_KEYS"] == "scaler-key"
+    assert not any("PALAVER_QUEUES_KEYS" in secrets[role] for role in ("worker", "tools"))
 
 
 def test_each_role_of_the_chart_has_the_url_of_its_own_user(kit: Kit) -> None:

@@ -34,6 +34,9 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 - name: {{ $name }}
   value: {{ $value | quote }}
 {{- end }}
+{{- with .root.Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* Where the traces go that the API begins and model workers send. */}}
@@ -87,6 +90,16 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .root.Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .root.Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
 volumes:
   - name: providers
     configMap: {name: {{ include "palaver.name" .root }}-providers}
@@ -94,6 +107,9 @@ volumes:
     emptyDir: {}
   - name: run
     emptyDir: {medium: Memory, sizeLimit: 1Mi}
+  {{- with .root.Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{- define "palaver.containerSettings" -}}
@@ -107,4 +123,7 @@ volumeMounts:
   - {name: providers, mountPath: /etc/palaver, readOnly: true}
   - {name: tmp, mountPath: /tmp}
   - {name: run, mountPath: /run/palaver}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
