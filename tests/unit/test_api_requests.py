@@ -164,7 +164,7 @@ async def test_other_methods_are_told_what_is_allowed(method: str, path: str, al
         assert answer.headers["allow"] == allow
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/runs/", "/v2/runs", "/errors/not_found", "/v1/runs/a/b"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/runs/", "/v2/runs", "/errors/not_found", "/v1/runs/a/b"])
 async def test_other_paths_are_problems_too(path: str) -> None:
     async with world() as api:
         assert_problem(await api.client.get(path), 404, "not_found")
