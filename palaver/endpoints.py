@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import AfterValidator
 
 from palaver.addresses import host_and_port, is_ip, never_asked
-from palaver.fields import AtMost, SecretText, Strict
+from palaver.fields import AtMost, HeaderSecret, Strict
 from palaver.presets import ProtocolName
 
 INLINE: Final = "inline"
@@ -34,7 +34,7 @@ class Endpoint(Strict):
     (``PALAVER_INLINE_PROVIDER_HOSTS``)."""
 
     base_url: Annotated[str, AtMost("base_url"), AfterValidator(_as_compared)]
-    api_key: SecretText | None = None
+    api_key: HeaderSecret | None = None
     """Taken and never told: it is kept with the conversation, for this address. Without one, that which the
     conversation has for this address, if any."""
     protocol: ProtocolName = "chat_completions"

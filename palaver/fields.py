@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -111,3 +113,20 @@ SecretText = Annotated[
     SecretStr, Field(min_length=1), AtMost("secret_value"), PlainSerializer(_hidden, when_used="json")
 ]
 """A text that comes in and is never told: neither answers nor logs have it."""
+_OF_HEADERS: Final = r"^[!-~]([ -~]*[!-~])?$"
+UNFIT_FOR_HEADERS: Final = "must be printable ASCII without blanks around it: no header can carry it"
+
+
+def fits_a_header(text: str) -> bool:
+    """Whether a request can have ``text`` in a header."""
+    return re.fullmatch(_OF_HEADERS, text) is not None
+
+
+def _for_headers(secret: SecretStr) -> SecretStr:
+    if not fits_a_header(secret.get_secret_value()):
+        raise ValueError(UNFIT_FOR_HEADERS)
+    return secret
+
+
+HeaderSecret = Annotated[SecretText, AfterValidator(_for_headers), Field(json_schema_extra={"pattern": _OF_HEADERS})]
+"""A secret that goes into a header."""

@@ -35,6 +35,8 @@ from pydantic_core import PydanticCustomError
 
 from palaver.addresses import leads_within
 from palaver.endpoints import INLINE, Endpoint
+from palaver.errors import ConfigurationError
+from palaver.fields import UNFIT_FOR_HEADERS, fits_a_header
 from palaver.limits import most
 from palaver.models import Usage
 from palaver.names import did_you_mean
@@ -148,8 +150,14 @@ class Provider(BaseModel):
     _api_key: str | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Read the key: not for each call, which would wait for a disk, and not after `know` has been told of it."""
+        """Read the key: not for each call, which would wait for a disk, and not after `know` has been told of it.
+
+        Raises:
+            ConfigurationError: it cannot be read, or no request can be sent with it; names the variable.
+        """
         self._api_key = secret_of(self.api_key_env) if self.api_key_env else None
+        if self._api_key is not None and not fits_a_header(self._api_key):
+            raise ConfigurationError(f"{self.api_key_env}: the key {UNFIT_FOR_HEADERS}")
 
     @model_validator(mode="after")
     def _fits_its_protocol(self) -> Self:

@@ -150,3 +150,27 @@ async def test_what_no_worker_allows_is_refused() -> None:
         answer = await api.client.post("/v1/runs", json={"agent": agent(), "input": "x"})
         problem = assert_problem(answer, 422, "unknown_provider", "/agent/model")
         assert "PALAVER_INLINE_PROVIDER_HOSTS" in problem["detail"]
+
+
+UNFIT = ["sk-x\r\nX-Evil: 1", "sk-\u65e5\u672c", "k\u00e9y", "    ", " sk-x", "sk-x ", "sk\tx", "sk-\x00", "sk-\x7f"]
+
+
+@pytest.mark.parametrize("key", UNFIT)
+async def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) -> None:
+    async with world(ALLOWING) as api:
+        asked = agent()
+        asked["endpoint"]["api_key"] = key
+        answer = await api.client.post("/v1/runs", json={"agent": asked, "input": "hello"})
+        problem = assert_problem(answer, 422, "validation_error")
+        (fault,) = problem["errors"]
+        assert fault["pointer"] == "/agent/endpoint/api_key"
+        assert "no header can carry it" in fault["message"]
+        assert not key.strip() or orjson.dumps(key)[1:-1].decode() not in answer.text
+
+
+async def test_a_key_may_have_whatever_else_is_printed() -> None:
+    async with world(ALLOWING) as api:
+        for key in ("x", "a b", "~!@#$%^&*()_+={}[]|:;'<>,.?/", "Basic dXNlcjpwYXNz=="):
+            asked = agent()
+            asked["endpoint"]["api_key"] = key
+            assert (await api.client.post("/v1/runs", json={"agent": asked, "input": "hello"})).status_code == 202, key

@@ -167,3 +167,13 @@ def test_what_a_client_tool_does_not_say_is_not_stored() -> None:
 def test_an_anthropic_endpoint_says_how_long_an_answer_may_be() -> None:
     endpoint = Endpoint(base_url="https://api.example.com/v1", protocol="anthropic", api_key=SecretStr(CANARY))
     assert Provider.inline(endpoint).max_output_tokens
+
+
+@pytest.mark.parametrize("key", ["sk-x\nX-Evil: 1", "k\u00e9y", " "])
+def test_a_key_of_the_environment_that_no_header_can_carry_is_a_sentence(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_KEY", key)
+    with pytest.raises(ConfigurationError, match=r"^OUR_KEY: the key must be printable ASCII") as refused:
+        Provider(base_url="https://api.example.com/v1", api_key_env="OUR_KEY")
+    assert not key.strip() or key not in str(refused.value)
