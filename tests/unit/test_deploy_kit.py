@@ -34,6 +34,7 @@ PARTS = (
     "docs/how-to/alerts.md",
     "docs/how-to/find-the-cause.md",
     "docs/how-to/operations.md",
+    "docs/reference/api.md",
 )
 WORKERS = "deploy/helm/palaver/templates/workers.yaml"
 API = "deploy/helm/palaver/templates/api.yaml"
