@@ -152,7 +152,7 @@ async def test_what_no_worker_allows_is_refused() -> None:
         assert "PALAVER_INLINE_PROVIDER_HOSTS" in problem["detail"]
 
 
-UNFIT = ["sk-x\r\nX-Evil: 1", "sk-\u65e5\u672c", "k\u00e9y", "    ", " sk-x", "sk-x ", "sk\tx", "sk-\x00", "sk-\x7f"]
+UNFIT = ["sk-x\r\nX-Evil: 1", "sk-\u65e5\u672c", "k\u00e9y", "    ", " sk-x", "sk-x ", "sk\tx", "sk-\x7f"]
 
 
 @pytest.mark.parametrize("key", UNFIT)
