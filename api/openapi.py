@@ -25,7 +25,14 @@ _OF_BODIES: Final = (
     "unsupported_media_type", "validation_error", "invalid_unicode", "too_many_items",
 )  # fmt: skip
 _OF_QUERIES: Final = ("unknown_parameter", "duplicate_parameter", "validation_error")
-_EVERYWHERE: Final = ("malformed_request", "not_acceptable", "internal", "unavailable", "too_many_connections")
+_EVERYWHERE: Final = (
+    "malformed_request",
+    "not_acceptable",
+    "internal",
+    "corrupt_record",
+    "unavailable",
+    "too_many_connections",
+)
 
 Answer = type[BaseModel] | UnionType | None
 """The model of an answer, several of which it is one, or nothing."""

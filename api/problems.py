@@ -13,6 +13,7 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 
 from palaver.errors import (
+    CorruptRecord,
     ErrorClass,
     Fault,
     IdempotencyMismatch,
@@ -108,6 +109,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "too_many_runs": (429, "Too many runs are unfinished"),
         "headers_too_large": (431, "The headers are too large"),
         "internal": (500, "Internal error"),
+        "corrupt_record": (500, "What the store has of this cannot be read"),
         "not_durable": (503, "Done, but not safely yet"),
         "not_ready": (503, "Not ready"),
         "unavailable": (503, "Cannot be done now"),
@@ -163,6 +165,9 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("invalid_time", faults=[Fault(f"/{error.name}", "invalid_time", "is in the past")])
         case NewerVersion():
             return _unavailable("A newer version of Palaver works on this conversation: ask an API of that version.")
+        case CorruptRecord():
+            _log.error("%s: %r (request %s)", error, error.__cause__, request_id)
+            return Problem("corrupt_record", f"{_sentence(error)} Delete it, or restore a backup; the log has more.")
         case StoreUnavailable():
             _log.warning("the store does not answer: it took too long (request %s)", request_id)
             return _unavailable("The store does not answer.")

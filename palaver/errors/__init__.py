@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from palaver.errors.classification import classify
 from palaver.errors.exceptions import (
+    UNREADABLE,
     ConfigurationError,
     ControlFlow,
+    CorruptRecord,
     EmptyCompletion,
     Fault,
     FirstTokenTimeout,
@@ -46,9 +48,11 @@ from palaver.errors.vocabulary import FACTS, ClassFacts, ErrorClass, Source, Use
 
 __all__ = [
     "FACTS",
+    "UNREADABLE",
     "ClassFacts",
     "ConfigurationError",
     "ControlFlow",
+    "CorruptRecord",
     "EmptyCompletion",
     "ErrorClass",
     "ErrorClassName",

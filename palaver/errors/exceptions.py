@@ -224,6 +224,17 @@ class NoWorker(PalaverError):
     """No worker has what the step needs."""
 
 
+class CorruptRecord(PalaverError):
+    """What the store has of something cannot be read: somebody else has written there, or only a part was restored."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"what the store has of {what} cannot be read")
+
+
+UNREADABLE: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError)
+"""What reading a record raises that is not as it was written."""
+
+
 class StoreUnavailable(PalaverError):
     """The store did not answer in time."""
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import orjson
 
+from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.events import EventKind, complete, is_complete
 from palaver.opaque import Opaque
 from palaver.store.connection import Fields, StreamEntry
@@ -126,12 +127,23 @@ def about_stream(kind: EventKind, run_id: str, seq: int, at: datetime, first: in
 
 
 def from_feed(run_id: str, entry_id: bytes, fields: Fields) -> list[StoredEvent]:
-    """The event of a feed entry, whose id is the sequence number, behind the deltas that the entry stands for."""
-    return _events(run_id, number(entry_id), fields[b"at"], fields[b"type"], fields[b"data"])
+    """The event of a feed entry, whose id is the sequence number, behind the deltas that the entry stands for. Raises
+    CorruptRecord if it is not as it was written."""
+    try:
+        return _events(run_id, number(entry_id), fields[b"at"], fields[b"type"], fields[b"data"])
+    except UNREADABLE as error:
+        raise CorruptRecord(f"the events of {run_id}") from error
 
 
 def from_log(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None = None) -> LogEntry:
-    """A log entry; its id is the position in the conversation."""
+    """A log entry; its id is the position in the conversation. Raises CorruptRecord if it is not as it was written."""
+    try:
+        return _from_log(entry_id, fields, withdrawn)
+    except UNREADABLE as error:
+        raise CorruptRecord(f"the log, at {entry_id[:40].decode(errors='replace')}") from error
+
+
+def _from_log(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None) -> LogEntry:
     position, run_id, kind = number(entry_id), fields[b"run"].decode(), fields[b"type"]
     payload, deltas = _payload(kind, fields[b"data"])
     return LogEntry(

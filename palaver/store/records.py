@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from palaver.actions import PendingAction
 from palaver.conversation import Conversation, Outcome
+from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.ids import is_id
 from palaver.lifecycle import RunStatus, StopReason
 from palaver.limits import KIB
@@ -110,7 +111,14 @@ def run_fields(values: Sequence[bytes | None]) -> Fields | None:
 
 
 def run(fields: Fields) -> Run:
-    """A run from its hash."""
+    """A run from its hash. Raises CorruptRecord if it is not as it was written."""
+    try:
+        return _run(fields)
+    except UNREADABLE as error:
+        raise CorruptRecord(f"the run {_name(fields)}") from error
+
+
+def _run(fields: Fields) -> Run:
     run_id, conversation_id = fields[b"id"].decode(), fields[b"conversation"].decode()
     ended, waiting = fields.get(b"ended_at"), _json(fields.get(b"waiting"))
     if waiting is not None:
@@ -228,7 +236,22 @@ def _given(names: Sequence[bytes], values: Sequence[bytes | None]) -> Fields:
 
 
 def conversation(fields: Fields, active_run: Fields) -> Conversation:
-    """A conversation from its hash, and the status and the usage in that of its active run, empty if there is none."""
+    """A conversation from its hash, and the status and the usage in that of its active run, empty if there is none.
+
+    Raises CorruptRecord if they are not as they were written.
+    """
+    try:
+        return _conversation(fields, active_run)
+    except UNREADABLE as error:
+        raise CorruptRecord(f"the conversation {_name(fields)}") from error
+
+
+def _name(fields: Fields) -> str:
+    """The id, as far as it can be told."""
+    return fields.get(b"id", b"?")[:40].decode(errors="replace")
+
+
+def _conversation(fields: Fields, active_run: Fields) -> Conversation:
     spec, outcome, active = fields.get(b"agent"), fields.get(b"last_outcome"), fields.get(b"active")
     last = None if outcome is None else Outcome.model_validate_json(outcome)
     status = RunStatus(active_run[b"status"].decode()) if b"status" in active_run else None

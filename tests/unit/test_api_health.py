@@ -16,7 +16,7 @@ from api.closing import closing_on_signals
 from palaver.errors import ConfigurationError
 from palaver.providers import Provider
 from palaver.settings import Settings
-from palaver.store import Store
+from palaver.store import Store, keys
 from palaver.store.fleet import WorkerReport
 from tests.unit.api_world import (
     BODY,
@@ -266,3 +266,28 @@ async def test_a_store_that_lost_something_is_no_green_light() -> None:
             "steps": 0,
             "replaced": True,
         }
+
+
+TAMPERED = ("status", "agent", "created_at", "metadata", "tags", "seq", "events")
+"""Fields of a run's hash."""
+
+
+@pytest.mark.parametrize("field", TAMPERED)
+async def test_a_tampered_record_is_an_error_of_its_class(field: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Of its own run only; the log has one line, and no traceback."""
+    async with world() as api:
+        run, other = await api.submit(), await api.submit()
+        await api.redis.hset(keys.run(run["id"]), field, "\x00garbage{")
+        problem = assert_problem(await api.client.get(f"/v1/runs/{run['id']}"), 500, "corrupt_record")
+        assert run["id"] in problem["detail"]
+        assert (await api.client.get(f"/v1/runs/{other['id']}")).status_code == 200
+        assert f"what the store has of the run {run['id']} cannot be read" in caplog.text
+        assert "Traceback" not in caplog.text
+
+
+async def test_a_tampered_conversation_is_one_too() -> None:
+    async with world() as api:
+        run = await api.submit()
+        await api.redis.hset(keys.conversation(run["conversation_id"]), "created_at", "never")
+        answer = await api.client.get(f"/v1/conversations/{run['conversation_id']}")
+        assert_problem(answer, 500, "corrupt_record")
