@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import pytest
 
 from deploy.check.logins import shipped_users
+from palaver.store.assembly import lua_files
 from palaver.store.needs import Role, needs
 
 _UNASKED: Final = {
@@ -43,3 +45,10 @@ def test_it_asks_for_what_the_shipped_users_have(role: Role) -> None:
 
 def test_events_go_by_the_database() -> None:
     assert ("psubscribe", "/3.celeryev/*") in needs("worker", ("broker",), 3)
+
+
+def test_every_command_of_a_script_is_granted_to_somebody() -> None:
+    """A script that calls what no role may call fails under the shipped users, and nowhere else."""
+    called = {name.lower() for text in lua_files().values() for name in re.findall(r"redis\.p?call\('(\w+)'", text)}
+    assert len(called) > 20
+    assert called <= _granted("api") | _granted("worker")
