@@ -25,6 +25,19 @@ def set_formats(logger: logging.Logger, **_: Any) -> None:
         worker.safe_say = _say
 
 
+def without_traceback(record: logging.LogRecord) -> bool:
+    """A filter for loggers of libraries that say a server's refusal with a traceback: the refusal is enough."""
+    if record.exc_info and record.exc_info[1] is not None:
+        error = record.exc_info[1]
+        record.msg, record.args = "%s: %s: %s", (record.getMessage(), type(error).__name__, error)
+        record.exc_info = None
+    return True
+
+
+# kombu tries again, each second, to keep a mailbox alive that a full Redis lets nobody write to.
+logging.getLogger("kombu.transport.redis").addFilter(without_traceback)
+
+
 def _say(text: str, stream: Any = None) -> None:
     """What Celery writes when a signal comes, which would be no JSON. In a handler of signals: not by way of the log,
     which the signal may have interrupted."""

@@ -83,3 +83,13 @@ def test_the_reason_of_another_error_begins_with_its_class() -> None:
     error = redis.exceptions.ConnectionError("Error 111 connecting to\nlocalhost:1.")
     assert outage_reason(error) == "ConnectionError: Error 111 connecting to localhost:1."
     assert len(outage_reason(ValueError("x" * 1000))) < 250
+
+
+def test_a_refusal_that_kombu_logs_has_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise ValueError("OOM command not allowed")
+    except ValueError:
+        logging.getLogger("kombu.transport.redis").warning("maybe_refresh: %s, will retry", "error", exc_info=True)
+    (record,) = caplog.records
+    assert record.getMessage() == "maybe_refresh: error, will retry: ValueError: OOM command not allowed"
+    assert record.exc_info is None
