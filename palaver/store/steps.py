@@ -190,15 +190,15 @@ class Steps:
         calls = [Promote(run=keys.of_run(run_id, conv_id), step=step) for conv_id, run_id, step in postponed]
         replies = await self._scripts.run_each(calls)
         found: list[Settled | None] = []
-        errors: list[Exception] = []
+        errors: list[tuple[str, Exception]] = []
         for reply, (conversation_id, run_id, _) in zip(replies, postponed, strict=True):
             if isinstance(reply, Exception) and not isinstance(reply, NewerVersion):
-                errors.append(reply)
+                errors.append((run_id, reply))
             found.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
         if errors:
-            log.warning(
-                "cannot deliver %d of %d postponed steps: %s", len(errors), len(found), outage_reason(errors[0])
-            )
+            one, error = errors[0]
+            many = f"{len(errors)} of {len(found)} postponed steps ({one} is one)"
+            log.warning("cannot deliver %s: %s", many, outage_reason(error))
         return found
 
     async def renew(self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE) -> list[Renewal]:

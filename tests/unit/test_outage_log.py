@@ -16,6 +16,7 @@ from palaver.lifecycle import StopReason
 from palaver.models import Message
 from palaver.outage_log import OutageLog, outage_reason
 from palaver.verdicts import Finish, Verdict
+from workers import logs as logs  # its filters
 from workers import outages
 
 FINISH = Finish(Message(role="assistant", content="x"), StopReason.END_TURN)
