@@ -19,6 +19,7 @@ from ..queries import AnyQuery, Number, moment
 from .answers import Count, EventsFound, OpenHandsEvent, plain
 from .dialect import OPENHANDS, ConversationUuid, EventUuid
 from .events import Event, timestamp
+from .ids import place_of
 from .looking import look
 from .placed import find_event, placed_events
 
@@ -87,7 +88,8 @@ async def search_events(backend: Backend, conversation: ConversationUuid, query:
             shown = orjson.dumps(event)
             size += len(shown)
             if len(found) == query.limit or (found and size > most("answer_bytes")):
-                next_page = place
+                # An action's name does not tell its place, and would have to be looked for.
+                next_page = event["id"] if place_of(seen.number, event["id"]) else place
                 break
             found.append(shown)
     return answer_json(b'{"items":[%b],"next_page_id":%b}' % (b",".join(found), orjson.dumps(next_page)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from palaver.models import AgentSpec
 
@@ -34,6 +35,9 @@ async def placed_events(
     """The events from the one of a name, or at the place of that name, to the end; with ``newest_first`` back to the
     beginning. A name that the conversation does not have means all of them."""
     named = place_of(seen.number, first) if first is not None else None
+    if first is not None and named is None and (action := await find_event(backend, seen, first)) is not None:
+        first = action.name
+        named = place_of(seen.number, first)
     position, begun = named[0] if named and named[0] <= seen.conversation.entries else None, False
     if not newest_first and position in (None, FIRST):
         for prompt in await _system_prompt(backend, seen):
@@ -58,13 +62,23 @@ async def find_event(backend: Backend, seen: Seen, id: str) -> Placed | None:
     """The event of an id; None if there is none. That of a call does not tell its place: it is looked for from the
     newest back."""
     told = place_of(seen.number, id) is not None
-    async with aclosing(placed_events(backend, seen, id, newest_first=True)) as events:
+    if not told and not _may_be_an_event(id):
+        return None
+    async with aclosing(placed_events(backend, seen, id if told else None, newest_first=True)) as events:
         async for each in events:
             if each.event["id"] == id:
                 return each
             if told:
                 break
     return None
+
+
+def _may_be_an_event(id: str) -> bool:
+    """Whether it can be the name of an action, which has to be looked for."""
+    try:
+        return UUID(id).version == 5
+    except ValueError:
+        return False
 
 
 async def _system_prompt(backend: Backend, seen: Seen) -> list[Placed]:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.unit.api_world import world
+from tests.unit.api_world import call, world
 from tests.unit.test_openhands_api import PREFIX, begin
 
 
@@ -75,3 +75,21 @@ async def test_a_page_begins_with_the_event_that_it_names_in_both_orders() -> No
             for order, expected in (("TIMESTAMP", everything[at:]), ("TIMESTAMP_DESC", everything[at::-1])):
                 page = await talk.ask("GET", f"/events/search?sort_order={order}&page_id={event['id']}")
                 assert page["items"] == expected
+
+
+async def test_the_next_page_has_the_name_of_its_first_event_and_actions_may_begin_one_too() -> None:
+    async with world() as api:
+        talk = await begin(api)
+        await talk.say("a", run=True)
+        await api.ask(await talk.run(), call("one"), call("two"))
+        everything = await talk.events()
+        kinds = [event["kind"] for event in everything]
+        assert kinds.count("ActionEvent") == 2
+        for at, event in enumerate(everything):
+            for order, expected in (("TIMESTAMP", everything[at:]), ("TIMESTAMP_DESC", everything[at::-1])):
+                page = await talk.ask("GET", f"/events/search?sort_order={order}&page_id={event['id']}")
+                assert page["items"] == expected, event["kind"]
+            if at:
+                page = await talk.ask("GET", f"/events/search?limit={at}")
+                assert page["items"] == everything[:at]
+                assert event["kind"] == "ActionEvent" or page["next_page_id"] == event["id"]
