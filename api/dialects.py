@@ -16,7 +16,7 @@ from .auth import bearer, routed_path
 from .openapi import Answer, ErrorFormat, Says, Schemas, operation
 from .problems import Problem, problem_of
 from .queries import Query
-from .signatures import Handler, Takes
+from .signatures import Handler, Takes, Unfit
 from .sockets import CloseCodes, KeyInFrame, SocketHandler, socket_route
 
 H = TypeVar("H", bound=Handler)
@@ -38,6 +38,7 @@ class Dialect:
         errors: ErrorFormat,
         key_of: KeyOf = bearer,
         query: type[Query] = Query,
+        unfit: Unfit | None = None,
     ) -> None:
         self.name: Final = name
         """Before the names of its operations in the document; empty for none."""
@@ -48,6 +49,8 @@ class Dialect:
         self.key_of: Final = key_of
         self.query: Final = query
         """Of routes that take no parameters there."""
+        self.unfit: Final = unfit
+        """Looks, where a body does not fit, whether something else is said first."""
         self.router: Final = APIRouter()
         self.schemas: Final = Schemas()
         self.sockets: Final[list[WebSocketRoute]] = []
@@ -83,7 +86,9 @@ class Dialect:
             says = Says(answers, problems, examples, also)
             self.router.add_api_route(
                 path,
-                takes.endpoint(in_json=any(model is not None for _, model in answers.values()), others=self.query),
+                takes.endpoint(
+                    in_json=any(model is not None for _, model in answers.values()), others=self.query, unfit=self.unfit
+                ),
                 methods=[method],
                 name=handler.__name__,
                 operation_id="_".join(filter(None, (self.name, handler.__name__))),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
+
+from palaver.errors import Refused
 
 from .auth import PROBES
 from .bodies import read_body, read_optional_body
@@ -20,6 +22,8 @@ from .queries import Query, read_query
 from .requests import backend_of, caller_of
 
 Handler = Callable[..., Awaitable[Response]]
+Unfit = Callable[[Request, Mapping[str, Any]], Awaitable[None]]
+"""Is given a request whose body does not fit, and what else was read of it."""
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -97,10 +101,13 @@ class Takes:
             case _:
                 raise TypeError(f"{self.handler.__name__} has a parameter {name} that no request has")
 
-    def endpoint(self, *, in_json: bool, others: type[Query] = Query) -> Callable[[Request], Awaitable[Response]]:
+    def endpoint(
+        self, *, in_json: bool, others: type[Query] = Query, unfit: Unfit | None = None
+    ) -> Callable[[Request], Awaitable[Response]]:
         """Reads all that from a request and hands it to the handler, which answers ``in_json`` or with nothing.
 
-        ``others`` is what a query is read as where the handler takes none.
+        ``others`` is what a query is read as where the handler takes none. ``unfit`` gets what else was read where the
+        body does not fit, and raises what is to be answered in place of that.
         """
         checks: list[Callable[[Request], object]] = []
         if in_json and self.offers is None and not self.probe:
@@ -116,7 +123,12 @@ class Takes:
                 check(request)
             given = {name: reader(request) for name, reader in readers}
             if body is not None:
-                given[body_name] = await read(request, body)
+                try:
+                    given[body_name] = await read(request, body)
+                except Refused:
+                    if unfit is not None:
+                        await unfit(request, given)
+                    raise
             return await handler(**given)
 
         return endpoint

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qs
 from uuid import UUID
 
+from starlette.requests import Request
 from starlette.types import Scope
 
 from palaver.errors import Fault, Refused
 
+from .. import operations
 from ..auth import bearer
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
 from ..queries import AnyQuery
+from ..requests import backend_of
 from ..signatures import InPath
 from .problems import SCHEMA, respond
 
@@ -40,8 +43,25 @@ def _in_query(query: bytes) -> bytes | None:
     return found[0] if found else None
 
 
+async def _conversation_first(request: Request, given: Mapping[str, Any]) -> None:
+    """OpenHands looks for the conversation before it reads the body.
+
+    Raises:
+        UnknownConversation: there is none.
+    """
+    if "conversation" in given:
+        backend = backend_of(request)
+        await operations.read_conversation(backend, operations.conversation_of(backend, given["conversation"]))
+
+
 OPENHANDS: Final = Dialect(
-    "openhands", PREFIX, respond, ErrorFormat(JSON, "OpenHandsError", SCHEMA), key_of, query=AnyQuery
+    "openhands",
+    PREFIX,
+    respond,
+    ErrorFormat(JSON, "OpenHandsError", SCHEMA),
+    key_of,
+    query=AnyQuery,
+    unfit=_conversation_first,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 
@@ -93,3 +94,13 @@ async def test_the_next_page_has_the_name_of_its_first_event_and_actions_may_beg
                 page = await talk.ask("GET", f"/events/search?limit={at}")
                 assert page["items"] == everything[:at]
                 assert event["kind"] == "ActionEvent" or page["next_page_id"] == event["id"]
+
+
+async def test_a_conversation_that_is_not_there_is_said_before_what_is_wrong_with_a_body() -> None:
+    async with world() as api:
+        talk = await begin(api)
+        for path, body in (("events", {"content": 7}), ("confirmation_policy", {"policy": 1}), ("secrets", [])):
+            absent = await api.client.post(f"{PREFIX}/{uuid4()}/{path}", json=body)
+            assert absent.status_code == 404, absent.text
+            there = await api.client.post(f"{PREFIX}/{talk.id}/{path}", json=body)
+            assert there.status_code == 422, there.text
