@@ -27,6 +27,7 @@ from .deltas import Deltas
 from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event
 from .generations import Generation
+from .ids import FIRST
 from .looking import Seen, look
 from .statuses import ExecutionStatus
 
@@ -81,6 +82,10 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
         ):
             async for page in pages:
                 for entry in page:
+                    if entry.position == FIRST + 1 and (agent := seen.conversation.agent) is not None:
+                        # With the first words, as it stands before them in the list.
+                        at = min(seen.conversation.created_at, entry.at)
+                        await _send(socket, seen.writer.system_prompt(at, agent.instructions))
                     if over and entry.position > new and entry.type == EventKind.MESSAGE_CREATED and not entry.run_id:
                         # Programs ask the client for the status before they run it, and what it does with the words
                         # takes a while. It is no full_state: that would end the wait for the run which may have begun.

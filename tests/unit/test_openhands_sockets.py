@@ -131,7 +131,9 @@ async def test_from_the_request_to_its_end_no_state_says_that_a_run_has_stopped(
         await listener.until(lambda heard: "full running" in heard)
         await talk.api.store.runs.cancel(run["id"])
         heard = await listener.until(lambda heard: "full idle" in heard[1:])
-        assert heard == ["full idle", "MessageEvent", "running", "full running", "idle", "full idle"]
+        assert heard == [
+            *("full idle", "SystemPromptEvent", "MessageEvent", "running", "full running", "idle", "full idle")
+        ]
 
 
 async def test_who_waits_for_what_is_deleted_is_told_of_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +301,7 @@ async def test_sockets_of_a_conversation_share_what_they_read(monkeypatch: pytes
             assert Counter(reads)["pages"] < 2 * many, reads
             assert Counter(reads)["conversation"] < 2 * many, reads
             assert {tuple(each for each in other.heard if "full" not in each) for other in others} == {
-                ("MessageEvent", "running", "MessageEvent", "finished")
+                ("SystemPromptEvent", "MessageEvent", "running", "MessageEvent", "finished")
             }
 
 
@@ -320,7 +322,7 @@ async def test_what_the_model_says_is_told_as_it_says_it_to_who_wants_to_know() 
             await talk.api.store.steps.write_deltas([Delta(lease, " is")])
             await talk.api.finish(run, "It is", lease=lease)
             heard = await listener.until(lambda heard: heard[-1] == "full finished")
-            assert [each for each in heard if "full" not in each][2:] == expected
+            assert [each for each in heard if "full" not in each][3:] == expected
             assert "StreamingDeltaEvent" not in {event["kind"] for event in await talk.events()}
 
 
@@ -368,3 +370,17 @@ async def test_what_is_no_uuid_is_no_conversation() -> None:
             with pytest.raises(ConnectionClosed):
                 await asyncio.wait_for(socket.recv(), 20)
         assert socket.close_code == 4004
+
+
+async def test_the_system_prompt_is_told_with_the_first_words_and_never_again() -> None:
+    async with listening() as listener:
+        await listener.talk.say("a", run=True)
+        heard = await listener.until(lambda heard: "MessageEvent" in heard)
+        assert heard.index("SystemPromptEvent") == heard.index("MessageEvent") - 1
+        await listener.talk.api.finish(await listener.talk.run())
+        await listener.talk.say("b")
+        heard = await listener.until(lambda heard: heard.count("MessageEvent") == 3)
+        assert heard.count("SystemPromptEvent") == 1
+    async with listening(_finish) as later:
+        await later.talk.say("b")
+        assert "SystemPromptEvent" not in await later.until(lambda heard: "MessageEvent" in heard)
