@@ -8,6 +8,7 @@ import typer
 
 from palaver.cli import conversations, deciding, exporting, looking, running, steering, stopping
 from palaver.cli.groups import ungrouped
+from palaver.cli.help_text import WholeHelp
 from palaver.cli.up import up
 from palaver.roles import PROGRAMS, ROLES
 from palaver.version import __version__
@@ -17,8 +18,8 @@ app: Final = typer.Typer(
     name="palaver",
     help="Run agent conversations: submit, watch, decide, stop.",
     epilog=f"\b\nOn a server (`palaver worker --help` has the options of a worker):\n{_ROLES}",
+    cls=WholeHelp,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -49,6 +50,7 @@ for _command in (
 _conversations: Final = typer.Typer(
     name="conversations",
     help="List, show, rename, tag and delete conversations.",
+    cls=WholeHelp,
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import typer
 from rich.console import Console
@@ -113,10 +113,13 @@ def delete_conversation(
     api.show({"deleted": conversation_id}, f"deleted {conversation_id}")
 
 
-def watch_conversation(client: Palaver, conversation_id: str, after: str, *, as_json: bool) -> None:
+def watch_conversation(
+    client: Palaver, conversation_id: str, after: str, *, as_json: bool, reasoning: bool = False
+) -> None:
     """Write what happens in a conversation, run after run, until it is deleted or somebody leaves."""
     transcript = Transcript(console(), show_input=True)
-    with closing(client.conversation_events(conversation_id, after)) as events:
+    include: Literal["reasoning"] | None = "reasoning" if reasoning else None
+    with closing(client.conversation_events(conversation_id, after, include=include)) as events:
         for event in events:
             if as_json:
                 typer.echo(document(event.model_dump(mode="json")))

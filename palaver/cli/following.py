@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing, suppress
+from typing import Literal
 
 import typer
 from rich.console import Console
@@ -24,15 +25,25 @@ from palaver.models import Run
 class Follower:
     """One run, followed to its end in one of three ways; the last event shown is remembered between them.
 
-    With ``ask`` the user is asked about calls that wait for an approval; without, told how to decide on them.
+    With ``ask`` the user is asked about calls that wait for an approval; without, told how to decide on them. With
+    ``reasoning`` what the model thinks is shown, too.
     """
 
     def __init__(
-        self, client: Palaver, run_id: str, console: Console, *, after: int, show_input: bool, ask: bool
+        self,
+        client: Palaver,
+        run_id: str,
+        console: Console,
+        *,
+        after: int,
+        show_input: bool,
+        ask: bool,
+        reasoning: bool = False,
     ) -> None:
         self._client = client
         self._run_id = run_id
         self._position = after
+        self._include: Literal["reasoning"] | None = "reasoning" if reasoning else None
         self._prompt = ApprovalPrompt(client, run_id, ask=ask)
         self._asking = False
         self._away: ClientError | None = None
@@ -67,7 +78,7 @@ class Follower:
         with Progress(self.say_still) as progress:
             while True:
                 try:
-                    with closing(self._client.events(self._run_id, self._position)) as events:
+                    with closing(self._client.events(self._run_id, self._position, include=self._include)) as events:
                         for event in events:
                             progress.heard()
                             self._away = None

@@ -8,6 +8,7 @@ import typer
 
 from palaver.cli.bulk import FilterOptions
 from palaver.cli.connection import Api, say
+from palaver.cli.conversations import show_conversation
 from palaver.cli.options import RunId
 from palaver.cli.refused import refused_lines
 from palaver.cli.tables import console, show_models, show_queues, show_run, show_runs
@@ -27,6 +28,11 @@ def list(
 
 def show(run_id: RunId, api: Api) -> None:
     """Show one run: what it is doing, why it waits, what it said, what failed, and how to decide on its calls."""
+    if run_id.startswith("conv_"):
+        show_conversation(run_id, api)
+        if not api.as_json:
+            list(FilterOptions(conversation=run_id), api=api)
+        return
     with api.connected() as client:
         found = client.get(run_id)
         refused = [] if api.as_json else [*refused_lines(found, client.queues)]

@@ -117,6 +117,9 @@ def run(
 def watch(
     run_id: Annotated[str, typer.Argument(metavar="RUN_ID|CONVERSATION_ID", help="What to watch.")],
     after: Annotated[str, typer.Option("--after", metavar="N", help="Begin behind this event's number.")] = "0",
+    reasoning: Annotated[
+        bool, typer.Option("--reasoning", help="Also what the model thinks before it answers, where providers tell.")
+    ] = False,
     *,
     api: Api,
 ) -> None:
@@ -125,10 +128,12 @@ def watch(
         raise typer.BadParameter(f"--after {after!r} is not the number of an event")
     with api.connected() as client:
         if run_id.startswith("conv_"):
-            watch_conversation(client, run_id, after, as_json=api.as_json)
+            watch_conversation(client, run_id, after, as_json=api.as_json, reasoning=reasoning)
             return
         client.get(run_id)  # from here on there is a run and an API, and it is waited for
-        follower = Follower(client, run_id, console(), after=int(after), show_input=True, ask=False)
+        follower = Follower(
+            client, run_id, console(), after=int(after), show_input=True, ask=False, reasoning=reasoning
+        )
         try:
             if api.as_json:
                 follower.stream_json()

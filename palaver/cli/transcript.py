@@ -24,6 +24,7 @@ from palaver.events import (
     MessageDelta,
     MessageDiscarded,
     MessagesWithdrawn,
+    ReasoningDelta,
     ReasoningDropped,
     RunCancelling,
     RunFinished,
@@ -72,6 +73,8 @@ class Transcript:
         self._streamed = ""
         self._nudge = ""
         """What the model is told with the next call, if the run has one."""
+        self._thinking = False
+        """Whether what was written last is what the model thinks."""
         self._waits: tuple[str, str] | None = None
         """Step and code of the wait that was told last: it may be told again and again."""
 
@@ -200,8 +203,16 @@ class Transcript:
 
     @_tell.register
     def _delta(self, event: MessageDelta) -> None:
+        if self._thinking:
+            self._break_line()
+        self._thinking = False
         self._streamed += event.text
         self._text(event.text)
+
+    @_tell.register
+    def _thought(self, event: ReasoningDelta) -> None:
+        self._text(event.text, "dim italic")
+        self._thinking = True
 
     @_tell.register
     def _created(self, event: MessageCreated) -> None:
@@ -216,6 +227,9 @@ class Transcript:
             self._answered(message)
 
     def _answered(self, message: Message) -> None:
+        if self._thinking:
+            self._break_line()
+        self._thinking = False
         # Who came in the middle, or missed a part, is told the whole.
         if not message.text.startswith(self._streamed):
             self._break_line()
@@ -271,10 +285,10 @@ class Transcript:
         lost = f"events {event.first} to {event.last}"
         self._line(f"(the server has lost the {lost}; what follows replaces them)", "yellow")
 
-    def _text(self, text: str) -> None:
+    def _text(self, text: str, style: str | None = None) -> None:
         shown = plain(text)
         if shown:
-            self._console.out(shown, end="", highlight=False)
+            self._console.out(shown, end="", highlight=False, style=style)
             self.mid_line = not shown.endswith("\n")
 
     def _line(self, text: str, style: str = "dim") -> None:
