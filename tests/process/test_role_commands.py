@@ -31,8 +31,8 @@ pytestmark = pytest.mark.process
 WORKERS: Final = ("worker", "tools")
 PROGRAM: Final = {
     "api": "-m api ",
-    "worker": "-m workers -A workers.app worker -Q model ",
-    "tools": "-m workers -A workers.app worker -Q tools ",
+    "worker": "-m workers -q -A workers.app worker -Q model ",
+    "tools": "-m workers -q -A workers.app worker -Q tools ",
     "flower": "-m workers -A workers.celery_app flower ",
 }
 """What `ps` shows of each."""
