@@ -19,7 +19,7 @@ from .containers import containers_of
 from .kit import Kit, documents, run
 
 _SECRET: Final = ("FLOWER_BASIC_AUTH", *HEADERS, *(PREFIX + name.upper() for name in SECRET))
-_OTHERS: Final = frozenset({"PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"})
+_OTHERS: Final = frozenset({"PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "SSL_CERT_FILE"})
 _TRACING: Final = re.compile(r"OTEL_(EXPORTER_OTLP_(TRACES_)?[A-Z]+|TRACES_[A-Z_]+|SERVICE_NAME|RESOURCE_ATTRIBUTES)")
 """Of OpenTelemetry's variables, those of traces."""
 _KEY: Final = re.compile(r'^api_key_env = "(\w+)"$', re.MULTILINE)
