@@ -202,7 +202,7 @@ MUTANTS: Final = by_name(
         "ordinary_day",
         "every_step_has_its_message",
         f"{_LUA}_verdict.lua",
-        "do emit(entry.kind, entry.data, entry.opaque) end\n",
+        "do emit(entry.kind, entry.data, entry.opaque, entry.deltas) end\n",
         "do if not redis.call('HGET', CONV, 'queued') then emit(entry.kind, entry.data) end end\n",
     ),
     _mutant(

@@ -95,7 +95,7 @@ def test_watchers_that_never_read_cost_bounded_memory() -> None:
                 stack.enter_context(client)
 
         asyncio.run(stalled())
-        eventually(lambda: api.child.output.count(f'"GET {events} ') == 63)
+        eventually(lambda: "\npalaver_api_watchers 60\n" in httpx.get(f"{api.url}/metrics", trust_env=False).text)
         assert asyncio.run(crowd(api.url, [events] * 3)) == {"finished": 3}
         assert api.memory - before < 60 * size / 4
         api.child.terminate()

@@ -37,6 +37,7 @@ ROUNDING = 0.002
 """The store counts in whole milliseconds."""
 LATE = 5.0
 """Seconds that a call may come later than a tenth of its delay allows: the machine may be busy with other things."""
+WORKERS = 2
 LEASE = 30.0
 """Seconds: no worker dies here, and one that has to wait for the processor must not be taken for dead."""
 
@@ -78,6 +79,11 @@ def place(data: Mapping[str, Any]) -> tuple[str, int]:
     return data["step"], data["attempt"]
 
 
+def refuses_the_key(row: Row) -> bool:
+    """Whether each worker calls once: another one may have a better key."""
+    return row.error is not None and row.error.cls == "authentication"
+
+
 def name_of(row: Row, form: bool) -> str:
     """The name of a case, and of its provider."""
     return f"{row.name}-{'stream' if form else 'whole'}"
@@ -90,7 +96,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Out
         with cluster.providers_path.open("a") as file:
             file.writelines(providers(cluster.stack.model_url, sockets))
         with cluster:
-            cluster.start("worker")
+            for _ in range(1, WORKERS):
+                cluster.start("worker")
             cluster.mark_logs()
             yield gather(cluster, asyncio.run(submit_all(cluster)))
             check(cluster)
@@ -208,8 +215,9 @@ class TestFault:
     ) -> None:
         seen = outcomes[name_of(row, form)]
         retries = seen.of_type("run.retrying")
-        assert len(seen.tries()) == row.tries, seen.events
-        assert len(seen.calls) == (row.tries if row.calls is None else row.calls), retries
+        tries = WORKERS if refuses_the_key(row) else row.tries
+        assert len(seen.tries()) == tries, seen.events
+        assert len(seen.calls) == (tries if row.calls is None else row.calls), retries
         assert [retry["attempt"] for retry in retries] == [i for i, _ in enumerate(row.delays, 1)]
         for retry, (least, most) in zip(retries, row.delays, strict=True):
             assert least - ROUNDING <= retry["delay"] <= most + ROUNDING
@@ -228,7 +236,8 @@ class TestFault:
 
 def check_error(error: Mapping[str, Any], row: Error, seen: Outcome, attempt: int) -> None:
     """The whole error object is as the row says."""
-    message, last = error["message"], attempt == len(seen.tries())
+    refused = row.cls == "authentication"
+    message, last = error["message"], refused or attempt == len(seen.tries())
     provider_said = (error["provider"] or {}).get("message")
     assert error == {
         "class": row.cls,
@@ -243,7 +252,7 @@ def check_error(error: Mapping[str, Any], row: Error, seen: Outcome, attempt: in
             "name": seen.provider,
             "model": seen.read["model"].partition("/")[2],
             "http_status": row.http,
-            "request_id": f"req-{seen.calls[attempt - 1].n}" if row.request == "" else row.request,
+            "request_id": f"req-{seen.calls[-1 if refused else attempt - 1].n}" if row.request == "" else row.request,
             "message": provider_said,
         },
         "user_action": row.user_action,

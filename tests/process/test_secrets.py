@@ -61,7 +61,7 @@ def sinks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     talkative = {"worker": ("-l", "DEBUG"), "tools": ("-l", "DEBUG"), "api": ("--log-level", "trace"), "flower": ()}
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(logins, "_PASSWORD", SECRETS["password of Redis"])
+        patch.setattr(logins, "PASSWORD", SECRETS["password of Redis"])
         server = stack.enter_context(HostileServer(PLAYS).running())
         cluster = Cluster(
             folder,
