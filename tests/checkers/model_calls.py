@@ -105,12 +105,15 @@ def calls_within_tries(evidence: Evidence) -> None:
 
 
 def calls_within_need(evidence: Evidence) -> None:
-    """I14: model calls <= needed + retries + losses + what was handed back + waits in an outage. Losses and hand-backs
-    show watchers that the text of a try is withdrawn; a try whose work had not begun has asked nobody."""
+    """I14: model calls <= needed + retries + losses + what was handed back + waits in an outage, or for a better key.
+    Losses and hand-backs show watchers that the text of a try is withdrawn; a try whose work had not begun has asked
+    nobody."""
     for run, events in evidence.runs:
         steps = {event.data["step"] for event in _tries(events)}
         again = [e for e in events if e.type in ("run.retrying", "step.lost", "message.discarded") if _model(e)]
         again += [e for e in events if e.type == "run.waiting" and e.data["code"] == "outage"]
+        # Another worker may have a better key.
+        again += [e for e in events if e.type == "run.waiting" and e.data["code"].startswith("refused_key:")]
         calls = len(_own(evidence.calls.get(run.id, ())))
         assert calls <= len(steps) + len(again), f"{run.id}: {calls} calls for {len(steps)} steps, {len(again)} more"
 
