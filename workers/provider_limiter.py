@@ -175,8 +175,9 @@ class ProviderLimiter:
         at = self._answered_at.get(about)
         alone = None
         if patient and sign.of_request and lease.attempt >= _FAILURES:
-            # While it waits the time is counted apart.
-            alone = max(lease.elapsed, lease.out_for or 0.0)
+            # Since its first attempt, or a little longer: while it waits the time is counted apart, and an attempt in
+            # between in both. An answer from before the first wait has to count.
+            alone = lease.elapsed + (lease.out_for or 0.0)
         try:
             out = await self._store.providers.report_failure(
                 about,
