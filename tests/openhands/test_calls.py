@@ -82,7 +82,7 @@ def test_what_runs_is_run_once(openhands: OpenHandsClient, cluster: Cluster) -> 
     assert status_there(cluster, conversation) == "running"
     # 409: it is waited for.
     conversation.run()
-    eventually(lambda: kinds(conversation.do("heard")) == ["MessageEvent", "MessageEvent"])
+    eventually(lambda: kinds(conversation.do("heard")) == ["SystemPromptEvent", "MessageEvent", "MessageEvent"])
     assert status_there(cluster, conversation) == "finished"
     assert runs_of(cluster, conversation) == 1
     check_told(conversation)
@@ -113,7 +113,7 @@ def test_only_risky_calls_wait_and_then_none(openhands: OpenHandsClient, cluster
     conversation.call("send_message", "hello")
     conversation.run()
     eventually(lambda: conversation.status == "waiting_for_confirmation")
-    asked = ["MessageEvent", "ActionEvent", "ObservationEvent", "ActionEvent"]
+    asked = ["SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "ActionEvent"]
     eventually(lambda: kinds(conversation.do("heard")) == asked)
     conversation.run()
     done = [*asked, "ObservationEvent", "MessageEvent"]
@@ -135,7 +135,7 @@ def test_many_events_are_condensed_however_short_they_are(openhands: OpenHandsCl
     for number in range(len(said)):
         conversation.call("send_message", f"number {number}")
     conversation.run()
-    eventually(lambda: kinds(conversation.do("heard")) == [*said, "Condensation", "MessageEvent"])
+    eventually(lambda: kinds(conversation.do("heard")) == ["SystemPromptEvent", *said, "Condensation", "MessageEvent"])
     answer = [event for event in conversation.do("heard") if event["kind"] == "MessageEvent"][-1]
     assert "number 10" in str(answer["llm_message"])
     check_told(conversation)

@@ -41,7 +41,7 @@ def test_who_has_no_key_is_refused_and_who_has_gives_secrets(openhands: OpenHand
     conversation.do("keep", secrets={NAME: described if newer else CANARY})
     conversation.call("send_message", "hello")
     conversation.run()
-    told = ["MessageEvent", "ActionEvent", "ObservationEvent", "MessageEvent"]
+    told = ["SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "MessageEvent"]
     # By its socket, which wants the key as well.
     eventually(lambda: kinds(conversation.do("heard")) == told)
     result = next(event for event in conversation.do("events") if event["kind"] == "ObservationEvent")

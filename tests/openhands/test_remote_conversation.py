@@ -58,9 +58,9 @@ def test_tools_of_the_server_are_used(openhands: OpenHandsClient, cluster: Clust
     conversation = open_conversation(openhands, cluster, "tool-2+use-calculator", "calculator")
     conversation.call("send_message", "hello")
     conversation.run()
-    told = ["MessageEvent", *["ActionEvent", "ObservationEvent"] * 2, "MessageEvent"]
+    told = ["SystemPromptEvent", "MessageEvent", *["ActionEvent", "ObservationEvent"] * 2, "MessageEvent"]
     eventually(lambda: kinds(conversation.do("heard")) == told)
-    assert kinds(conversation.do("events")) == ["SystemPromptEvent", *told]
+    assert kinds(conversation.do("events")) == told
     usage = conversation.do("state")["stats"]["usage_to_metrics"]["agent"]["accumulated_token_usage"]
     assert usage["prompt_tokens"] > 0
     check_told(conversation)
@@ -101,7 +101,8 @@ def test_calls_wait_for_approval_and_rejected_ones_are_not_made(openhands: OpenH
     conversation.run()
     eventually(lambda: conversation.status == "finished")
     assert kinds(conversation.do("heard")) == [
-        "MessageEvent", "ActionEvent", "UserRejectObservation", "ActionEvent", "ObservationEvent", "MessageEvent",
+        "SystemPromptEvent", "MessageEvent", "ActionEvent", "UserRejectObservation", "ActionEvent", "ObservationEvent",
+        "MessageEvent",
     ]  # fmt: skip
     check_told(conversation)
     conversation.leave()
@@ -118,7 +119,7 @@ def test_words_into_a_run_are_answered(openhands: OpenHandsClient, cluster: Clus
     )
     conversation.call("send_message", "and again")
     running.result()
-    eventually(lambda: kinds(conversation.do("heard")) == ["MessageEvent"] * 4)
+    eventually(lambda: kinds(conversation.do("heard")) == ["SystemPromptEvent", *["MessageEvent"] * 4])
     check_told(conversation)
     conversation.leave()
 
@@ -157,7 +158,7 @@ def test_another_client_attaches(openhands: OpenHandsClient, cluster: Cluster) -
     assert kinds(second.do("events")) == ["SystemPromptEvent", "MessageEvent", "MessageEvent"]
     second.call("send_message", "again")
     second.run()
-    eventually(lambda: len(kinds(first.do("heard"))) == 4)
+    eventually(lambda: len(kinds(first.do("heard"))) == 5)
     check_told(first)
     for each in (first, second):
         each.leave()
@@ -169,9 +170,9 @@ def test_hello_world(openhands: OpenHandsClient, cluster: Cluster) -> None:
     conversation.run()
     assert conversation.status == "finished"
     # The older client reads the end of a run by HTTP, and may be told by its socket later.
-    heard = ["MessageEvent", "MessageEvent"]
+    heard = ["SystemPromptEvent", "MessageEvent", "MessageEvent"]
     eventually(lambda: kinds(conversation.do("heard")) == heard)
-    assert kinds(conversation.do("events")) == ["SystemPromptEvent", *heard]
+    assert kinds(conversation.do("events")) == heard
     state = conversation.do("state")
     assert (state["agent"], state["policy"]) == ("Agent", "NeverConfirm")
     assert state["workspace"]["working_dir"] == "workspace"
@@ -194,7 +195,7 @@ def test_a_client_outlives_the_api(openhands: OpenHandsClient, cluster: Cluster,
     cluster.start("api")
     running.result(120)
     eventually(lambda: status_there(cluster, conversation) == "finished")
-    told = ["MessageEvent", *["ActionEvent", "ObservationEvent"] * 3, "MessageEvent"]
+    told = ["SystemPromptEvent", "MessageEvent", *["ActionEvent", "ObservationEvent"] * 3, "MessageEvent"]
     if openhands.generation == "1.58.2" or not killed:
         eventually(lambda: kinds(conversation.do("heard")) == told, within=60)
     else:
@@ -202,7 +203,7 @@ def test_a_client_outlives_the_api(openhands: OpenHandsClient, cluster: Cluster,
         heard = kinds(conversation.do("heard"))
         assert heard == told[: len(heard)]
         attached = open_conversation(openhands, cluster, "echo", conversation_id=conversation.id)
-        assert kinds(attached.do("events")) == ["SystemPromptEvent", *told]
+        assert kinds(attached.do("events")) == told
         attached.leave()
     check_told(conversation)
     conversation.leave()
@@ -255,7 +256,7 @@ def test_the_client_carries_out_its_own_tools(openhands: OpenHandsClient, cluste
     conversation.call("send_message", '[[args {"what": "a map"}]] hello')
     conversation.run()
     assert conversation.status == "finished"
-    eventually(lambda: len(kinds(conversation.do("heard"))) == 4)
+    eventually(lambda: len(kinds(conversation.do("heard"))) == 5)
     happened = ("ActionEvent", "ObservationEvent")
     action, result = (event for event in conversation.do("events") if event["kind"] in happened)
     assert action["action"] == {"kind": "ClientAction_show_it", "what": "a map"}

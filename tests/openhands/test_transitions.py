@@ -123,10 +123,18 @@ def test_a_run_is_told_in_order_and_nothing_is_missing(openhands: OpenHandsClien
     conversation = open_conversation(openhands, cluster, "tool-1+use-calculator", "calculator")
     conversation.call("send_message", "hello")
     conversation.run()
-    told = ["MessageEvent", "running", "ActionEvent", "ObservationEvent", "MessageEvent", "finished"]
+    told = [
+        "SystemPromptEvent",
+        "MessageEvent",
+        "running",
+        "ActionEvent",
+        "ObservationEvent",
+        "MessageEvent",
+        "finished",
+    ]
     eventually(lambda: _words(conversation.do("heard")) == told)
     kept = cluster.http.get(f"/openhands/api/conversations/{conversation.id}/events/search").json()["items"]
-    assert _words(kept) == ["SystemPromptEvent", *told]
+    assert _words(kept) == told
     # The whole state comes behind the events that it is of, and is what a look shows.
     eventually(lambda: conversation.do("heard")[-1].get("key") == "full_state")
     heard = conversation.do("heard")
@@ -149,14 +157,15 @@ def hastened(openhands: OpenHandsClient) -> Iterator[OpenHandsClient]:
 def test_who_is_told_nothing_reads_that_it_is_over(hastened: OpenHandsClient, cluster: Cluster) -> None:
     conversation = open_conversation(hastened, cluster, "echo")
     conversation.call("send_message", "hello")
-    eventually(lambda: kinds(conversation.do("heard")) == ["MessageEvent"])
+    told = ["SystemPromptEvent", "MessageEvent"]
+    eventually(lambda: kinds(conversation.do("heard")) == told)
     conversation.do("deafen")
     conversation.begin("run", poll_interval=0.2, timeout=PATIENCE * _TIMES).result()
     assert status_there(cluster, conversation) == "finished"
-    assert kinds(conversation.do("heard")) == ["MessageEvent"], "it was told nothing"
+    assert kinds(conversation.do("heard")) == told, "it was told nothing"
     if hastened.generation == "1.58.2":
         assert conversation.status == "finished"
-        assert kinds(conversation.do("events")) == ["SystemPromptEvent", "MessageEvent", "MessageEvent"]
+        assert kinds(conversation.do("events")) == [*told, "MessageEvent"]
     conversation.leave()
 
 
@@ -167,7 +176,7 @@ def test_two_threads_wait_for_one_run(hastened: OpenHandsClient, cluster: Cluste
     both = [conversation.begin("run", poll_interval=0.2, timeout=PATIENCE * _TIMES) for _ in range(2)]
     for each in both:
         each.result()
-    eventually(lambda: kinds(conversation.do("heard")) == ["MessageEvent", "MessageEvent"])
+    eventually(lambda: kinds(conversation.do("heard")) == ["SystemPromptEvent", "MessageEvent", "MessageEvent"])
     assert runs_of(cluster, conversation) == 1
     _becomes("finished", conversation, cluster)
     check_told(conversation)
