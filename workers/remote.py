@@ -25,6 +25,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, tuple[object, ...]]]] = {
     "active_queues": {},
     "conf": {"with_defaults": (None, False, True)},
     "enable_events": {},
+    # Whoever listens to events asks for one of each worker as it begins, and each time it has connected again.
+    "heartbeat": {},
     "ping": {},
     "registered": {"taskinfoitems": (None, [])},
     "reserved": {},

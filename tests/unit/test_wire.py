@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from amqp.basic_message import Message as Sent
+from celery import Celery
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kombu.transport.pyamqp import Message
@@ -19,7 +21,7 @@ from palaver.leases import Delivery
 from palaver.limits import exceeded, most
 from palaver.wire import body_of, delivery_in, headers_of, in_redis, payload_of
 from workers.reading import let_in
-from workers.remote import COMMANDS, command_in
+from workers.remote import COMMANDS, Control, command_in
 
 IDS = st.text("0123456789abcdefghjkmnpqrstvwxyz", min_size=26, max_size=26)
 VALUES = st.recursive(
@@ -91,6 +93,22 @@ def test_no_bytes_of_a_broker_raise(raw: bytes) -> None:
 def test_a_command_with_more_than_it_may_have_is_none(name: str, more: dict[str, Any]) -> None:
     assert command_in({"clock": 1}, orjson.dumps({"method": name}), "replies") is not None
     assert command_in({"clock": 1}, orjson.dumps({"method": name, "more": 1, **more}), "replies") is None
+
+
+def test_what_flower_sends_as_it_begins_to_listen_is_a_command() -> None:
+    """It asks all workers for a heartbeat, at its start and each time it connects again."""
+    heard, before = list[str](), exceeded["remote_commands"]
+    with (
+        Celery("flower", broker="memory://", control=Control, set_as_current=False) as flower,
+        flower.connection_for_read() as connection,
+    ):
+        worker = flower.control.mailbox.Node("worker@here", handlers={}, channel=connection.default_channel)
+        worker.listen(callback=lambda command, _: heard.append(command["method"]))
+        flower.events.Receiver(connection, handlers={}).wakeup_workers(channel=connection.default_channel)
+        with suppress(TimeoutError):
+            connection.drain_events(timeout=1)
+    assert heard == ["heartbeat"]
+    assert exceeded["remote_commands"] == before
 
 
 @pytest.mark.parametrize("name", ["eta", "expires", "group", "retries", "timelimit"])
