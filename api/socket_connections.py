@@ -7,7 +7,7 @@ import logging
 from typing import Any, Final, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
+from websockets.frames import CloseCode, Frame
 
 from palaver.limits import beyond, most
 
@@ -19,6 +19,7 @@ _log: Final = logging.getLogger("palaver.api.sockets")
 # Below that, uvicorn and websockets write addresses with their query, in which there may be a key. The route writes a
 # line of its own.
 _log.setLevel(logging.ERROR)
+_api_log: Final = logging.getLogger("palaver.api")
 _MOST_PINGS: Final = most("socket_pings")
 _MOST_PARTS: Final = most("socket_parts")
 
@@ -109,6 +110,24 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
         super().handle_cont(event)
         if len(self.frames) > _MOST_PARTS:
             self._end("socket_parts")
+
+    def send_receive_event_to_app(self) -> None:
+        """Pass a message on, unless it is a text that is none: for uvicorn that is an error with a traceback."""
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.fail(CloseCode.INVALID_DATA, "the text is not UTF-8")
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
+
+    def handle_parser_exception(self) -> None:
+        """Close it: what came is no WebSocket."""
+        super().handle_parser_exception()
+        closed = self.conn.close_sent
+        _api_log.info("%s: what came is no WebSocket: %s", self._address, closed.reason if closed else "")
 
     def _end(self, limit: str) -> None:
         if not self.transport.is_closing():

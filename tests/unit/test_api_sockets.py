@@ -254,6 +254,37 @@ async def test_who_is_refused_and_does_not_listen_is_not_waited_for(monkeypatch:
         assert await asyncio.wait_for(reader.read(), 8) == b"\x88\x02\x0f\xa1"
 
 
+BROKEN = {
+    "2^62 bytes": b"\x81\xff" + (1 << 62).to_bytes(8, "big") + bytes(4),
+    "2^64 - 1 bytes": b"\x82\xff" + b"\xff" * 8 + bytes(4),
+    "no UTF-8": _frame(0x81, b"\xff\xfe"),
+    "no UTF-8 in parts": _frame(0x01, b"a") + _frame(0x80, b"\xc3"),
+    "no mask": b"\x81\x02{}",
+    "an unknown kind": _frame(0x83, b""),
+    "a part of nothing": _frame(0x80, b""),
+    "a long ping": b"\x89\xfe\x00\x80" + bytes(4 + 128),
+    "a code that is none": _frame(0x88, b"\x00\x01"),
+    "a reason that is no UTF-8": _frame(0x88, b"\x03\xe8\xff"),
+}
+"""What no client of WebSockets sends."""
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, GUARDED], ids=["open", "guarded"])
+@pytest.mark.parametrize("what", BROKEN)
+async def test_what_no_client_sends_closes_the_socket_without_a_traceback(
+    what: str, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with serving(settings) as served, served.raw() as (reader, writer):
+        writer.write(BROKEN[what])
+        await asyncio.wait_for(reader.read(), 10)
+        await aeventually(lambda: served.gate.open == 0)
+    assert "Traceback" not in caplog.text
+    assert not [each for each in caplog.records if each.levelno > logging.INFO]
+    (line,) = [each for each in caplog.records if "no WebSocket" in each.getMessage()]
+    assert line.levelno == logging.INFO
+
+
 @pytest.mark.parametrize(
     ("first", "then", "limit"),
     [(b"", _frame(0x89, b"a" * 125), "socket_pings"), (_frame(0x01, b""), _frame(0x00, b""), "socket_parts")],
