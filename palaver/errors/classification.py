@@ -38,6 +38,7 @@ _OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
     ours.NotDurable: Finding(_C.STORAGE, "not_durable", source="store"),
     ours.UnknownRun: Finding(_C.INTERNAL, "state_lost", source="store"),
     ours.UnknownConversation: Finding(_C.INTERNAL, "state_lost", source="store"),
+    ours.CorruptRecord: Finding(_C.INTERNAL, "corrupt_record", source="store"),
 }
 """The findings for our own exceptions, by the nearest class. All others are meant for callers of the API; when a step
 raises one of them, it is an internal error."""

@@ -231,7 +231,7 @@ class CorruptRecord(PalaverError):
         super().__init__(f"what the store has of {what} cannot be read")
 
 
-UNREADABLE: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError)
+UNREADABLE: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 """What reading a record raises that is not as it was written."""
 
 

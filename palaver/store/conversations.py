@@ -159,7 +159,7 @@ class Conversations:
 
         async def read(ids: Sequence[str]) -> dict[str, tuple[Conversation, int]]:
             found = await self._reading.conversations(ids)
-            return {each.id: (each, len(each.model_dump_json())) for each in found if each}
+            return {each.id: (each, len(each.model_dump_json())) for each in found}
 
         page = await find(self._scripts, search, read, limit=limit, place=place)
         return ConversationList(page.found, records.cursor(page.behind) if page.behind else None)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeVar, assert_never
 from uuid import UUID
 
 from palaver.conversation import Conversation
-from palaver.errors import UnknownConversation, UnknownRun
+from palaver.errors import UNREADABLE, CorruptRecord, UnknownConversation, UnknownRun
 from palaver.ids import all_shards, conversation_id, is_id, new_conversation_id
 from palaver.lifecycle import WaitReason
 from palaver.limits import KIB
@@ -26,8 +27,11 @@ from palaver.store.current_steps import show_steps
 from palaver.store.events import LogEntry, Withdrawn, from_log, in_reply
 from palaver.store.scripts import Command, Scripts
 
+log = logging.getLogger("palaver.store.reading")
+
 _LARGE: Final = 64 * KIB
 """Bytes of a run after which others get a turn on the loop: it takes a millisecond or more to read."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +67,35 @@ class Reading:
 
         Raises:
             UnknownRun: there is no such run (any more).
+            CorruptRecord: it is not as it was written.
         """
-        found = await self.weighed([run_id]) if is_id("run", run_id) else []
+        found = await self._runs([run_id]) if is_id("run", run_id) else []
         if not found:
             raise UnknownRun(run_id)
-        return found[0][0]
+        return _readable(found[0])[0]
 
     async def weighed(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int]]:
-        """Runs that are there, each with how many bytes it has."""
+        """Runs that are there, each with how many bytes it has. One that cannot be read is left out: no list is to be
+        refused for it."""
+        return _left(await self._runs(run_ids))
+
+    async def _runs(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int] | CorruptRecord]:
         pipeline = self._redis.pipeline(transaction=False)
         for command in (each for run_id in run_ids for each in reads_of(run_id)):
             pipeline.execute_command(*command)
         replies = await pipeline.execute()
-        found: list[tuple[Run, int]] = []
+        found: list[tuple[Run, int] | CorruptRecord] = []
         for values, steps in zip(replies[::2], replies[1::2], strict=True):
-            if each := weighed(values, steps):
+            try:
+                each = weighed(values, steps)
+            except CorruptRecord as error:
+                found.append(error)
+                continue
+            if each:
                 found.append(each)
                 if each[1] > _LARGE:
                     await asyncio.sleep(0)
-        await self._say_who_is_ahead([run for run, _ in found])
+        await self._say_who_is_ahead([each[0] for each in found if not isinstance(each, CorruptRecord)])
         return found
 
     async def _say_who_is_ahead(self, runs: Sequence[Run]) -> None:
@@ -126,31 +140,36 @@ class Reading:
 
         Raises:
             UnknownConversation: there is none of that id (any more).
+            CorruptRecord: it is not as it was written.
         """
-        found = await self.conversations([conversation_id]) if is_id("conv", conversation_id) else [None]
-        if found[0] is None:
+        found = await self._conversations([conversation_id]) if is_id("conv", conversation_id) else []
+        if not found:
             raise unknown_conversation(conversation_id)
-        return found[0]
+        return _readable(found[0])
 
-    async def conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation | None]:
-        """Conversations as they are now, each in the place of its id; None for those that are not there."""
-        if not conversation_ids:
-            return []
+    async def conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation]:
+        """Those conversations that are there, as they are now. One that cannot be read is left out: no list is to be
+        refused for it."""
+        return _left(await self._conversations(conversation_ids) if conversation_ids else [])
+
+    async def _conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation | CorruptRecord]:
         pipeline = self._redis.pipeline(transaction=False)
         for each in conversation_ids:
             pipeline.hmget(keys.conversation(each), records.CONVERSATION_FIELDS)
         found = [records.conversation_fields(values) for values in await pipeline.execute()]
-        active = [fields[b"active"].decode() for fields in found if fields and b"active" in fields]
+        active = [run_id for fields in found if fields and (run_id := _active(fields))]
         # Read behind the conversations: a run that ends meanwhile is counted once, here.
         for run_id in active:
             pipeline.hmget(keys.run(run_id), records.ACTIVE_RUN_FIELDS)
         runs = map(records.active_run_fields, await pipeline.execute() if active else [])
         known = dict(zip(active, runs, strict=True))
-        made = list[Conversation | None]()
-        for fields in found:
-            run = known.get(fields.get(b"active", b"").decode(), {}) if fields else {}
-            made.append(records.conversation(fields, run) if fields else None)
-            if fields and len(fields.get(b"agent", b"")) > _LARGE:
+        made = list[Conversation | CorruptRecord]()
+        for fields in filter(None, found):
+            try:
+                made.append(records.conversation(fields, known.get(_active(fields), {})))
+            except CorruptRecord as error:
+                made.append(error)
+            if len(fields.get(b"agent", b"")) > _LARGE:
                 await asyncio.sleep(0)
         return made
 
@@ -203,6 +222,29 @@ class Reading:
                     assert_never(other)
 
 
+def _active(fields: Fields) -> str:
+    """The id of the active run of a conversation; empty if there is none, or what is there is no id."""
+    run_id = fields.get(b"active", b"").decode(errors="replace")
+    return run_id if is_id("run", run_id) else ""
+
+
+def _readable(found: T | CorruptRecord) -> T:
+    if isinstance(found, CorruptRecord):
+        raise found
+    return found
+
+
+def _left(found: Sequence[T | CorruptRecord]) -> list[T]:
+    """Those that can be read; of the others the log tells."""
+    left: list[T] = []
+    for each in found:
+        if isinstance(each, CorruptRecord):
+            log.error("%s and is left out of a list: %r", each, each.__cause__)
+        else:
+            left.append(each)
+    return left
+
+
 def reads_of(run_id: str) -> tuple[Command, Command]:
     """The commands whose answers show a run."""
     return ("HMGET", keys.run(run_id), *records.RUN_FIELDS), ("HGETALL", keys.steps(run_id))
@@ -215,7 +257,10 @@ def weighed(values: Sequence[bytes | None], steps: Fields) -> tuple[Run, int] | 
     if fields is None:
         return None
     run = records.run(fields)
-    show_steps(run, steps, fields.get(b"progress"))
+    try:
+        show_steps(run, steps, fields.get(b"progress"))
+    except UNREADABLE as error:
+        raise CorruptRecord(f"the steps of {run.id}") from error
     return run, sum(map(len, (*fields.values(), *steps.values())))
 
 

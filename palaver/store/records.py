@@ -119,7 +119,7 @@ def run(fields: Fields) -> Run:
 
 
 def _run(fields: Fields) -> Run:
-    run_id, conversation_id = fields[b"id"].decode(), fields[b"conversation"].decode()
+    run_id, conversation_id = _id("run", fields[b"id"]), _id("conv", fields[b"conversation"])
     ended, waiting = fields.get(b"ended_at"), _json(fields.get(b"waiting"))
     if waiting is not None:
         waiting = Waiting.model_validate({**waiting, "until": moment(waiting.get("until"))})
@@ -246,6 +246,13 @@ def conversation(fields: Fields, active_run: Fields) -> Conversation:
         raise CorruptRecord(f"the conversation {_name(fields)}") from error
 
 
+def _id(kind: Literal["run", "conv"], text: bytes) -> str:
+    """The id that a field has. Raises ValueError if it is none."""
+    if not is_id(kind, found := text.decode()):
+        raise ValueError(f"no id of a {kind}")
+    return found
+
+
 def _name(fields: Fields) -> str:
     """The id, as far as it can be told."""
     return fields.get(b"id", b"?")[:40].decode(errors="replace")
@@ -256,7 +263,7 @@ def _conversation(fields: Fields, active_run: Fields) -> Conversation:
     last = None if outcome is None else Outcome.model_validate_json(outcome)
     status = RunStatus(active_run[b"status"].decode()) if b"status" in active_run else None
     return Conversation(
-        id=fields[b"id"].decode(),
+        id=_id("conv", fields[b"id"]),
         title=_text(fields.get(b"title")),
         status=status or (last.status if last else "idle"),
         agent=None if spec is None else agent(spec),
@@ -266,7 +273,7 @@ def _conversation(fields: Fields, active_run: Fields) -> Conversation:
         updated_at=instant(fields.get(b"updated_at", fields[b"created_at"])),
         revision=int(fields.get(b"revision", 0)),
         entries=int(fields.get(b"entries", 0)),
-        active_run=None if active is None else active.decode(),
+        active_run=None if active is None else _id("run", active),
         queued_runs=tuple(fields.get(b"queued", b"").decode().split()),
         last_outcome=last,
         usage=_usage(fields, active_run),

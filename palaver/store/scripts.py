@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
-from palaver.errors import NewerVersion, NotDurable
+from palaver.errors import CorruptRecord, NewerVersion, NotDurable
+from palaver.ids import is_id
 from palaver.settings import Settings
 from palaver.store.assembly import Assembler, lua_files
 from palaver.store.connection import Connection, Value
@@ -34,6 +36,12 @@ _WAIT_MS: Final = 2000
 """How long a promise waits for disk or replicas: the API answers within three seconds."""
 _WHEN_FULL: Final = "#!lua flags=allow-oom\n"
 """The first line of a script that Redis runs without memory left, too."""
+_UNREADABLE: Final = re.compile(
+    r"attempt to (perform|compare|index|concatenate|call|get) |bad argument #|Expected .{1,40} but found "
+    r"|WRONGTYPE |is not an integer|The ID specified in XADD |Invalid stream ID "
+)
+"""What Redis says of a script that came upon a record that is not as it was written. A full or busy one says something
+else."""
 R = TypeVar("R")
 Command = Sequence[Value]
 """A command of Redis with its arguments."""
@@ -65,13 +73,20 @@ class Scripts:
 
         Raises:
             NewerVersion: newer code has worked on this conversation. Nothing was written.
+            CorruptRecord: what the script has read is not as it was written.
             TypeError: a field of the script is not of its type; Redis was not asked.
         """
         keys, args = self._packed(script)
         try:
-            answer = await self._redis.evalsha(self._shas[script.name], len(keys), *keys, *args)
-        except NoScriptError:
-            answer = await self._redis.eval(self._sources[script.name], len(keys), *keys, *args)
+            try:
+                answer = await self._redis.evalsha(self._shas[script.name], len(keys), *keys, *args)
+            except NoScriptError:
+                answer = await self._redis.eval(self._sources[script.name], len(keys), *keys, *args)
+        except ResponseError as error:
+            found = _of_record(error, keys)
+            if found is error:
+                raise
+            raise found from error
         return script.read(answer)
 
     async def promise(self, script: Script[R]) -> R:
@@ -165,10 +180,22 @@ def _replies(scripts: Sequence[Script[R]], answers: Sequence[Any]) -> list[R | E
     replies: list[R | Exception] = []
     for script, answer in zip(scripts, answers, strict=True):
         try:
+            if isinstance(answer, Exception):
+                answer = _of_record(answer, script.pack()[0])
             replies.append(answer if isinstance(answer, Exception) else script.read(answer))
         except (NewerVersion, TypeError) as error:
             replies.append(error)
     return replies
+
+
+def _of_record(error: Exception, keys: Sequence[str]) -> Exception:
+    """The error that a script answered, or what it says of the record that the script is about."""
+    if type(error) is not ResponseError or not _UNREADABLE.search(str(error)):
+        return error
+    ids = dict.fromkeys(name for key in keys if is_id("run", name := key.rpartition(":")[2]) or is_id("conv", name))
+    found = CorruptRecord(" or ".join(ids) or "the lists")
+    found.__cause__ = error
+    return found
 
 
 def _checked(reply: R | Exception) -> R:

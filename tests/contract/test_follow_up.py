@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.exceptions import ResponseError
 
+from palaver.errors import CorruptRecord
 from palaver.follow_up import follow_up
 from palaver.leases import Delivery
 from palaver.lifecycle import StopReason
@@ -66,8 +66,9 @@ async def test_what_a_sweep_cannot_do_to_one_run_keeps_it_from_no_other(driver: 
     await redis.set(keys.steps(broken), "no hash")
     (found,) = await driver.store.due.sweep(things, unclaimed_after=-60)
     assert [each.run_id for each in found.deliveries] == [lost]
-    with pytest.raises(ResponseError, match="WRONGTYPE"):
+    with pytest.raises(CorruptRecord) as raised:
         await driver.store.due.sweep(things[:1], unclaimed_after=-60)
+    assert "WRONGTYPE" in str(raised.value.__cause__)
     await redis.rename(f"{keys.steps(broken)}:aside", keys.steps(broken))
 
 
