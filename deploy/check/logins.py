@@ -23,8 +23,6 @@ DEFAULT: Final = "user default off ~* &* +@all"
 append-only file in its name, and drop each transaction that it may not run: each script that writes twice."""
 _SINCE_7_2: Final = (" +client|setinfo", " +waitaof")
 """What an older server does not know, and will not start with."""
-ADMIN: Final = ("palaver-admin", PASSWORD)
-"""The login of whoever starts a server with the shipped users."""
 
 
 def users_of_7_0(text: str) -> str:
@@ -57,6 +55,11 @@ def write_users(path: Path, root: Path = ROOT, program: Path | None = None) -> P
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([default, *(f"{line} >{PASSWORD}" for line in lines), ""]))
     return path
+
+
+def admin() -> tuple[str, str]:
+    """The login of whoever starts a server with the shipped users."""
+    return "palaver-admin", PASSWORD
 
 
 def url_of(user: str, port: int) -> str:

@@ -49,7 +49,7 @@ def _lost(kit: Kit, program: Path) -> Iterator[str]:
             with RedisServer(
                 data_dir=Path(folder) / "redis",
                 options={"include": str(kit.redis_conf), "aclfile": str(users)},
-                login=logins.ADMIN,
+                login=logins.admin(),
                 program=program,
             ) as server:
                 for end in (server.kill, server.stop):

@@ -220,7 +220,7 @@ def _world(kit: Kit, folder: Path) -> Iterator[_World]:
     with ExitStack() as stack:
         users = logins.write_users(folder / "users.acl", kit.root)
         server = stack.enter_context(
-            RedisServer(data_dir=folder / "redis", options={"aclfile": str(users)}, login=logins.ADMIN)
+            RedisServer(data_dir=folder / "redis", options={"aclfile": str(users)}, login=logins.admin())
         )
         with redis.Redis.from_url(server.url) as connection:
             # As if a worker that has its key had been there just now: else the API takes no run of it.

@@ -131,7 +131,7 @@ class Cluster(Inputs):
                 **({"aclfile": str(logins.write_users(folder / "users.acl"))} if self.users else {}),
                 **redis_options,
             },
-            redis_login=logins.ADMIN if self.users else None,
+            redis_login=logins.admin() if self.users else None,
             environments=logins.environments(ports.redis) if self.users else None,
             environment={
                 "PALAVER_PROVIDERS": str(self.providers_path),

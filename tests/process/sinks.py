@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import redis
@@ -29,7 +30,9 @@ def monitored(cluster: Cluster) -> Iterator[bytearray]:
     """What Redis is sent meanwhile, a line a command."""
     seen = bytearray()
     with socket.create_connection(("127.0.0.1", cluster.stack.ports.redis)) as connection:
-        connection.sendall(b"MONITOR\r\n")
+        login = urlsplit(cluster.stack.redis_url)
+        auth = f"AUTH {login.username} {login.password}\r\n" if login.username else ""
+        connection.sendall(f"{auth}MONITOR\r\n".encode())
 
         def listen() -> None:
             while data := connection.recv(1 << 20):

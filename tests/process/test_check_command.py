@@ -27,7 +27,7 @@ def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
 def test_the_table_of_the_page_and_its_json(tmp_path: Path) -> None:
     users = logins.write_users(tmp_path / "users.acl")
     options = {"aclfile": str(users), "maxmemory-policy": "allkeys-lru"}
-    with RedisServer(options=options, login=logins.ADMIN) as server:
+    with RedisServer(options=options, login=logins.admin()) as server:
         url = logins.url_of("palaver-worker", server.port)
         shown = run(PALAVER_REDIS_URL=url)
         told = run("--json", "--role", "api", PALAVER_REDIS_URL=url, PALAVER_BROKER_URL="amqp://127.0.0.1:1")

@@ -109,7 +109,7 @@ def test_what_an_old_file_lost_is_there_again(program: Path, tmp_path: Path) -> 
     users = logins.write_users(tmp_path / "users.acl", program=program)
     users.write_text(users.read_text().replace(logins.DEFAULT, "user default off"))
     options = {"include": str(Kit().redis_conf), "aclfile": str(users)}
-    with RedisServer(data_dir=tmp_path / "redis", options=options, login=logins.ADMIN, program=program) as server:
+    with RedisServer(data_dir=tmp_path / "redis", options=options, login=logins.admin(), program=program) as server:
 
         def left() -> int:
             with redis.Redis.from_url(server.url) as admin:

@@ -50,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     default, *lines = _former().splitlines()
     users = tmp_path_factory.mktemp("users") / "users.acl"
     users.write_text("\n".join([default, *(f"{line} >{logins.PASSWORD}" for line in lines), ""]))
-    with RedisServer(options={"aclfile": str(users)}, login=logins.ADMIN) as running:
+    with RedisServer(options={"aclfile": str(users)}, login=logins.admin()) as running:
         yield running
 
 

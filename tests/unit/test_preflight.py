@@ -134,7 +134,7 @@ def test_a_server_that_is_away_refuses_nothing() -> None:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     users = logins.write_users(tmp_path_factory.mktemp("users") / "users.acl")
-    with RedisServer(options={"aclfile": str(users)}, login=logins.ADMIN) as server:
+    with RedisServer(options={"aclfile": str(users)}, login=logins.admin()) as server:
         yield server
 
 
