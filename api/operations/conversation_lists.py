@@ -46,5 +46,5 @@ async def count_conversations(backend: Backend, admitted: ConversationFilter) ->
 async def read_conversations(backend: Backend, ids: Sequence[str]) -> Sequence[Conversation | None]:
     """These conversations as they are now, each in the place of its id; None for those that are not there."""
     known = [each for each in ids if is_id("conv", each)]
-    found = dict(zip(known, await within_deadline(backend.store.runs.conversations(known)), strict=True))
+    found = {each.id: each for each in await within_deadline(backend.store.runs.conversations(known))}
     return [found.get(each) for each in ids]
