@@ -9,6 +9,7 @@ import pytest
 from palaver.leases import Lease
 from palaver.models import Message, ToolCall, Usage
 from palaver.settings import Settings
+from palaver.step_kinds import RECOVERED
 from palaver.store import Store
 from palaver.store.contracts import SCRIPTS
 from palaver.verdicts import Continue, ToolOutcome
@@ -60,7 +61,7 @@ async def test_the_scripts_of_an_ordinary_step_send_few_commands() -> None:
         delivery.run_id,
         delivery.conversation_id,
         delivery.step,
-        queue=delivery.queue,
+        queue=delivery.queue.removesuffix(RECOVERED),
         worker="w1",
         nonce="2",
         known=lease.position,

@@ -226,7 +226,7 @@ def test_an_acknowledged_cancel_wins_over_an_answer_that_comes_later(cluster: Cl
     before = cancelled(cluster, run_id)
     assert before.stop_reason is not None
     assert before.stop_reason.status == before.status
-    eventually(lambda: cluster.model_calls(run_id)[0].outcome == "answered")
+    assert cluster.outcomes(run_id) == ["answered"]
     os.killpg(first, signal.SIGCONT)
     cluster.goes_on(run_id)
     assert cluster.run(run_id) == before
