@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from billiard.process import current_process
@@ -248,6 +249,11 @@ def _start_child(**_: Any) -> None:
 @worker_process_shutdown.connect
 def _stop_child(**_: Any) -> None:
     child.stop()
+
+
+# Celery sends this signal from its handlers of SIGTERM and SIGINT, and one of them can interrupt another: with a lock
+# that its holder cannot take again, the main thread would wait for itself, and the worker would never end.
+worker_shutting_down.lock = RLock()
 
 
 @worker_shutting_down.connect

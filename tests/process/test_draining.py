@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
 
 from palaver.testing import eventually
 from tests.chaos.report import record
+from tests.pages import ROOT
 from tests.process.cluster import GRACE, Cluster
 
 pytestmark = pytest.mark.process
+_INTERRUPTED = """
+import workers.app
+from celery.signals import worker_shutting_down
+with worker_shutting_down.lock:
+    worker_shutting_down.send("a worker")
+"""
 
 
 def test_a_short_answer_is_finished(cluster: Cluster) -> None:
@@ -143,6 +153,26 @@ def test_a_second_signal_to_a_tools_worker_loses_nothing(cluster: Cluster) -> No
     assert cluster.ended(run_id).status == "completed"
     assert not cluster.saw(run_id, "tool.finished").data["message"].get("is_error", False)
     eventually(lambda: not leaving.running)
+
+
+def test_a_burst_of_signals_ends_a_worker_as_one_does(cluster: Cluster) -> None:
+    """Each can interrupt the handler of the one before it anywhere, also while it holds a lock of Celery's."""
+    cluster.start("worker")
+    run_id = cluster.submit("say-10+rate-20")
+    cluster.saw(run_id, "message.delta")
+    leaving = cluster.terminate("worker", cluster.holder(run_id))
+    for _ in range(300):
+        leaving.kill(signal.SIGTERM)
+    assert cluster.ended(run_id).status == "completed"
+    eventually(lambda: not leaving.running)
+    assert leaving.exit_code == 0
+
+
+def test_a_signal_within_the_handler_of_another_finds_no_lock_taken() -> None:
+    """What a burst of signals meets one time in ten."""
+    environment = {**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"}
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED], cwd=ROOT, env=environment, timeout=30)
+    assert done.returncode == 0
 
 
 def begun(cluster: Cluster, run_id: str) -> list[datetime]:
