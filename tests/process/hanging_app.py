@@ -31,9 +31,9 @@ def _hang(consumer: Any) -> None:
     if asked.read_text() == "pool":
         consumer.pool.call_soon(lambda: time.sleep(600))
     elif asked.read_text() == "children":
-        # A child is heard from when it is up: one that came later would be.
+        # A child is heard from when it is up: one that is starting would be. There are no more than calls need.
         pool = consumer.pool._pool
-        eventually(lambda: len(pool._fileno_to_outq) == len(pool._pool) == consumer.pool.limit, within=60)
+        eventually(lambda: len(pool._fileno_to_outq) == len(pool._pool) > 0, within=60)
         consumer.hub.call_soon(_deafen, consumer)
     else:
         consumer.hub.call_soon(time.sleep, 600)
