@@ -22,3 +22,14 @@ def below(pid: int) -> list[int]:
     for each in found:
         found += children_of(each)
     return found
+
+
+def stopped(pid: int) -> bool:
+    """Whether each of its threads is stopped by a signal, or has ended."""
+    states: list[str] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat") as status:
+                # Behind the name, which may hold anything.
+                states.append(status.read().rpartition(") ")[2][0])
+    return all(state in "TtZX" for state in states)

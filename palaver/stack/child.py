@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-from palaver.process_tree import below
+from palaver.process_tree import below, stopped
 from palaver.stack.errors import StackError
 from palaver.testing.children import dying_with_parent
 
 # Sent to one process these would leave its own children working, or orphaned until they notice.
 _GROUP_SIGNALS = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
+_STOPS_WITHIN = 5.0
+"""Seconds. The main thread stops the others, once it gets to run: on a busy machine they work on for a while."""
 
 
 class Spawned(Protocol):
@@ -123,7 +125,10 @@ class Child:
             time.sleep(0.05)
 
     def kill(self, signum: int) -> None:
-        """Send a signal: KILL (and wait), STOP and CONT to the group and all below, any other to the process alone."""
+        """Send a signal: any but KILL, STOP and CONT to the process alone, those to its group and all below.
+
+        After KILL it has ended, and after STOP no thread of it runs.
+        """
         if self._process is None or not self.running:
             return
         if signum in _GROUP_SIGNALS:
@@ -138,6 +143,10 @@ class Child:
         if signum == signal.SIGKILL:
             self._process.wait()
             self._group_may_live = False
+        elif signum == signal.SIGSTOP:
+            give_up_at = time.monotonic() + _STOPS_WITHIN
+            while self.running and not stopped(self.pid) and time.monotonic() < give_up_at:
+                time.sleep(0.001)
 
     def terminate(self) -> None:
         """Ask it to end, also when it is paused."""
