@@ -1,7 +1,7 @@
 """Installs the generations of OpenHands' client, each into an environment of its own: ``make openhands-clients``.
 
 They need Python 3.12 or 3.13. Where there is none, nothing is installed, and the tests that need one are skipped aloud;
-``PALAVER_REQUIRE_OPENHANDS=1`` (CI) makes an error of that.
+``REQUIRE_OPENHANDS_CLIENTS=1`` (CI) makes an error of that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deploy.environments import Environment, find_python
 
 HERE: Final = Path(__file__).resolve().parent
 GENERATIONS: Final = ("1.58.2", "1.7.3")
-REQUIRED: Final = os.environ.get("PALAVER_REQUIRE_OPENHANDS") == "1"
+REQUIRED: Final = os.environ.get("REQUIRE_OPENHANDS_CLIENTS") == "1"
 
 
 def interpreter(generation: str) -> Path | None:
