@@ -15,6 +15,7 @@ from palaver.testing import ports
 from palaver.testing.ports import free_port
 from tests import fake_scripts
 from tests.chaos.zygote import Zygote
+from tests.process import warm
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 
@@ -30,6 +31,12 @@ _LONGEST = 300
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 fake_scripts.teach()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm() -> Iterator[None]:
+    with warm.starts():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -24,9 +24,10 @@ from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port
 from palaver.testing.redis_server import RedisServer
 from tests.pages import ROOT
+from tests.process.warm import cold_starts
 from tests.processes import gone
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("cold")]
 
 WORKERS: Final = ("worker", "tools")
 PROGRAM: Final = {
@@ -52,6 +53,12 @@ def refused(role: str, *options: str, interpreter: tuple[str, ...] = (), **envir
     )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="module")
+def cold() -> Iterator[None]:
+    with cold_starts():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from tests.process.sinks import (
     of_the_export,
 )
 from tests.process.telling_tools import SECRETS
+from tests.process.warm import cold_starts
 
 pytestmark = pytest.mark.process
 
@@ -60,6 +61,8 @@ def sinks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("secrets")
     talkative = {"worker": ("-l", "DEBUG"), "tools": ("-l", "DEBUG"), "api": ("--log-level", "trace"), "flower": ()}
     with ExitStack() as stack:
+        # A command line in /proc is one of the places.
+        stack.enter_context(cold_starts())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(logins, "PASSWORD", SECRETS["password of Redis"])
         server = stack.enter_context(HostileServer(PLAYS).running())

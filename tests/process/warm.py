@@ -1,0 +1,231 @@
+"""Processes of the stack that start in a fifth of the time: a warm parent has imported their programs, and forks.
+
+What runs is the program of the role, in a session of its own, with the environment, the log and the process id that the
+caller sees. Half of what the suite computes would be imports otherwise. Started as users start them are tools workers,
+which hide what they were started with, all that is started with variables that Python or a library reads before its
+first line, and whatever tests of the command line, the wheel and the deploy kit start. As a program,
+``python -m tests.process.warm``, this is that parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import logging
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, Final, NoReturn
+
+import pytest
+
+from palaver.stack.child import Child, Spawned
+from palaver.testing.children import dying_with_parent
+from tests.pages import ROOT
+
+_ROLES: Final = frozenset({"api", "worker"})
+_MODEL_SERVER: Final = "palaver.testing.model_server"
+_READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
+"""Beginnings of variables that are read before a program's first line, or by what is imported already."""
+_PRELOADED: Final = """
+    palaver.cli palaver.roles palaver.settings palaver.starting palaver.store.preflight
+    palaver.testing.model_server.server
+    workers.child workers.consumer workers.keeper workers.metrics_server workers.pool workers.step workers.transport
+    celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log celery.app.amqp celery.app.control
+    celery.app.events celery.worker.autoscale celery.worker.consumer celery.worker.strategy kombu.pidbox
+    api.app uvicorn.loops.asyncio uvicorn.lifespan.on
+"""
+"""What the programs import until they work, but for what reads the environment: workers.app, for one."""
+_PR_SET_PDEATHSIG: Final = 1
+_SPAWN: Final = Child._spawn
+
+
+@contextmanager
+def starts() -> Iterator[None]:
+    """Within the block, the children of stacks are forked where that comes to the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        warm = Warm()
+        patch.setattr(Child, "_spawn", lambda child, log: warm.spawn(child, log))
+        yield
+        warm.close()
+
+
+@contextmanager
+def cold_starts() -> Iterator[None]:
+    """Within the block, children are started as users start them, for tests that look at the process itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Child, "_spawn", _SPAWN)
+        yield
+
+
+class Warm:
+    """The warm parent; it is started with the first child, and ends with this process."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._alone = threading.Lock()
+
+    def spawn(self, child: Child, log: IO[bytes]) -> Spawned:
+        """Start it, as `Child` would."""
+        command, environment = child._command, child.environment
+        if not _forks(command, environment):
+            return _SPAWN(child, log)
+        request = {"argv": [*command[2:]], "environment": {**environment}, "log": str(child.log_path)}
+        return _Fork(self, int(self.ask(**request)))
+
+    def ask(self, **request: Any) -> Any:
+        """What the warm parent answers."""
+        with self._alone:
+            if self._process is None:
+                self._process = self._start()
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            return _answer(self._process)
+
+    def close(self) -> None:
+        """Its children end with it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+    def _start(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            dying_with_parent([sys.executable, "-m", "tests.process.warm"]),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert _answer(process) == "ready"
+        return process
+
+
+def _forks(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    if tuple(command[:2]) != (sys.executable, "-m"):
+        return False
+    if not (command[2] == _MODEL_SERVER or (command[2] == "palaver.cli" and command[3] in _ROLES)):
+        return False
+    mine = {name: value for name, value in os.environ.items() if name.startswith(_READ_BEFORE)}
+    theirs = {name: value for name, value in environment.items() if name.startswith(_READ_BEFORE)}
+    return {**theirs, "PYTHONUNBUFFERED": "1"} == {**mine, "PYTHONUNBUFFERED": "1"}
+
+
+def _answer(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    answer = process.stdout.readline()
+    assert answer, "the warm parent has ended"
+    return json.loads(answer)
+
+
+class _Fork:
+    """As `subprocess.Popen`, for a child of the warm parent: only its parent may wait for it."""
+
+    def __init__(self, warm: Warm, pid: int) -> None:
+        self.pid = pid
+        self._warm = warm
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        if self._code is None:
+            self._code = self._warm.ask(poll=self.pid)
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        give_up_at = time.monotonic() + (30.0 if timeout is None else timeout)
+        while (code := self.poll()) is None:
+            if time.monotonic() > give_up_at:
+                raise subprocess.TimeoutExpired("a fork", timeout or 30.0)
+            time.sleep(0.005)
+        return code
+
+
+# The warm parent.
+
+
+class _Exec(BaseException):
+    """The program becomes another one, of Python as well."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        super().__init__()
+        self.argv = argv
+
+
+def main() -> None:
+    """Import, then fork for each request that comes in, until nobody can send one."""
+    for name in _PRELOADED.split():
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    assert threading.active_count() == 1, "a fork would lose threads, and what they hold"
+    print('"ready"', flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "poll" in request:
+            ended, status = os.waitpid(request["poll"], os.WNOHANG)
+            print(os.waitstatus_to_exitcode(status) if ended else "null", flush=True)
+        elif (pid := os.fork()) == 0:
+            _become(**request)
+        else:
+            print(pid, flush=True)
+
+
+def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
+    """Be the process, as if it had been started."""
+    from palaver.failpoints import failpoint
+
+    parent = os.getppid()
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    os.umask(0o077)
+    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
+        opened = os.open(path, flags, 0o644)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.dup2(1, 2)
+    sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    failpoint.arm(environment.get("PALAVER_FAILPOINTS", ""), environment.get("PALAVER_FAILPOINTS_LEDGER"))
+    os.execv = _execv  # type: ignore[assignment]
+    while True:
+        sys.argv = argv
+        try:
+            runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+        except _Exec as other:
+            argv = _as_exec_leaves_it(other.argv)
+        else:
+            sys.exit()
+
+
+def _execv(path: str, argv: Sequence[str]) -> NoReturn:
+    assert [path, "-m"] == [argv[0], argv[1]], argv
+    raise _Exec(argv[2:])
+
+
+def _as_exec_leaves_it(argv: Sequence[str]) -> list[str]:
+    from palaver.settings import settings
+
+    settings.cache_clear()
+    logging.getLogger().handlers.clear()
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return [*argv]
+
+
+if __name__ == "__main__":
+    main()
