@@ -15,16 +15,16 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import LOG_LEVELS
 
-from palaver.brokers import tls_options
-from palaver.limits import KIB, most
-from palaver.logs import serve_json
-from palaver.policies import load_policies
-from palaver.providers import load_providers
-from palaver.roles import port_number, require_port
-from palaver.settings import settings
-from palaver.starting import refusing
-from palaver.traces import Tracing
-from palaver.variables import unread
+from palaver.config.brokers import tls_options
+from palaver.config.providers import load_providers
+from palaver.config.roles import port_number, require_port
+from palaver.config.settings import settings
+from palaver.config.starting import refusing
+from palaver.config.variables import unread
+from palaver.steps.policies import load_policies
+from palaver.telemetry.logs import serve_json
+from palaver.telemetry.traces import Tracing
+from palaver.vocabulary.limits import KIB, most
 
 from .access_log import ACCESS
 from .app import create_app, require_redis

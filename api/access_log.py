@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.types import Scope
 
-from palaver.secrets import REDACTED
+from palaver.secrets.redaction import REDACTED
 
 ACCESS: Final = logging.getLogger("palaver.access")
 _FIELD: Final = re.compile(r"((?:^|&)([^=&]*)=)[^&]*")

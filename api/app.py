@@ -18,15 +18,15 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from palaver.policies import load_policies
-from palaver.providers import Provider, load_providers
-from palaver.publishing import LoopPublisher
-from palaver.retry import RetryPolicy
-from palaver.settings import Settings
-from palaver.settings import settings as environment
+from palaver.config.providers import Provider, load_providers
+from palaver.config.settings import Settings
+from palaver.config.settings import settings as environment
+from palaver.delivery.publishing import LoopPublisher
+from palaver.processes.tasks import end
+from palaver.steps.policies import load_policies
+from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
-from palaver.store.preflight import Preflight
-from palaver.tasks import end
+from palaver.store.server.preflight import Preflight
 
 from .closing import closing_on_signals
 from .dialects import Dialect, respond
@@ -126,7 +126,7 @@ def create_app(
 
 class _Application(FastAPI):
     """Without the layers around the routes that the framework has: ours answers all errors, bodies are bounded where
-    they are read, and traces are those of `palaver.traces`."""
+    they are read, and traces are those of `palaver.telemetry.traces`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Starlette.__call__(self, scope, receive, send)

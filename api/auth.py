@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from palaver.settings import ApiKey
+from palaver.config.settings import ApiKey
 
 from .operations import Caller
 from .problems import Problem

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 
-from palaver.limits import KIB, beyond, most
+from palaver.vocabulary.limits import KIB, beyond, most
 
 from .problems import Problem
 from .requests import backend_of

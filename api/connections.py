@@ -19,7 +19,7 @@ import h11
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from palaver.limits import KIB, beyond
+from palaver.vocabulary.limits import KIB, beyond
 
 from .descriptors import LINGERING
 from .gate import HASTE, Gate, network_of, process_gate

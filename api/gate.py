@@ -8,8 +8,8 @@ from collections import Counter, OrderedDict
 from functools import cache
 from typing import Final, Protocol
 
-from palaver.limits import beyond, most
-from palaver.settings import settings
+from palaver.config.settings import settings
+from palaver.vocabulary.limits import beyond, most
 
 from .descriptors import capacity
 

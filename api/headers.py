@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from starlette.requests import Request
 
-from palaver.limits import beyond, most
+from palaver.vocabulary.limits import beyond, most
 
 from .problems import Problem
 

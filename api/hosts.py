@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.settings import Settings
 
 from .problems import Problem
 

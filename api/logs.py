@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from uvicorn.logging import AccessFormatter, DefaultFormatter
 
-from palaver.logs import LogFormat, formatter_for
+from palaver.telemetry.logs import LogFormat, formatter_for
 
 from .access_log import ACCESS
 from .audit import AUDIT

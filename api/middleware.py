@@ -17,10 +17,10 @@ from typing import Any, Final
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from palaver.limits import beyond, most
-from palaver.logs import about, mention
-from palaver.settings import Settings
-from palaver.traces import Tracing
+from palaver.config.settings import Settings
+from palaver.telemetry.logs import about, mention
+from palaver.telemetry.traces import Tracing
+from palaver.vocabulary.limits import beyond, most
 
 from .access_log import log_request
 from .auth import DOCUMENTS, METRICS, PROBES, QUEUES, Keys, routed_path, unauthenticated

@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from palaver.errors import Fault, Refused
-from palaver.limits import beyond, most
-from palaver.names import did_you_mean
+from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.names import did_you_mean
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from palaver.limits import beyond, most
+from palaver.vocabulary.limits import beyond, most
 
 from .gate import HASTE
 

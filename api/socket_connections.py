@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-from palaver.limits import beyond, most
+from palaver.vocabulary.limits import beyond, most
 
 from .gate import HASTE, Gate, network_of
 from .sending import Sending

@@ -19,8 +19,8 @@ from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from palaver.errors import ErrorClass, NoRoom, StoreUnavailable, UnknownConversation, UnknownRun, classify
-from palaver.limits import most
-from palaver.tasks import end
+from palaver.processes.tasks import end
+from palaver.vocabulary.limits import most
 
 from .access_log import log_request
 from .auth import Keys, routed_path

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from palaver.errors import ErrorClass, UnknownConversation, UnknownRun, classify
-from palaver.limits import MIB
-from palaver.tasks import end
+from palaver.processes.tasks import end
+from palaver.vocabulary.limits import MIB
 
 from .headers import EVENT_STREAM
 from .operations import StoredEvent

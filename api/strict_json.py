@@ -8,7 +8,7 @@ import re
 from typing import Any, Final, NoReturn
 
 from palaver.errors import Fault, Refused
-from palaver.limits import beyond, most
+from palaver.vocabulary.limits import beyond, most
 
 _MAX_DEPTH: Final = most("body_depth")
 _MAX_VALUES: Final = most("body_values")

@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from palaver.actions import ToolPattern
+from palaver.config.providers import Provider, example_model
 from palaver.errors import Fault, Refused
-from palaver.fields import ModelName, Tag, ToolName
-from palaver.limits import beyond, most
-from palaver.names import did_you_mean
-from palaver.providers import Provider, example_model
+from palaver.schemas.actions import ToolPattern
+from palaver.schemas.fields import ModelName, Tag, ToolName
+from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.names import did_you_mean
 
 from .strict_json import Path, pointer
 

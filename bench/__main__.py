@@ -30,7 +30,7 @@ from bench import (
 )
 from bench.program import run
 from bench.report import Table, heading
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 
 LEASE_SECONDS: Final[float] = Settings.model_fields["lease_seconds"].default
 

@@ -16,7 +16,7 @@ from celery import Celery
 from bench.answer import Answer
 from bench.floor import URL, request_body, turn
 from bench.floor import app as plain
-from workers.transport import broker_settings
+from workers.broker.transport import broker_settings
 
 app = Celery("floor-on-loop")
 app.conf.update(

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from bench.asked import BenchError
-from palaver.models import Message
+from palaver.schemas.models import Message
 
 _WORDS: Final = "What comes before is not to be forgotten, and not to be told again either."
 ASKED: Final = Message(role="user", content=_WORDS)

@@ -12,7 +12,7 @@ from typing import Final
 
 from bench.report import Table, number
 from bench.usage import Usage, proportional
-from palaver.process_tree import children_of
+from palaver.processes.process_tree import children_of
 from palaver.stack.child import Child
 from palaver.stack.ports import VARIABLES, Ports
 

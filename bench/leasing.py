@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bench.asked import BenchError
-from palaver.leases import Delivery, Lease
-from palaver.models import Usage
+from palaver.schemas.models import Usage
+from palaver.steps.leases import Delivery, Lease
 from palaver.store import Store
 
 USED: Final = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)

@@ -16,15 +16,15 @@ from bench.leasing import lease
 from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
-from palaver.ids import new_conversation_id
-from palaver.lifecycle import StopReason
-from palaver.models import AgentSpec, Submission
-from palaver.settings import Settings
+from palaver.schemas.models import AgentSpec, Submission
+from palaver.steps.verdicts import GiveUp
 from palaver.store import Store
-from palaver.store.idempotency import IdempotencyKey
-from palaver.store.runs import Submitted, taken_on
-from palaver.verdicts import GiveUp
+from palaver.store.runs.runs import Submitted, taken_on
+from palaver.store.scripting.idempotency import IdempotencyKey
+from palaver.vocabulary.ids import new_conversation_id
+from palaver.vocabulary.lifecycle import StopReason
 
 _AGENT = AgentSpec(model="fake/echo", instructions="You are a careful assistant. " * 20, tools=("calculator",))
 _TOGETHER = 200

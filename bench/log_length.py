@@ -19,13 +19,13 @@ from bench.history import ANSWERED, ASKED, conversation
 from bench.leasing import USED, lease
 from bench.report import Table
 from bench.server_work import ServerWork
-from palaver.leases import Lease
-from palaver.lifecycle import StopReason
-from palaver.models import AgentSpec, Message, Submission, ToolCall
-from palaver.settings import Settings
+from palaver.config.settings import Settings
+from palaver.schemas.models import AgentSpec, Message, Submission, ToolCall
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Continue, Finish, ToolOutcome
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
-from palaver.verdicts import Continue, Finish, ToolOutcome
+from palaver.vocabulary.lifecycle import StopReason
 
 _AGENT: Final = AgentSpec(model="fake/tool-20", tools=(TOOL,))
 _PAUSES: Final = (0.0, 0.02)

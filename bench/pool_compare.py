@@ -24,8 +24,8 @@ from celery.signals import worker_init
 from palaver.testing.children import dying_with_parent
 from palaver.testing.redis_server import RedisServer
 from palaver.testing.waiting import eventually
-from workers.pool import TaskPool
-from workers.transport import broker_settings
+from workers.broker.pool import TaskPool
+from workers.broker.transport import broker_settings
 
 QUIET = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "WARNING"]
 

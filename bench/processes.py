@@ -13,7 +13,7 @@ from bench.asked import BenchError
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.process_tree import below
+from palaver.processes.process_tree import below
 from palaver.stack.child import Child
 from palaver.testing.ports import HOST
 
@@ -38,7 +38,7 @@ async def measure(runs: int) -> list[Table]:
         own = {"PALAVER_TOOLS": "bench.tools"}
         worker, tools = rig.start_worker(runs, own, "-E"), rig.start_tools(own, "-E")
         flower = rig.start(
-            "workers", "-A", "workers.celery_app", "flower", f"--address={HOST}", "--port=0", "--read-only"
+            "workers", "-A", "workers.broker.celery_app", "flower", f"--address={HOST}", "--port=0", "--read-only"
         )
         await rig.workers_ready(worker)
         await rig.ended([await rig.submit("parallel-4", tools=("add",))])

@@ -14,7 +14,7 @@ from typing import Final
 from bench.asked import BenchError, Call
 from bench.report import Table, percentile
 from bench.rig import Rig
-from palaver.models import AgentSpec, Submission
+from palaver.schemas.models import AgentSpec, Submission
 
 _MODEL: Final = "tokens-600+rate-10"
 """A minute of stream: none ends by itself before its worker is killed."""

@@ -19,11 +19,11 @@ from bench.conversation import INPUT, INSTRUCTIONS, MODEL, TOOL
 from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.models import AgentSpec, Submission
+from palaver.schemas.models import AgentSpec, Submission
 from palaver.stack.child import Child
 from palaver.stack.readiness import answers_ok
-from palaver.store.fleet import WorkerReport
-from palaver.store.keys import run as key_of_run
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.redis.keys import run as key_of_run
 from palaver.testing.ports import HOST, free_port
 
 _CONNECTIONS: Final = (1, 32)

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, Self
 
 from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
-from palaver.deliveries import Publisher
-from palaver.models import AgentSpec, Message, Run, Submission
-from palaver.settings import Settings
+from palaver.config.settings import Settings
+from palaver.delivery.deliveries import Publisher
+from palaver.schemas.models import AgentSpec, Message, Run, Submission
 from palaver.stack.child import Child
 from palaver.stack.readiness import accepts, answers_ok
 from palaver.store import Store

@@ -20,7 +20,7 @@ from bench.history import conversation
 from bench.report import Table
 from bench.rig import Rig
 from bench.server_work import Heard, ServerWork, heard, timed
-from palaver.models import Message
+from palaver.schemas.models import Message
 
 _AT_ONCE: Final = 50
 _PACE: Final = 150

@@ -12,7 +12,7 @@ from typing import Final, Self
 from redis.asyncio import Redis
 
 from bench.asked import BenchError
-from palaver.tasks import end
+from palaver.processes.tasks import end
 from palaver.testing.ports import HOST
 
 _LONGEST_LINE: Final = 1 << 28

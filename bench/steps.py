@@ -83,7 +83,7 @@ def _sides(rig: Rig) -> list[Side]:
     """The floor first. Their first work will show whether they run."""
     slots = ("-c", str(_SLOTS))
     plain = rig.start_celery("bench.floor", "-P", "threads", *slots)
-    pool = {"CELERY_CUSTOM_WORKER_POOL": "workers.pool:TaskPool"}
+    pool = {"CELERY_CUSTOM_WORKER_POOL": "workers.broker.pool:TaskPool"}
     on_loop = rig.start_celery("bench.floor_on_loop", "-P", "custom", *slots, environment=pool)
     # As `palaver worker` starts it: with events for Flower, and its log lines.
     palaver = rig.start_worker(_SLOTS, None, "-E", "-l", "INFO")

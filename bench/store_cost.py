@@ -16,14 +16,14 @@ from redis.asyncio import Redis
 
 from bench.leasing import USED, lease
 from bench.report import Table
-from palaver.leases import Delivery, Delta, Lease
-from palaver.lifecycle import StopReason
-from palaver.models import AgentSpec, Message, Submission, ToolCall
-from palaver.settings import Settings
+from palaver.config.settings import Settings
+from palaver.schemas.models import AgentSpec, Message, Submission, ToolCall
+from palaver.steps.leases import Delivery, Delta, Lease
+from palaver.steps.verdicts import Continue, Finish, OpenCall, ToolOutcome
 from palaver.store import Store
 from palaver.testing.ports import HOST
 from palaver.testing.redis_server import RedisServer
-from palaver.verdicts import Continue, Finish, OpenCall, ToolOutcome
+from palaver.vocabulary.lifecycle import StopReason
 
 T = TypeVar("T")
 AGENT = AgentSpec(model="fake/tool-20", instructions="You are a careful assistant. " * 20, tools=("calculator",))

@@ -12,8 +12,8 @@ from bench.asked import BenchError, Call
 from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.lifecycle import RunStatus
-from palaver.models import Run
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus
 
 _RATE: Final = 20
 """Tokens a second; each comes as a chunk of its own."""

@@ -19,9 +19,9 @@ from bench.report import Table
 from bench.rig import Rig
 from bench.steps import Sample, Side, sample
 from palaver.stack.readiness import accepts
+from palaver.telemetry.traces import Tracing
 from palaver.testing import aeventually
 from palaver.testing.ports import HOST, free_port
-from palaver.traces import Tracing
 
 _SIDES: Final = ("neither", "traces and histograms")
 _AT_ONCE: Final = 50

@@ -14,7 +14,7 @@ from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
 from palaver.stack.child import Child
-from palaver.store import keys
+from palaver.store.redis import keys
 
 _TOKENS: Final = 1000
 _AFTERMATH: Final = 0.5

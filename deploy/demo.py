@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 
 from palaver import Palaver
+from palaver.config.variables import PREFIX
 from palaver.events import (
     Event,
     MessageCreated,
@@ -25,11 +26,10 @@ from palaver.events import (
     StepStarted,
     ToolFinished,
 )
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.stack import Stack, StackError
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
-from palaver.variables import PREFIX
 
 _LEASE = "3"
 """Seconds; the default is 15. A demo should not make anybody wait for a lease."""

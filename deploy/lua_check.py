@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 
 import lupa.lua51  # type: ignore[import-untyped]
 
-from palaver.settings import Settings
-from palaver.store.assembly import Assembler, Files, Names, Source, lua_files
-from palaver.store.contracts import SCRIPTS
-from palaver.store.contracts.declaration import Script
-from palaver.store.scripts import VERSION
-from palaver.store.shared_names import ScriptSettings, shared_names
+from palaver.config.settings import Settings
+from palaver.store.scripting.assembly import Assembler, Files, Names, Source, lua_files
+from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.scripts import VERSION
+from palaver.store.scripting.shared_names import ScriptSettings, shared_names
 
 REDIS: Final = frozenset(
     {

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from palaver.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from palaver.actions import Approvals, ClientTool, PendingAction
     from palaver.client import (
         APIError,
         AsyncPalaver,
@@ -29,19 +28,20 @@ if TYPE_CHECKING:
         Unprocessable,
         WaitTimeout,
     )
-    from palaver.content import FilePart, ImagePart, TextPart
-    from palaver.conversation import Conversation
-    from palaver.conversation_message import ConversationMessage
     from palaver.errors import ConfigurationError, PalaverError, RetryableToolError, RunFailed, ToolError
     from palaver.events import Event
-    from palaver.lifecycle import RunStatus, StopReason
-    from palaver.listed_model import ListedModel
-    from palaver.models import AgentSpec, Budget, Message, Run, Usage
-    from palaver.stuck_limits import StuckLimits
+    from palaver.schemas.actions import Approvals, ClientTool, PendingAction
+    from palaver.schemas.content import FilePart, ImagePart, TextPart
+    from palaver.schemas.conversation import Conversation
+    from palaver.schemas.conversation_message import ConversationMessage
+    from palaver.schemas.listed_model import ListedModel
+    from palaver.schemas.models import AgentSpec, Budget, Message, Run, Usage
+    from palaver.schemas.stuck_limits import StuckLimits
     from palaver.tools import ToolContext, tool
+    from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 _HOMES: Final = {
-    "palaver.actions": ("Approvals", "ClientTool", "PendingAction"),
+    "palaver.schemas.actions": ("Approvals", "ClientTool", "PendingAction"),
     "palaver.client": (
         "APIError",
         "AsyncPalaver",
@@ -58,15 +58,15 @@ _HOMES: Final = {
         "Unprocessable",
         "WaitTimeout",
     ),
-    "palaver.content": ("FilePart", "ImagePart", "TextPart"),
-    "palaver.conversation": ("Conversation",),
-    "palaver.conversation_message": ("ConversationMessage",),
+    "palaver.schemas.content": ("FilePart", "ImagePart", "TextPart"),
+    "palaver.schemas.conversation": ("Conversation",),
+    "palaver.schemas.conversation_message": ("ConversationMessage",),
     "palaver.errors": ("ConfigurationError", "PalaverError", "RetryableToolError", "RunFailed", "ToolError"),
     "palaver.events": ("Event",),
-    "palaver.lifecycle": ("RunStatus", "StopReason"),
-    "palaver.listed_model": ("ListedModel",),
-    "palaver.models": ("AgentSpec", "Budget", "Message", "Run", "Usage"),
-    "palaver.stuck_limits": ("StuckLimits",),
+    "palaver.vocabulary.lifecycle": ("RunStatus", "StopReason"),
+    "palaver.schemas.listed_model": ("ListedModel",),
+    "palaver.schemas.models": ("AgentSpec", "Budget", "Message", "Run", "Usage"),
+    "palaver.schemas.stuck_limits": ("StuckLimits",),
     "palaver.tools": ("ToolContext", "tool"),
 }
 """Where each public name is defined; the imports above say the same to editors and type checkers."""

@@ -18,7 +18,7 @@ from celery.app.utils import find_app
 from celery.bin.base import CLIContext
 from celery.exceptions import SecurityWarning
 
-from palaver.logs import serve_json
+from palaver.telemetry.logs import serve_json
 
 _HOMES: Final[Mapping[str, str]] = {"worker": "celery.bin.worker", "flower": "flower.command"}
 """The module that has each command, under its name."""
@@ -42,9 +42,9 @@ class _Programs(click.Group):
 
 def _look_at_redis() -> None:
     """Workers do so themselves, once they know what they are."""
-    from palaver.settings import settings
-    from palaver.starting import refusing
-    from palaver.store.preflight import Preflight
+    from palaver.config.settings import settings
+    from palaver.config.starting import refusing
+    from palaver.store.server.preflight import Preflight
 
     with refusing():
         preflight = Preflight(settings(), "flower")

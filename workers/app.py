@@ -28,45 +28,46 @@ from celery.signals import (
     worker_shutting_down,
 )
 
+from palaver.config.providers import Provider, load_providers
+from palaver.config.settings import Settings, settings
+from palaver.config.starting import refusing
+from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
-from palaver.failpoints import failpoint
-from palaver.limits import KIB
-from palaver.logs import name_process
-from palaver.providers import Provider, load_providers
-from palaver.settings import Settings, settings
-from palaver.starting import refusing
-from palaver.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
-from palaver.store.preflight import Preflight
-from palaver.variables import unread
+from palaver.processes.failpoints import failpoint
+from palaver.store.server.preflight import Preflight
+from palaver.telemetry.logs import name_process
+from palaver.vocabulary.limits import KIB
+from palaver.vocabulary.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
 
-from . import child, consumer, descriptors, environment, prefork
-from .abilities import Abilities, require_provider
-from .celery_app import app as app
-from .checking import check_tools
-from .consumer import Consumer
-from .consumer_watchdog import ConsumerWatchdog
-from .gathered_events import GatheredEvents
-from .histograms import Histograms
-from .keeper import running
-from .logs import set_formats
-from .loop_watch import watched
-from .metrics_server import MetricsServer
-from .outages import NotSettled
-from .output import Output
-from .pool import TaskPool
-from .printed import Printed
-from .progress import Progress
-from .request import ChildRequest, StepRequest
-from .runtime import Runtime, worker_id
+from .broker import consumer
+from .broker.celery_app import app as app
+from .broker.consumer import Consumer
+from .broker.consumer_watchdog import ConsumerWatchdog
+from .broker.gathered_events import GatheredEvents
+from .broker.logs import set_formats
+from .broker.pool import TaskPool
+from .broker.transport import AckTimeout, consume_recovered_first
+from .children import child, descriptors, environment, prefork
+from .children.checking import check_tools
+from .children.output import Output
+from .children.printed import Printed
+from .children.request import ChildRequest, StepRequest
+from .children.vacancies import Vacancies
+from .loops.keeper import running
+from .loops.loop_watch import watched
+from .loops.metrics_server import MetricsServer
+from .loops.progress import Progress
 from .sources import SOURCES, Toolbox, open_toolbox
-from .step import StepFailed, StepHandler, attempt
-from .step_handlers import STEP_HANDLERS
+from .steps.abilities import Abilities, require_provider
+from .steps.histograms import Histograms
+from .steps.outages import NotSettled
+from .steps.runtime import Runtime, worker_id
+from .steps.step import StepFailed, StepHandler, attempt
+from .steps.step_handlers import STEP_HANDLERS
 from .tracing import require_extra
-from .transport import AckTimeout, consume_recovered_first
-from .vacancies import Vacancies
 
 if TYPE_CHECKING:
-    from .model import ModelPort
+    from .models.model import ModelPort
 
 log = logging.getLogger("palaver.workers.app")
 
@@ -81,7 +82,7 @@ app.conf.update(
     worker_consumer=Consumer,
     worker_prefetch_multiplier=1,
     worker_cancel_long_running_tasks_on_connection_loss=False,
-    # Seconds in which a child imports its tools and is there; workers/checking.py gives them as many.
+    # Seconds in which a child imports its tools and is there; workers/children/checking.py gives them as many.
     worker_proc_alive_timeout=40.0,
     # Kibibytes; what a model worker has is not looked at.
     worker_max_memory_per_child=settings().tool_kept_memory * KIB or None,
@@ -193,7 +194,7 @@ async def _tools_on_a_loop(here: Settings) -> AsyncIterator[Toolbox]:
 
 def _model_port() -> ModelPort:
     # Not at the top: httpx and aiohttp are 14 MB of a tools worker, which asks no model.
-    from .model import ModelPort
+    from .models.model import ModelPort
 
     return ModelPort(_providers)
 

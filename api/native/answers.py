@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 
 from ..answers import answer_json
 from ..operations import Taken

@@ -9,11 +9,11 @@ from pydantic import Field
 from starlette.responses import Response
 
 from palaver.errors import Fault
-from palaver.fields import AtMost, Strict
-from palaver.filters import OLDEST
-from palaver.lifecycle import RunAction
-from palaver.limits import most
-from palaver.models import CancelMode
+from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.filters import OLDEST
+from palaver.schemas.models import CancelMode
+from palaver.vocabulary.lifecycle import RunAction
+from palaver.vocabulary.limits import most
 
 from .. import operations
 from ..answers import answer

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 from starlette.responses import Response
 
-from palaver.actions import RunInput
-from palaver.fields import AtMost, Strict
-from palaver.models import CancelMode, Retry
+from palaver.schemas.actions import RunInput
+from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.models import CancelMode, Retry
 
 from .. import operations
 from ..audit import detail

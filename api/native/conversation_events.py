@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from palaver.events import EventKind, KnownEvent
-from palaver.limits import most
+from palaver.vocabulary.limits import most
 
 from .. import operations
 from ..answers import answer_json

@@ -8,9 +8,9 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 from starlette.responses import Response
 
-from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
-from palaver.lifecycle import RunStatus
-from palaver.limits import most
+from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
+from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.limits import most
 
 from .. import operations
 from ..answers import answer, answer_json

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.conversation import Conversation, ConversationPatch, NewConversation
+from palaver.schemas.conversation import Conversation, ConversationPatch, NewConversation
 
 from .. import operations
 from ..answers import answer

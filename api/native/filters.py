@@ -10,12 +10,12 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from palaver.errors import FACTS, ErrorClass, Failure
-from palaver.fields import Metadata
-from palaver.ids import is_id
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.limits import beyond, most
-from palaver.names import did_you_mean
-from palaver.retry import stop_reason
+from palaver.schemas.fields import Metadata
+from palaver.steps.retry import stop_reason
+from palaver.vocabulary.ids import is_id
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.names import did_you_mean
 
 from ..operations import RunFilter
 from ..queries import moment

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.conversation import Conversation, Fork
-from palaver.conversation_message import AppendedMessages, Asked
-from palaver.fields import AtMost, Strict
-from palaver.models import Message
+from palaver.schemas.conversation import Conversation, Fork
+from palaver.schemas.conversation_message import AppendedMessages, Asked
+from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.models import Message
 
 from .. import operations
 from ..answers import answer

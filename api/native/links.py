@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import orjson
 from pydantic import BaseModel
 
-from palaver import models
+from palaver.schemas import models
 
 from ..roots import below_root
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from palaver.exposition import MEDIA_TYPE
+from palaver.telemetry.exposition import MEDIA_TYPE
 
 from .. import operations
 from ..auth import METRICS

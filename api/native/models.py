@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from palaver.listed_model import ListedModel
+from palaver.schemas.listed_model import ListedModel
 
 from .. import operations
 from ..answers import answer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from palaver.step_kinds import QUEUES
+from palaver.vocabulary.step_kinds import QUEUES
 
 from .. import operations
 from ..answers import answer

@@ -8,7 +8,7 @@ import orjson
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
-from palaver.models import Submission
+from palaver.schemas.models import Submission
 
 from .. import operations
 from ..answers import answer_json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from palaver.fields import Strict
-from palaver.models import NewSecrets
+from palaver.schemas.fields import Strict
+from palaver.schemas.models import NewSecrets
 
 from .. import operations
 from ..answers import answer

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from pydantic import Field, SecretStr
 
-from palaver.actions import ClientTool
-from palaver.endpoints import INLINE, Endpoint
 from palaver.errors import ErrorClass, Fault, Refused
-from palaver.models import AgentSpec
-from palaver.presets import ProtocolName
-from palaver.stuck_limits import StuckLimits
+from palaver.schemas.actions import ClientTool
+from palaver.schemas.endpoints import INLINE, Endpoint
+from palaver.schemas.models import AgentSpec
+from palaver.schemas.stuck_limits import StuckLimits
+from palaver.vocabulary.presets import ProtocolName
 
 from .confirmation import Policy, approvals
 from .fields import Known, refusing

@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from palaver.errors import StateConflict
-from palaver.lifecycle import RunStatus
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..operations import Backend, Caller, Until

@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 
 from pydantic import Field
 
-from palaver.conversation import NewConversation
 from palaver.errors import Fault, Refused
-from palaver.models import AgentSpec
-from palaver.stuck_limits import StuckLimits
+from palaver.schemas.conversation import NewConversation
+from palaver.schemas.models import AgentSpec
+from palaver.schemas.stuck_limits import StuckLimits
 
 from .agents import GivenAgent, spec_of
 from .client_tools import GivenClientTool, client_tools_of

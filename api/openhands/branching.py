@@ -8,9 +8,9 @@ from uuid import UUID
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.conversation import Fork
 from palaver.errors import Fault, Refused
-from palaver.ids import uuid_of
+from palaver.schemas.conversation import Fork
+from palaver.vocabulary.ids import uuid_of
 
 from .. import operations
 from ..operations import Backend, Caller

@@ -9,9 +9,9 @@ from typing import Any, Final
 import orjson
 from pydantic import Field
 
-from palaver.actions import ClientTool
 from palaver.errors import Fault, Refused
-from palaver.limits import KIB
+from palaver.schemas.actions import ClientTool
+from palaver.vocabulary.limits import KIB
 
 from .fields import Known, refusing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from palaver.actions import Approvals
+from palaver.schemas.actions import Approvals
 
 from .fields import Known
 

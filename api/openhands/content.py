@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from palaver.content import ImagePart, Part, TextPart
-from palaver.models import Message
+from palaver.schemas.content import ImagePart, Part, TextPart
+from palaver.schemas.models import Message
 
 from .fields import Known, refusing
 

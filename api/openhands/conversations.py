@@ -9,9 +9,9 @@ from uuid import UUID
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from palaver.conversation import ConversationPatch
 from palaver.errors import NoRoom, NotDurable, StateConflict, UnknownConversation
-from palaver.ids import uuid_of
+from palaver.schemas.conversation import ConversationPatch
+from palaver.vocabulary.ids import uuid_of
 
 from .. import operations
 from ..operations import Backend, Caller

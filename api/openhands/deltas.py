@@ -9,7 +9,7 @@ from typing import Final
 
 from palaver.errors import Refused, UnknownRun
 from palaver.events import EventKind
-from palaver.tasks import end
+from palaver.processes.tasks import end
 
 from .. import operations
 from ..operations import Backend, EventSlice, LogEntry, StoredEvent

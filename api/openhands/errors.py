@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from palaver.errors import ErrorClass, ErrorObject
-from palaver.lifecycle import StopReason
+from palaver.vocabulary.lifecycle import StopReason
 
 _C = ErrorClass
 _CODES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(

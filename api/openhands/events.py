@@ -15,10 +15,10 @@ from uuid import UUID, uuid4
 
 import orjson
 
-from palaver.actions import ClientTool
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
-from palaver.lifecycle import RunStatus, StopReason
+from palaver.schemas.actions import ClientTool
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 from ..operations import LogEntry, StoredEvent
 from .client_tools import client_action

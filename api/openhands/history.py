@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
 from palaver.errors import Refused
-from palaver.limits import most
+from palaver.vocabulary.limits import most
 
 from ..answers import answer_json
 from ..operations import Backend

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from palaver.conversation import ConversationPatch
 from palaver.errors import StateConflict
+from palaver.schemas.conversation import ConversationPatch
 
 from .. import operations
 from ..operations import Backend

@@ -10,10 +10,10 @@ from typing import Any, Final, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.conversation import ConversationFilter, ConversationOrder
 from palaver.errors import Refused, UnknownConversation
-from palaver.ids import uuid_of
-from palaver.lifecycle import RunStatus
+from palaver.schemas.conversation import ConversationFilter, ConversationOrder
+from palaver.vocabulary.ids import uuid_of
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..operations import Backend

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from palaver.actions import ClientTool
-from palaver.conversation import Conversation
 from palaver.errors import UnknownRun
-from palaver.lifecycle import RunStatus
-from palaver.models import Run
+from palaver.schemas.actions import ClientTool
+from palaver.schemas.conversation import Conversation
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..operations import Backend

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from palaver.models import AgentSpec
+from palaver.schemas.models import AgentSpec
 
 from .. import operations
 from ..operations import Backend

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from palaver.actions import ApprovalDecision, Item, Pause, Resume, Stop
-from palaver.conversation import ConversationPatch
 from palaver.errors import StateConflict, UnknownRun
-from palaver.lifecycle import RunStatus
-from palaver.models import Retry, Run, Submission
+from palaver.schemas.actions import ApprovalDecision, Item, Pause, Resume, Stop
+from palaver.schemas.conversation import ConversationPatch
+from palaver.schemas.models import Retry, Run, Submission
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..operations import Backend, Caller

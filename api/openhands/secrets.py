@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from palaver.fields import AtMost, SecretName, SecretText
+from palaver.schemas.fields import AtMost, SecretName, SecretText
 
 from .. import operations
 from ..operations import Backend

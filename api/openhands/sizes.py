@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.limits import KIB
+from palaver.vocabulary.limits import KIB
 
 MOST: Final = 900 * KIB
 """Bytes of an event as JSON."""

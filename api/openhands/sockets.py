@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 
 from palaver.errors import Refused, UnknownConversation
 from palaver.events import EventKind
-from palaver.tasks import end
+from palaver.processes.tasks import end
 
 from .. import operations
 from ..operations import Backend, LogEntry

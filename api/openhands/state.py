@@ -9,8 +9,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from palaver.actions import ClientTool
-from palaver.models import AgentSpec, Usage
+from palaver.schemas.actions import ClientTool
+from palaver.schemas.models import AgentSpec, Usage
 
 from .client_tools import described
 from .confirmation import Policy

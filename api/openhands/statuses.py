@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from palaver.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 
 class ExecutionStatus(StrEnum):

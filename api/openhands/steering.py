@@ -7,8 +7,8 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from palaver.conversation import ConversationPatch
 from palaver.errors import Fault, Refused
+from palaver.schemas.conversation import ConversationPatch
 
 from .. import operations
 from ..headers import IdempotencyKey

@@ -1,16 +1,17 @@
-"""What can be done, without a word of HTTP: a dialect calls these, and says what it got in its own words.
+"""The use cases, without a word of HTTP: a dialect calls these, and says what it got in its own words.
 
-Each takes the backend first, and typed values of ``palaver.models``. They raise the errors of ``palaver.errors``.
+Each takes the backend first, and typed values of ``palaver.schemas.models``. They raise the errors of
+``palaver.errors``.
 """
 
 from __future__ import annotations
 
-from palaver.conversation import ConversationCount, ConversationFilter, ConversationOrder
-from palaver.filters import RunFilter
-from palaver.store.conversation_feeds import Place, PlacedBatches
-from palaver.store.conversations import ConversationList, Kept, KeptText
-from palaver.store.events import LogEntry, PlacedEvent, StoredEvent
-from palaver.store.listing import RunPage
+from palaver.schemas.conversation import ConversationCount, ConversationFilter, ConversationOrder
+from palaver.schemas.filters import RunFilter
+from palaver.store.conversations.conversations import ConversationList, Kept, KeptText
+from palaver.store.reading.conversation_feeds import Place, PlacedBatches
+from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent
+from palaver.store.reading.listing import RunPage
 
 from .asking import ask
 from .backend import Backend, Caller, Publishing

@@ -9,8 +9,8 @@ from itertools import chain, islice
 from typing import Final
 
 from palaver.errors import Fault, Refused
-from palaver.limits import most
-from palaver.models import AgentSpec, Budget, Message, Retry, Submission
+from palaver.schemas.models import AgentSpec, Budget, Message, Retry, Submission
+from palaver.vocabulary.limits import most
 
 from .agents import agent_faults, price_faults, reached_by, resolved
 from .backend import Backend

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from palaver.endpoints import INLINE
+from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError, Fault
-from palaver.models import AgentSpec
-from palaver.names import did_you_mean
-from palaver.policies import policy_of_agent
-from palaver.providers import Provider
-from palaver.retry import RetryPolicy
+from palaver.schemas.endpoints import INLINE
+from palaver.schemas.models import AgentSpec
+from palaver.steps.policies import policy_of_agent
+from palaver.steps.retry import RetryPolicy
+from palaver.vocabulary.names import did_you_mean
 
 from .backend import Backend
 from .carried_rules import option_faults

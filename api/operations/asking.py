@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from palaver.conversation import Fork
-from palaver.conversation_message import Asked
 from palaver.errors import PalaverError, StateConflict
-from palaver.lifecycle import RunStatus
-from palaver.models import AgentSpec, Budget, Run, Submission
+from palaver.schemas.conversation import Fork
+from palaver.schemas.conversation_message import Asked
+from palaver.schemas.models import AgentSpec, Budget, Run, Submission
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .backend import Backend, Caller
 from .control import cancel

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
+from palaver.config.providers import Provider
+from palaver.config.settings import Settings
+from palaver.delivery.follow_up import follow_up
 from palaver.errors import NoRoom, NotDurable, StoreUnavailable
-from palaver.follow_up import follow_up
-from palaver.leases import Delivery, Settled
-from palaver.models import AgentSpec, Run
-from palaver.providers import Provider
-from palaver.retry import RetryPolicy
-from palaver.settings import Settings
+from palaver.schemas.models import AgentSpec, Run
+from palaver.steps.leases import Delivery, Settled
+from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
-from palaver.store.sharing import Sharing
+from palaver.store.redis.sharing import Sharing
 
 from .catalog import Catalog, Known
 from .followers import Followers

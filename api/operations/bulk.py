@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from palaver.delivery.follow_up import follow_up
 from palaver.errors import (
     ErrorClass,
     NewerVersion,
@@ -23,13 +24,12 @@ from palaver.errors import (
     UnknownRun,
     classify,
 )
-from palaver.filters import RunFilter
-from palaver.follow_up import follow_up
-from palaver.leases import Settled
-from palaver.lifecycle import RunAction
-from palaver.limits import most
-from palaver.models import CancelMode, Run
-from palaver.store.runs import Submitted
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import CancelMode, Run
+from palaver.steps.leases import Settled
+from palaver.store.runs.runs import Submitted
+from palaver.vocabulary.lifecycle import RunAction
+from palaver.vocabulary.limits import most
 
 from .backend import Backend, Caller, promised, within_deadline
 from .listing import list_runs

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.carried import CARRIED, Carried, refused_while_thinking
-from palaver.content import FilePart, ImagePart
+from palaver.config.carried import CARRIED, Carried, refused_while_thinking
+from palaver.config.providers import Provider
 from palaver.errors import Fault
-from palaver.limits import beyond, most
-from palaver.model_options import JsonSchemaFormat, ModelOptions, NamedTool
-from palaver.models import AgentSpec, Message
-from palaver.names import did_you_mean
-from palaver.providers import Provider
-from palaver.structured_output import output_schema_faults
+from palaver.schemas.content import FilePart, ImagePart
+from palaver.schemas.model_options import JsonSchemaFormat, ModelOptions, NamedTool
+from palaver.schemas.models import AgentSpec, Message
+from palaver.schemas.structured_output import output_schema_faults
+from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.names import did_you_mean
 
 from ..strict_json import pointer
 from .tool_schemas import shape_faults, size_fault

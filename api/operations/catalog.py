@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any, Final
 
 from palaver.errors import Fault
-from palaver.limits import most
-from palaver.names import did_you_mean
 from palaver.store import Store
-from palaver.store.sharing import Fresh, Sharing
+from palaver.store.redis.sharing import Fresh, Sharing
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits
+from palaver.vocabulary.limits import most
+from palaver.vocabulary.names import did_you_mean
 
 from ..strict_json import pointer
 

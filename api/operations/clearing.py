@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Literal
 
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
-from palaver.store.feeds import IDLE
+from palaver.store.reading.feeds import IDLE
 
 from .backend import Backend, Caller
 from .control import cancel

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from palaver.actions import Item, Steering
 from palaver.errors import StateConflict
-from palaver.failpoints import failpoint
-from palaver.models import CancelMode, Run
+from palaver.processes.failpoints import failpoint
+from palaver.schemas.actions import Item, Steering
+from palaver.schemas.models import CancelMode, Run
 
 from .backend import Backend, Caller, promised, within_deadline
 from .input_rules import admit_items

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from palaver.errors import Refused
-from palaver.limits import beyond, most
-from palaver.store.conversation_feeds import BEGINNING, Place, PlacedBatches
-from palaver.store.events import PlacedEvent
+from palaver.store.reading.conversation_feeds import BEGINNING, Place, PlacedBatches
+from palaver.store.reading.events import PlacedEvent
+from palaver.vocabulary.limits import beyond, most
 
 from .backend import Backend, within_deadline
 from .conversations import LOOKED_THROUGH, LogPages

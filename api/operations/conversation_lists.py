@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.errors import Refused
-from palaver.ids import is_id
-from palaver.limits import beyond, most
-from palaver.store.conversations import ConversationList
+from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
+from palaver.store.conversations.conversations import ConversationList
+from palaver.vocabulary.ids import is_id
+from palaver.vocabulary.limits import beyond, most
 
 from .backend import Backend, within_deadline
 

@@ -9,15 +9,15 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from palaver.conversation import Conversation, ConversationPatch, NewConversation
-from palaver.conversation_message import ConversationMessage
 from palaver.errors import Fault, Refused
 from palaver.events import MESSAGES, EventKind
-from palaver.ids import is_id, uuid_of
-from palaver.limits import beyond, most
-from palaver.models import Message
-from palaver.store.conversations import Kept, KeptText
-from palaver.store.events import LogEntry
+from palaver.schemas.conversation import Conversation, ConversationPatch, NewConversation
+from palaver.schemas.conversation_message import ConversationMessage
+from palaver.schemas.models import Message
+from palaver.store.conversations.conversations import Kept, KeptText
+from palaver.store.reading.events import LogEntry
+from palaver.vocabulary.ids import is_id, uuid_of
+from palaver.vocabulary.limits import beyond, most
 
 from .admission import admit_agent, refuse
 from .backend import Backend, within_deadline

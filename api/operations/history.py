@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from palaver.conversation import Conversation, Fork
 from palaver.errors import Fault, Refused, StateConflict
-from palaver.ids import is_id, shard_of
-from palaver.models import Message
-from palaver.store.contracts.logs import Appended
-from palaver.store.conversations import Kept
+from palaver.schemas.conversation import Conversation, Fork
+from palaver.schemas.models import Message
+from palaver.store.conversations.conversations import Kept
+from palaver.store.scripting.contracts.logs import Appended
+from palaver.vocabulary.ids import is_id, shard_of
 
 from .admission import admit_agent, admit_messages, refuse
 from .backend import Backend, Caller, promised, within_deadline

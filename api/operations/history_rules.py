@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from palaver.errors import Fault
-from palaver.limits import beyond, most
-from palaver.models import Message, ToolCall
+from palaver.schemas.models import Message, ToolCall
+from palaver.vocabulary.limits import beyond, most
 
 from ..strict_json import pointer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from palaver.actions import ALL, ApprovalDecision, Item, PendingAction, Steering, ToolOutput
 from palaver.errors import Fault
+from palaver.schemas.actions import ALL, ApprovalDecision, Item, PendingAction, Steering, ToolOutput
 
 from .admission import refuse
 from .backend import Backend, within_deadline

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from palaver.errors import Refused
-from palaver.filters import RunFilter
-from palaver.limits import beyond, most
-from palaver.store.listing import RunPage
+from palaver.schemas.filters import RunFilter
+from palaver.store.reading.listing import RunPage
+from palaver.vocabulary.limits import beyond, most
 
 from .backend import Backend, within_deadline
 

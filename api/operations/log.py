@@ -8,11 +8,11 @@ from contextlib import aclosing
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from palaver.conversation import Conversation
 from palaver.errors import ErrorClass, StoreUnavailable, UnknownConversation, classify
 from palaver.events import MESSAGES
-from palaver.store.events import LogEntry
-from palaver.store.feeds import AWAY, IDLE
+from palaver.schemas.conversation import Conversation
+from palaver.store.reading.events import LogEntry
+from palaver.store.reading.feeds import AWAY, IDLE
 
 from .backend import Backend, within_deadline
 from .conversations import LOOKED_THROUGH, LogPages

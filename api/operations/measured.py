@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from palaver.exposition import Samples
 from palaver.store import Store
-from palaver.store.sharing import Fresh, Sharing
+from palaver.store.redis.sharing import Fresh, Sharing
+from palaver.telemetry.exposition import Samples
 
 LASTS: Final = 5.0
 """Seconds for which what was read is used, however many ask."""

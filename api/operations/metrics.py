@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from palaver.exposition import Samples, expose
-from palaver.limits import exceeded
-from palaver.metrics import METRICS
+from palaver.telemetry.exposition import Samples, expose
+from palaver.telemetry.metrics import METRICS
 from palaver.version import __version__
+from palaver.vocabulary.limits import exceeded
 
 from .backend import Backend, within_deadline
 

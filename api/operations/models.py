@@ -7,11 +7,11 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from palaver.config.providers import Provider
 from palaver.errors import Refused
-from palaver.limits import beyond, most
-from palaver.listed_model import ANY_OTHER, ListedModel, ListedPrice
-from palaver.providers import Provider
-from palaver.store.provider_states import ProviderUsage
+from palaver.schemas.listed_model import ANY_OTHER, ListedModel, ListedPrice
+from palaver.store.fleet.provider_states import ProviderUsage
+from palaver.vocabulary.limits import beyond, most
 
 from .backend import Backend, within_deadline
 

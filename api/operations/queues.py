@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pydantic import BaseModel
 
 from palaver.errors import ErrorClassName
-from palaver.step_kinds import QueueName
-from palaver.store.fleet import WorkerReport
-from palaver.store.provider_states import Outage
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.fleet.provider_states import Outage
+from palaver.vocabulary.step_kinds import QueueName
 
 from .backend import Backend, within_deadline
 

@@ -9,8 +9,8 @@ from typing import Final
 from pydantic import SecretStr
 
 from palaver.errors import Fault, Refused, StateConflict
-from palaver.fields import revealed
-from palaver.sealing import KeyMissing, SealBroken
+from palaver.schemas.fields import revealed
+from palaver.secrets.sealing import KeyMissing, SealBroken
 
 from .backend import Backend, within_deadline
 

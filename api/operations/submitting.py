@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from palaver.errors import Fault, Refused, StateConflict, UnknownConversation, UnknownRun
-from palaver.failpoints import failpoint
-from palaver.logs import mention
-from palaver.models import Retry, Run, Submission
-from palaver.store.runs import Submitted
+from palaver.processes.failpoints import failpoint
+from palaver.schemas.models import Retry, Run, Submission
+from palaver.store.runs.runs import Submitted
+from palaver.telemetry.logs import mention
 
 from .admission import admit_content, admit_cost, admit_retry, admit_submission, has_parts, limits_cost
 from .backend import Backend, Caller, promised, within_deadline

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.limits import beyond, most
+from palaver.vocabulary.limits import beyond, most
 
 from ..strict_json import Path, pointer
 

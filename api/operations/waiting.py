@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from palaver.errors import NoRoom, UnknownRun
-from palaver.limits import beyond
-from palaver.models import Run
-from palaver.store.feeds import watches_for
-from palaver.tasks import end
+from palaver.processes.tasks import end
+from palaver.schemas.models import Run
+from palaver.store.reading.feeds import watches_for
+from palaver.vocabulary.limits import beyond
 
 from .backend import Backend, Caller
 

@@ -10,8 +10,8 @@ from typing import Final, Literal, TypeVar
 
 from palaver.errors import Refused
 from palaver.events import ON_REQUEST, EventKind
-from palaver.models import Run
-from palaver.store.events import StoredEvent, about_stream
+from palaver.schemas.models import Run
+from palaver.store.reading.events import StoredEvent, about_stream
 
 from .backend import Backend, within_deadline
 from .waiting import admit_watcher

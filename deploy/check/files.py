@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from palaver.roles import ROLES
-from palaver.variables import PREFIX
+from palaver.config.roles import ROLES
+from palaver.config.variables import PREFIX
 
 from . import logins
 from .kit import Kit, Manifest, Skipped, Wrong, documents, find, lines, run

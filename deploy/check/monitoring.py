@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from deploy.grafana.__main__ import text
 from deploy.grafana.panels import queries
-from palaver.metrics import METRICS
+from palaver.telemetry.metrics import METRICS
 
 from .kit import Kit, Skipped, Wrong, documents, lines, run
 

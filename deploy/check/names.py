@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk import environment_variables
 from pydantic import ValidationError
 
-from palaver.secret_files import SUFFIX
-from palaver.settings import SECRET, Settings
-from palaver.traces import HEADERS
-from palaver.variables import PREFIX, variables
+from palaver.config.secret_files import SUFFIX
+from palaver.config.settings import SECRET, Settings
+from palaver.config.variables import PREFIX, variables
+from palaver.telemetry.traces import HEADERS
 
 from .containers import containers_of
 from .kit import Kit, documents, run

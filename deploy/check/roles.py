@@ -23,11 +23,11 @@ import httpx
 import redis
 
 from palaver import Palaver, Run
-from palaver.roles import ROLES
+from palaver.config.roles import ROLES
 from palaver.stack.child import Child
 from palaver.stack.errors import StackError
 from palaver.stack.readiness import accepts
-from palaver.store import keys
+from palaver.store.redis import keys
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port
 from palaver.testing.redis_server import RedisServer

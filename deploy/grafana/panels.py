@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from palaver.metrics import METRICS
+from palaver.telemetry.metrics import METRICS
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from palaver.roles import PROGRAMS, ROLES, become, become_program
+from palaver.config.roles import PROGRAMS, ROLES, become, become_program
 
 __all__ = ["main"]
 

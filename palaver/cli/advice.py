@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from palaver.cli.text import one_line, said, why
 from palaver.errors import FACTS, ErrorClass
-from palaver.lifecycle import StopReason
-from palaver.limits import most
-from palaver.models import Run
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.limits import most
 
 _RETRY: Final = "`palaver retry {run}`"
 _GO_ON: Final = "what it did is kept; go on with `palaver run TEXT -c {conversation}`"

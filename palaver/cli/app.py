@@ -10,7 +10,7 @@ from palaver.cli import conversations, deciding, exporting, looking, running, st
 from palaver.cli.groups import ungrouped
 from palaver.cli.help_text import WholeHelp
 from palaver.cli.up import up
-from palaver.roles import PROGRAMS, ROLES
+from palaver.config.roles import PROGRAMS, ROLES
 from palaver.version import __version__
 
 _ROLES: Final = "\n".join(f"  {role:<10} {sentence}" for role, sentence in {**ROLES, **PROGRAMS}.items())

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from palaver.actions import PendingAction
 from palaver.cli.connection import say
 from palaver.cli.pending import action_lines, answer_commands, call_text, matching_actions
 from palaver.cli.text import one_line
 from palaver.client import ClientError, Conflict, Palaver, Unprocessable
 from palaver.client.backoff import passing
 from palaver.events import ActionRequired, Event, RunPaused
-from palaver.lifecycle import RunStatus
-from palaver.models import Run
+from palaver.schemas.actions import PendingAction
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus
 
 _QUESTION: Final = "Approve {call}? [y]es, [n]o, no with a [r]eason, [e]dit the arguments: "
 

@@ -17,7 +17,7 @@ from palaver.cli.text import one_line
 from palaver.client import BulkResult, Palaver
 from palaver.client.requests import given
 from palaver.errors import ErrorClass
-from palaver.lifecycle import RunAction, RunStatus, StopReason
+from palaver.vocabulary.lifecycle import RunAction, RunStatus, StopReason
 
 _DONE: Final = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
 

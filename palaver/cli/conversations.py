@@ -18,8 +18,8 @@ from palaver.cli.tables import console, since
 from palaver.cli.text import document, moment, one_line, usage
 from palaver.cli.transcript import Transcript
 from palaver.client import Palaver
-from palaver.conversation import Conversation, ConversationOrder
 from palaver.events import ConversationDeleted, RunCreated, RunFinished
+from palaver.schemas.conversation import Conversation, ConversationOrder
 
 ConversationId = Annotated[str, typer.Argument(metavar="CONVERSATION_ID", help="The conversation's id.")]
 _Pairs = Annotated[

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from palaver.actions import ALL, PendingAction
 from palaver.cli.connection import Api
 from palaver.cli.options import ActionId, Reason, RunId, json_object, text_or_stdin
 from palaver.cli.pending import call_text, matching_actions, status_line
 from palaver.cli.text import one_line
 from palaver.client import Palaver
-from palaver.models import Run
+from palaver.schemas.actions import ALL, PendingAction
+from palaver.schemas.models import Run
 
 _Arguments = Annotated[
     Any,

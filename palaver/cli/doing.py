@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from palaver.cli.text import clock, one_line, seconds
-from palaver.current_steps import CurrentStep
-from palaver.lifecycle import StepState
-from palaver.models import Run
+from palaver.schemas.current_steps import CurrentStep
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import StepState
 
 _SILENT: Final = 10.0
 """Seconds without more of an answer after which that is said; leases are renewed, and this is told, every 5."""

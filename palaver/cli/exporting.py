@@ -22,7 +22,7 @@ from palaver.cli.text import document
 from palaver.client import ClientError, Exported, Palaver
 from palaver.client.backoff import passing
 from palaver.client.exported import SCHEMA
-from palaver.lifecycle import RunStatus
+from palaver.vocabulary.lifecycle import RunStatus
 
 _WHOLE: Final = ("run", "conversation")
 """Records behind which nothing is missing of what came before."""

@@ -18,8 +18,8 @@ from palaver.cli.transcript import Transcript
 from palaver.client import ClientError, Conflict, Palaver
 from palaver.client.backoff import passing
 from palaver.events import Event, StreamRewound
-from palaver.lifecycle import RunStatus
-from palaver.models import Run
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus
 
 
 class Follower:

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
-from palaver import models
-from palaver.filters import OLDEST
+from palaver.schemas import models
+from palaver.schemas.filters import OLDEST
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 

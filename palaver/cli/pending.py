@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from palaver.actions import ActionType, PendingAction
 from palaver.cli.text import moment, one_line, visible
-from palaver.models import Run
+from palaver.schemas.actions import ActionType, PendingAction
+from palaver.schemas.models import Run
 
 
 def call_text(action: PendingAction) -> str:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from palaver.cli.text import one_line
 from palaver.client.errors import ClientError
-from palaver.lifecycle import StepState
-from palaver.models import Run
-from palaver.step_kinds import KINDS
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import StepState
+from palaver.vocabulary.step_kinds import KINDS
 
 _LONG: Final = 2.0
 """Seconds that a step may wait for a worker before anybody looks why."""

@@ -30,9 +30,9 @@ from palaver.cli.text import (
     usage,
     waiting,
 )
-from palaver.limits import most
-from palaver.listed_model import ListedModel
-from palaver.models import Cancel, Run
+from palaver.schemas.listed_model import ListedModel
+from palaver.schemas.models import Cancel, Run
+from palaver.vocabulary.limits import most
 
 _PIPE_WIDTH: Final = 240
 """Columns when nobody looks: enough that no id is cut."""

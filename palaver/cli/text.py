@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from palaver.ids import call_of
-from palaver.lifecycle import WaitReason
-from palaver.models import Run, Usage
+from palaver.schemas.models import Run, Usage
+from palaver.vocabulary.ids import call_of
+from palaver.vocabulary.lifecycle import WaitReason
 
 SNIPPET: Final = 200
 """Characters of a tool's arguments or result that a line shows."""

@@ -42,8 +42,8 @@ from palaver.events import (
     ToolFinished,
     ToolProgress,
 )
-from palaver.lifecycle import WaitReason
-from palaver.models import Message, Run
+from palaver.schemas.models import Message, Run
+from palaver.vocabulary.lifecycle import WaitReason
 
 _NO_ROOM: Final[Mapping[str, str]] = {
     "cooldown": "the provider asked for fewer requests and is left alone",

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from palaver.config.roles import require_server, wait_for_redis
 from palaver.errors import ConfigurationError
-from palaver.roles import require_server, wait_for_redis
 
 if TYPE_CHECKING:
     from palaver.stack import Stack
@@ -39,10 +39,10 @@ def up() -> None:
     """
     require_server("palaver up")
     # Not at the top: what is on a server only, and on no Windows.
-    from palaver.secret_files import secret_of
+    from palaver.config.secret_files import secret_of
+    from palaver.config.starting import refusing
     from palaver.stack import Stack, StackError
     from palaver.stack.supervision import Supervisor
-    from palaver.starting import refusing
 
     with refusing():
         to_try = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
@@ -93,7 +93,7 @@ def keys_that_lack(file: str | None) -> dict[str, str]:
     """
     if not file:
         return {}
-    from palaver.providers import load_providers
+    from palaver.config.providers import load_providers
 
     found = load_providers(Path(file)).items()
     return {name: each.api_key_env for name, each in found if each.api_key_env and not each.has_key}
@@ -107,7 +107,7 @@ def model_to_try(file: str | None) -> tuple[str, str]:
     """
     if not file:
         return "fake/tool-20", ""
-    from palaver.providers import load_providers
+    from palaver.config.providers import load_providers
 
     for name, provider in load_providers(Path(file)).items():
         named = [*provider.models, *(model for model in provider.prices if model != "*")]

@@ -10,16 +10,16 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from palaver.actions import PendingAction
 from palaver.client.errors import APIError, error_type
 from palaver.client.sse import Frame
-from palaver.conversation import Conversation, ConversationCount
-from palaver.conversation_message import AppendedMessages, Asked, ConversationMessage
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
-from palaver.limits import MIB
-from palaver.listed_model import ListedModel
-from palaver.models import Run
+from palaver.schemas.actions import PendingAction
+from palaver.schemas.conversation import Conversation, ConversationCount
+from palaver.schemas.conversation_message import AppendedMessages, Asked, ConversationMessage
+from palaver.schemas.listed_model import ListedModel
+from palaver.schemas.models import Run
+from palaver.vocabulary.limits import MIB
 
 _M = TypeVar("_M", bound=BaseModel)
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from palaver.actions import PendingAction
 from palaver.errors import PalaverError
-from palaver.lifecycle import RunStatus
+from palaver.schemas.actions import PendingAction
+from palaver.vocabulary.lifecycle import RunStatus
 
 _BEGUN_NOTHING: Final = frozenset({"no_workers", "store_nearly_full", "too_many_connections", "too_many_watchers"})
 """Codes of a 503 that refuses a request before it has any effect."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from palaver.actions import ClientTool, PendingAction, ToolOutput
 from palaver.errors import ToolFailure
-from palaver.models import Run
+from palaver.schemas.actions import ClientTool, PendingAction, ToolOutput
+from palaver.schemas.models import Run
 from palaver.tools.context import ToolContext
 from palaver.tools.declaration import Tool, tool
 from palaver.tools.rendering import render

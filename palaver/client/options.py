@@ -7,11 +7,11 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from palaver.actions import Approvals
 from palaver.client.functions import ClientTools, ClientToolset
-from palaver.fields import REVEALED
-from palaver.filters import RunFilter
-from palaver.models import AgentSpec, Budget, CancelMode, OnConflict
+from palaver.schemas.actions import Approvals
+from palaver.schemas.fields import REVEALED
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import AgentSpec, Budget, CancelMode, OnConflict
 
 Until: TypeAlias = Literal["terminal", "action"]
 """How far a run is to come: to its end; or to that, to a pending action, or to a pause."""

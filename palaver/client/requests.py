@@ -13,9 +13,9 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from palaver.client.options import BulkOptions, ConversationChanges, ConversationOptions, SubmitOptions, Until
-from palaver.conversation import ConversationFilter
-from palaver.filters import RunFilter, statuses
-from palaver.models import Budget, Message
+from palaver.schemas.conversation import ConversationFilter
+from palaver.schemas.filters import RunFilter, statuses
+from palaver.schemas.models import Budget, Message
 
 PAGE: Final = 100
 """Runs of one page of a list: the API needs a few seconds for them at most."""

@@ -13,7 +13,7 @@ from palaver.client.errors import APIError, ClientError, NotFound
 from palaver.client.requests import Request
 from palaver.client.sse import SSEParser
 from palaver.events import ConversationDeleted, Event, EventKind, StreamRewound
-from palaver.models import Run
+from palaver.schemas.models import Run
 
 SILENCE: Final = 45.0
 """Seconds without a byte after which a connection counts as dead: three of the server's keep-alives."""

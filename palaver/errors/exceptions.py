@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from palaver.errors.headers import request_id as request_id_of
-from palaver.limits import beyond, most
+from palaver.vocabulary.limits import beyond, most
 
 MAX_BODY: Final = most("error_body")
 """Bytes of an error body that are kept: providers' error objects are below 10 kB, proxies' pages below 64."""

@@ -11,8 +11,8 @@ from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source, UserAction
-from palaver.limits import most
-from palaver.secrets import hide, hide_parts
+from palaver.secrets.redaction import hide, hide_parts
+from palaver.vocabulary.limits import most
 
 MAX_MESSAGE: Final = most("error_message")
 """Characters a failure's message may have: enough for two sentences, too few for a prompt."""

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypeAliasType
 
-from palaver.actions import PendingAction
 from palaver.errors import ErrorObject
 from palaver.events.kinds import EventKind
-from palaver.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.models import CancelMode, Message
+from palaver.schemas.actions import PendingAction
+from palaver.schemas.models import CancelMode, Message
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 
 
 def _without_position(schema: dict[str, Any]) -> None:

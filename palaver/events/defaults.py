@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from palaver.events.classes import EVENTS, BaseEvent
-from palaver.models import Message, ToolCall
+from palaver.schemas.models import Message, ToolCall
 
 
 def _defaults_of(model: type[BaseModel], without: type[BaseModel] = BaseModel) -> dict[str, Any]:

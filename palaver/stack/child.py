@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-from palaver.process_tree import below, stopped
+from palaver.processes.process_tree import below, stopped
 from palaver.stack.errors import StackError
 from palaver.testing.children import dying_with_parent
 

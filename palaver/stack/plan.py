@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from palaver.roles import ROLES
-from palaver.secret_files import SUFFIX
+from palaver.config.roles import ROLES
+from palaver.config.secret_files import SUFFIX
 from palaver.stack.child import Child
 from palaver.stack.ports import Ports
 from palaver.stack.readiness import accepts, answers_ok

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from palaver.roles import port_number
+from palaver.config.roles import port_number
 from palaver.stack.errors import StackError
 from palaver.testing.ports import free_port, port_is_free
 

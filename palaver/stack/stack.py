@@ -11,7 +11,7 @@ from signal import SIGKILL
 from types import TracebackType
 from typing import IO, Self
 
-from palaver.secret_files import secret_of
+from palaver.config.secret_files import secret_of
 from palaver.stack.child import Child
 from palaver.stack.errors import StackError
 from palaver.stack.plan import COMMANDS, Plan

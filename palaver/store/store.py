@@ -9,30 +9,30 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, TimeoutError
 
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.settings import Settings
-from palaver.store.bulk import BulkControl
-from palaver.store.capacity import Capacity
-from palaver.store.connection import Connection
-from palaver.store.control import RunControl
-from palaver.store.conversation_feeds import ConversationFeeds
-from palaver.store.conversations import Conversations
-from palaver.store.due import DueIndex
-from palaver.store.feeds import Feeds
-from palaver.store.fleet import Fleet
-from palaver.store.history import History
-from palaver.store.lacking import LackingIndex
-from palaver.store.measuring import Measuring
-from palaver.store.pool import Pool, driver
-from palaver.store.providers import Providers
-from palaver.store.rewinds import Rewinds
-from palaver.store.runs import Runs
-from palaver.store.scripts import Scripts
-from palaver.store.shared_client import SharedClient
-from palaver.store.spans import SpanOutbox
-from palaver.store.steps import Steps
-from palaver.store.tools import Tools
-from palaver.store.vault import Vault
+from palaver.store.conversations.conversations import Conversations
+from palaver.store.conversations.vault import Vault
+from palaver.store.fleet.fleet import Fleet
+from palaver.store.fleet.measuring import Measuring
+from palaver.store.fleet.providers import Providers
+from palaver.store.fleet.tools import Tools
+from palaver.store.reading.conversation_feeds import ConversationFeeds
+from palaver.store.reading.feeds import Feeds
+from palaver.store.reading.spans import SpanOutbox
+from palaver.store.redis.capacity import Capacity
+from palaver.store.redis.connection import Connection
+from palaver.store.redis.pool import Pool, driver
+from palaver.store.redis.shared_client import SharedClient
+from palaver.store.runs.bulk import BulkControl
+from palaver.store.runs.control import RunControl
+from palaver.store.runs.history import History
+from palaver.store.runs.runs import Runs
+from palaver.store.scripting.scripts import Scripts
+from palaver.store.server.rewinds import Rewinds
+from palaver.store.steps.due import DueIndex
+from palaver.store.steps.lacking import LackingIndex
+from palaver.store.steps.steps import Steps
 
 
 class Store:

@@ -1,4 +1,4 @@
-"""What Palaver's own tests stand on, shipped because its users test agents too.
+"""A Redis, a model server and waiting with a deadline, for tests; shipped because users test agents too.
 
 `eventually` and `aeventually` wait for a condition with a deadline, in place of sleeps.
 `palaver.testing.model_server` is a scriptable model server; it needs the extra `palaver[testing]`, so

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from palaver.errors import ToolError
-from palaver.limits import beyond, most
+from palaver.vocabulary.limits import beyond, most
 
 Report = Callable[[str, float | None], None]
 """Shows watchers a text, and which part of the work is done."""

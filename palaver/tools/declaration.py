@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, overload
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 
-from palaver.arguments import in_words, read
 from palaver.errors import ConfigurationError, InvalidToolCall
-from palaver.limits import most
-from palaver.names import did_you_mean
+from palaver.schemas.arguments import in_words, read
 from palaver.tools.context import ToolContext
 from palaver.tools.declared import ToolDeclaration
+from palaver.vocabulary.limits import most
+from palaver.vocabulary.names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from palaver.errors import ConfigurationError
-from palaver.limits import beyond, most
-from palaver.secrets import hide
+from palaver.secrets.redaction import hide
+from palaver.vocabulary.limits import beyond, most
 
 
 class ToolDeclaration(BaseModel):

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from palaver.content import FilePart, ImagePart, Part, TextPart
 from palaver.errors import ToolError
-from palaver.limits import beyond, most
+from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
+from palaver.vocabulary.limits import beyond, most
 
 MAX_RESULT_CHARS: Final = most("tool_result")
 """What a model is told of a result; the rest is cut and said to be."""

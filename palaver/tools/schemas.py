@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from palaver import json_schemas
-from palaver.actions import ClientTool
-from palaver.arguments import in_words, read
 from palaver.errors import InvalidToolCall
-from palaver.json_schemas import Misfit, Unfit
+from palaver.schemas import json_schemas
+from palaver.schemas.actions import ClientTool
+from palaver.schemas.arguments import in_words, read
+from palaver.schemas.json_schemas import Misfit, Unfit
 from palaver.tools.declared import ToolDeclaration
 
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_EVENTS: Final = "workers/gathered_events.py"
-_PUBLISHER: Final = "palaver/publishing.py"
-_LISTS: Final = "palaver/store/queue_lists.py"
+_EVENTS: Final = "workers/broker/gathered_events.py"
+_PUBLISHER: Final = "palaver/delivery/publishing.py"
+_LISTS: Final = "palaver/store/fleet/queue_lists.py"
 _PUBLISHING: Final = "tests/contract/test_publishing.py"
 _TESTS: Final = {_EVENTS: "tests/unit/test_gathered_events.py", _PUBLISHER: _PUBLISHING, _LISTS: _PUBLISHING}
 

@@ -11,9 +11,9 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _RULE: Final = "tests/contract/test_deaths.py"
 _IDS: Final = "tests/unit/test_worker_ids.py"
-_FLEET: Final = "palaver/store/fleet.py"
-_WATCH: Final = "workers/deaths.py"
-_KEEPER: Final = "workers/keeper.py"
+_FLEET: Final = "palaver/store/fleet/fleet.py"
+_WATCH: Final = "workers/loops/deaths.py"
+_KEEPER: Final = "workers/loops/keeper.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = _RULE) -> TestedMutant:
@@ -23,14 +23,14 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _RULE) -> Test
 DEATH_MUTANTS: Final = by_name(
     _mutant(
         "a lease that is taken though it was renewed",
-        "palaver/store/lua/sweep.lua",
+        "palaver/store/scripting/lua/sweep.lua",
         "(not args.unrenewed_before or at < args.unrenewed_before)",
         "true",
         "tests/contract/test_leases.py",
     ),
     _mutant(
         "a lease that is taken from another worker",
-        "palaver/store/lua/sweep.lua",
+        "palaver/store/scripting/lua/sweep.lua",
         "args.dead_worker == step.worker and",
         "args.dead_worker and",
         "tests/contract/test_leases.py",
@@ -74,7 +74,9 @@ DEATH_MUTANTS: Final = by_name(
         "                    self._on_reconnect()\n",
         "                    pass\n",
     ),
-    _mutant("every life of a process has the same id", "workers/runtime.py", "secrets.token_hex(4)", '"life"', _IDS),
+    _mutant(
+        "every life of a process has the same id", "workers/steps/runtime.py", "secrets.token_hex(4)", '"life"', _IDS
+    ),
 )
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_READING: Final = "workers/reading.py"
-_POOL: Final = "workers/pool.py"
-_LINE: Final = "palaver/store/shared_client.py"
+_READING: Final = "workers/broker/reading.py"
+_POOL: Final = "workers/broker/pool.py"
+_LINE: Final = "palaver/store/redis/shared_client.py"
 _TESTS: Final = {
     _READING: "tests/contract/test_reading.py",
     _POOL: "tests/unit/test_starting_jobs.py",

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from tests.process.cluster import Cluster
 
 TOOLS = ("calculator", "record", "record_idempotent")

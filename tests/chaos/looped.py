@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
-from palaver.tasks import end
+from palaver.processes.tasks import end
 
 
 class Looped(ABC):

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.chaos.mutation import Change, Mutant, by_name, play
 
-_LUA: Final = "palaver/store/lua/"
+_LUA: Final = "palaver/store/scripting/lua/"
 
 
 def _mutant(name: str, scenario: str, caught_by: str, file: str, old: str, new: str) -> Mutant:
@@ -32,7 +32,7 @@ MUTANTS: Final = by_name(
         "no sweeper",
         "lost_deliveries",
         "all_end",
-        "workers/keeper.py",
+        "workers/loops/keeper.py",
         "    if sweeps:\n",
         "    if False:\n",
     ),
@@ -40,7 +40,7 @@ MUTANTS: Final = by_name(
         "a tools worker without children",
         "ordinary_day",
         "all_end",
-        "workers/prefork.py",
+        "workers/children/prefork.py",
         "if len(calls) > self._processes < self._most:",
         "if False:",
     ),
@@ -72,7 +72,7 @@ MUTANTS: Final = by_name(
         "tools under a key that nobody knows",
         "ordinary_day",
         "starts_have_calls",
-        "palaver/leases.py",
+        "palaver/steps/leases.py",
         "{self.step.replace('/', ':')}",
         "{self.step.replace('/', '-')}",
     ),
@@ -80,7 +80,7 @@ MUTANTS: Final = by_name(
         "a sweeper that does not look at the broker's depth",
         "backlog",
         "backlog_not_multiplied",
-        "workers/sweeper.py",
+        "workers/loops/sweeper.py",
         "unclaimed[: max(0, _GATE - waiting)]",
         "unclaimed[: max(_GATE, -waiting)]",
     ),
@@ -112,7 +112,7 @@ MUTANTS: Final = by_name(
         "a cancel that stops no call",
         "cancelled",
         "calls_stop_with_the_run",
-        "workers/active_step.py",
+        "workers/steps/active_step.py",
         "            if self._task is not None:\n                self._task.cancel()\n",
         "",
     ),
@@ -144,7 +144,7 @@ MUTANTS: Final = by_name(
         "leases that are not renewed",
         "ordinary_day",
         "losses_follow_deaths",
-        "workers/keeper.py",
+        "workers/loops/keeper.py",
         "await runtime.store.steps.renew([*leased.values()], told)",
         "[Renewal.PROLONGED] * len(leased)",
     ),
@@ -209,7 +209,7 @@ MUTANTS: Final = by_name(
         "a result that the model is not told",
         "ordinary_day",
         "nothing_refused asked_from_own_log",
-        "workers/conversations.py",
+        "workers/steps/conversations.py",
         "[self._answers[call.id] for call in calls]\n",
         "[self._answers[call.id] for call in calls[1:]]\n",
     ),
@@ -233,7 +233,7 @@ MUTANTS: Final = by_name(
         "results in another order than their calls",
         "ordinary_day",
         "asked_from_own_log",
-        "workers/conversations.py",
+        "workers/steps/conversations.py",
         "[self._answers[call.id] for call in calls]\n",
         "[self._answers[call.id] for call in reversed(calls)]\n",
     ),
@@ -241,7 +241,7 @@ MUTANTS: Final = by_name(
         "a worker that mixes up its conversations",
         "ordinary_day",
         "asked_from_own_log",
-        "workers/conversations.py",
+        "workers/steps/conversations.py",
         "kept = self._kept.get(conversation_id)",
         "kept = self._kept.get(conversation_id)\n"
         "        if kept:\n"
@@ -299,7 +299,7 @@ MUTANTS: Final = by_name(
         "a model that is asked twice for each answer",
         "ordinary_day",
         "calls_within_need calls_within_tries",
-        "workers/work.py",
+        "workers/steps/work.py",
         "            reply = await runtime.model.complete(\n",
         "            await runtime.model.complete(\n"
         "                agent,\n"

@@ -24,8 +24,8 @@ TAKES_AT_MOST: Final = 300.0
 _NOTICED: Final = re.compile(r"AssertionError|DID NOT RAISE|^E +palaver\.", re.MULTILINE)
 """How pytest says that something is not as it should be, or was refused."""
 _PROBE: Final = """
-import json, api.app, palaver.store.scripts, workers.step
-print(json.dumps([module.__file__ for module in (api.app, palaver.store.scripts, workers.step)]))
+import json, api.app, palaver.store.scripting.scripts, workers.steps.step
+print(json.dumps([module.__file__ for module in (api.app, palaver.store.scripting.scripts, workers.steps.step)]))
 """
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_LUA: Final = "palaver/store/lua/"
+_LUA: Final = "palaver/store/scripting/lua/"
 _CONTRACT: Final = "tests/contract/test_provider_outages.py"
 _LIMITER: Final = "tests/unit/test_provider_limiter.py"
 
@@ -115,21 +115,21 @@ OUTAGE_MUTANTS: Final = by_name(
     _mutant(
         "a model that is out for all of its provider",
         _LIMITER,
-        "workers/provider_limiter.py",
+        "workers/models/provider_limiter.py",
         "gates.model if sign.of_model else gates.provider",
         "gates.provider",
     ),
     _mutant(
         "a crowd that waits for a model in the line of its provider",
         _LIMITER,
-        "workers/provider_limiter.py",
+        "workers/models/provider_limiter.py",
         "not self.limits(provider) or",
         "True or",
     ),
     _mutant(
         "a request that fails again and again and opens it",
         _LIMITER,
-        "workers/provider_limiter.py",
+        "workers/models/provider_limiter.py",
         "counts_as=call if sign.of_request else",
         "counts_as=call if False else",
     ),
@@ -143,28 +143,28 @@ OUTAGE_MUTANTS: Final = by_name(
     _mutant(
         "a worker that keeps to itself that it was answered",
         _LIMITER,
-        "workers/provider_limiter.py",
+        "workers/models/provider_limiter.py",
         "if self._answered_at.get(news.gate, since) > since:",
         "if False:",
     ),
     _mutant(
         "a worker that does not hear of an outage",
         _LIMITER,
-        "workers/provider_limiter.py",
+        "workers/models/provider_limiter.py",
         "            self._cooling_until[news.gate] = now + news.seconds\n",
         "            pass\n",
     ),
     _mutant(
         "patience that never ends",
         "tests/unit/test_retry.py",
-        "palaver/retry.py",
+        "palaver/steps/retry.py",
         "if waited >= patience:",
         "if False:",
     ),
     _mutant(
         "patience that does not hurry with another model at hand",
         "tests/unit/test_retry.py",
-        "palaver/retry.py",
+        "palaver/steps/retry.py",
         "(FALLBACK_AFTER if other_model else 1)",
         "1",
     ),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from tests.process.cluster import Cluster
 
 EVERYSEC = 1.0

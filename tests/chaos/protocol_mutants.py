@@ -101,14 +101,14 @@ PROTOCOL_MUTANTS: Final = by_name(
     _mutant(
         "reasoning that is no longer taken and sent again",
         "test_reasoning.py",
-        "workers/reasoning.py",
+        "workers/steps/reasoning.py",
         '("invalid_encrypted_content", "item_not_found")',
         '("item_not_found",)',
     ),
     _mutant(
         "thoughts that another model is sent",
         "test_responses_requests.py",
-        "workers/conversations.py",
+        "workers/steps/conversations.py",
         'return entry.opaque.fields if entry.opaque.origin == self.origin else ""',
         "return entry.opaque.fields",
     ),
@@ -150,7 +150,7 @@ PROTOCOL_MUTANTS: Final = by_name(
     _mutant(
         "content that is dropped without a word",
         "test_carried.py",
-        "palaver/carried.py",
+        "palaver/config/carried.py",
         "if part.type not in self.parts[role]:",
         "if False:",
     ),

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.failpoints import POINTS
+from palaver.processes.failpoints import POINTS
 from palaver.testing.ports import HOST
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded

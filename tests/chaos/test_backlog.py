@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from palaver.deliveries import QUEUE_NAMES
+from palaver.delivery.deliveries import QUEUE_NAMES
 from palaver.testing import eventually
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded

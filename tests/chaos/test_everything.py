@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.deliveries import QUEUE_NAMES
+from palaver.delivery.deliveries import QUEUE_NAMES
 from palaver.stack.child import Child
 from palaver.testing import eventually
 from tests.chaos.report import record

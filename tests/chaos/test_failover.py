@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, UnknownRun, classify
-from palaver.models import AgentSpec, Run, Submission
-from palaver.settings import Settings
+from palaver.schemas.models import AgentSpec, Run, Submission
 from palaver.store import Store
 from palaver.testing import eventually
 from tests.chaos.failover import Pair

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from palaver.stack.child import Child
-from palaver.store import keys
+from palaver.store.redis import keys
 from palaver.testing import eventually
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.report import record

@@ -16,9 +16,9 @@ from typing import Final
 
 import pytest
 
-from palaver.models import Run
-from palaver.settings import Settings
-from palaver.store import keys
+from palaver.config.settings import Settings
+from palaver.schemas.models import Run
+from palaver.store.redis import keys
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
 from tests.chaos.report import record

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from palaver.store import keys
+from palaver.store.redis import keys
 from tests.chaos.report import record
 from tests.checkers.sums import check_sums, counted, since
 from tests.process.checks import check

@@ -25,9 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self
 
-from palaver.failpoints import failpoint
-from palaver.roles import command
-from palaver.settings import settings
+from palaver.config.roles import command
+from palaver.config.settings import settings
+from palaver.processes.failpoints import failpoint
 from palaver.stack.child import Child, Spawned
 from palaver.stack.readiness import accepts
 from palaver.testing.children import dying_with_parent

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from palaver.events import EVENTS, BaseEvent, EventKind
-from palaver.store.events import StoredEvent
+from palaver.store.reading.events import StoredEvent
 from tests.checkers.evidence import Evidence
 
 _ADDED = frozenset({"type", "run_id", "seq", "at"})

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from palaver.conversation import Conversation
-from palaver.models import Run
-from palaver.store import Store, keys
-from palaver.store.events import LogEntry, StoredEvent
+from palaver.schemas.conversation import Conversation
+from palaver.schemas.models import Run
+from palaver.store import Store
+from palaver.store.reading.events import LogEntry, StoredEvent
+from palaver.store.redis import keys
 from palaver.testing.model_server import LedgerEntry
 
 SLACK = 6.0

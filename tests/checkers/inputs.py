@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from palaver.models import Run
-from palaver.store.events import StoredEvent
+from palaver.schemas.models import Run
+from palaver.store.reading.events import StoredEvent
 from tests.checkers.evidence import Evidence
 
 STARTS = {"approve", "edit"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from palaver.errors.failure import ErrorObject
-from palaver.lifecycle import TRANSITIONS, RunStatus
-from palaver.models import Run
-from palaver.store.events import StoredEvent
+from palaver.schemas.models import Run
+from palaver.store.reading.events import StoredEvent
+from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
 from tests.checkers.evidence import Evidence
 
 _STATUS_OF = {

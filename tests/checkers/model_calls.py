@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from palaver.store.events import StoredEvent
+from palaver.store.reading.events import StoredEvent
 from palaver.testing.model_server import LedgerEntry
 from tests.checkers.evidence import Evidence, message_of
 from tests.checkers.told import digests
@@ -14,7 +14,7 @@ from tests.checkers.told import digests
 CLOCK = 0.1
 """Seconds by which the clocks of a ledger and of the store may differ: the same clock, rounded, and read late."""
 GATE = 16
-"""Messages in the broker beyond which nothing is sent again (workers/sweeper.py)."""
+"""Messages in the broker beyond which nothing is sent again (workers/loops/sweeper.py)."""
 NONCE = re.compile(r"nonce-[0-9a-f]{16}")
 
 

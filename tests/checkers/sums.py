@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from palaver.exposition import Samples, Times
-from palaver.lifecycle import RunStatus
-from palaver.metrics import COUNTED
 from palaver.store import Store
+from palaver.telemetry.exposition import Samples, Times
+from palaver.telemetry.metrics import COUNTED
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.checkers.evidence import History
 
 Sums = Mapping[str, Counter[tuple[str, ...]]]

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from palaver.models import Run
-from palaver.store.events import LogEntry
+from palaver.schemas.models import Run
+from palaver.store.reading.events import LogEntry
 from tests.checkers.evidence import message_of
 
 SUMMARY = "[Automatic note] This is a summary of the earlier part of the conversation, which is left out here:\n\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from palaver.store.events import LogEntry
+from palaver.store.reading.events import LogEntry
 from tests.checkers.evidence import Evidence, message_of
 
 NOT_TWICE = frozenset({"record", "nap", "busy", "frozen", "crash", "overrun", "send", "linger"})

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from palaver.actions import Item
-from palaver.conversation import Fork
+from palaver.config.settings import Settings
 from palaver.errors import StateConflict
-from palaver.leases import Delivery, Settled
-from palaver.lifecycle import RunStatus
-from palaver.models import AgentSpec, Budget, Message, Retry, Run
-from palaver.settings import Settings
+from palaver.schemas.actions import Item
+from palaver.schemas.conversation import Fork
+from palaver.schemas.models import AgentSpec, Budget, Message, Retry, Run
+from palaver.steps.leases import Delivery, Settled
 from palaver.store import Store
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import PAUSE, PAUSE_NOW, RESUME, STOP, StoreDriver, approve, deny, edit, output, say
 
 Choose = Callable[[Sequence[Any]], Any]

@@ -9,7 +9,7 @@ import pytest
 from fakeredis import FakeServer, _helpers
 from fakeredis.commands_mixins import server_mixin
 
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
 from tests.contract.clock import Clock

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason
-from palaver.store import keys
-from palaver.store.events import from_channel
-from palaver.store.records import USAGE_FIELDS
+from palaver.store.reading.events import from_channel
+from palaver.store.reading.records import USAGE_FIELDS
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 from tests.checkers.events import DURABLE, declared
 from tests.contract.counts import check_counts, check_waiting
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from palaver.leases import Lease
-from palaver.store.runs import Submitted
+from palaver.steps.leases import Lease
+from palaver.store.runs.runs import Submitted
 from tests.contract.store_driver import PAUSE, PAUSE_NOW, TOOL_ERROR, StoreDriver
 
 

@@ -12,23 +12,34 @@ from typing import Any
 import orjson
 from redis.exceptions import NoScriptError
 
-from palaver.actions import ActionType, ApprovalDecision, Item, Pause, PendingAction, Resume, Steering, Stop, ToolOutput
 from palaver.errors import ErrorClass, Failure
-from palaver.ids import call_of
-from palaver.leases import Delivery, Lease, Settled, Stray
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec, Message, Run, Submission, ToolCall, Usage
-from palaver.step_kinds import RECOVERED
-from palaver.store import Store, keys
-from palaver.store.control import Acted
-from palaver.store.due import DueItem
-from palaver.store.events import LogEntry, StoredEvent
-from palaver.store.fleet import Interruption
-from palaver.store.runs import Submitted
-from palaver.tasks import end
+from palaver.processes.tasks import end
+from palaver.schemas.actions import (
+    ActionType,
+    ApprovalDecision,
+    Item,
+    Pause,
+    PendingAction,
+    Resume,
+    Steering,
+    Stop,
+    ToolOutput,
+)
+from palaver.schemas.models import AgentSpec, Message, Run, Submission, ToolCall, Usage
+from palaver.steps.leases import Delivery, Lease, Settled, Stray
+from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall, Postpone, RetryAfter, ToolOutcome
+from palaver.store import Store
+from palaver.store.fleet.fleet import Interruption
+from palaver.store.reading.events import LogEntry, StoredEvent
+from palaver.store.redis import keys
+from palaver.store.runs.control import Acted
+from palaver.store.runs.runs import Submitted
+from palaver.store.steps.due import DueItem
+from palaver.telemetry.traces import Tracing
 from palaver.testing import aeventually
-from palaver.traces import Tracing
-from palaver.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall, Postpone, RetryAfter, ToolOutcome
+from palaver.vocabulary.ids import call_of
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.step_kinds import RECOVERED
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.", tools=("calculator",))
 RATE_LIMITED = Failure.of(ErrorClass.RATE_LIMITED)

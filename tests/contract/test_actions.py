@@ -9,15 +9,15 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.actions import Approvals, PendingAction, digest
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownRun
-from palaver.ids import new_run_id
-from palaver.leases import Stray
-from palaver.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.models import AgentSpec, Budget
-from palaver.store import keys
+from palaver.schemas.actions import Approvals, PendingAction, digest
+from palaver.schemas.models import AgentSpec, Budget
+from palaver.steps.leases import Stray
+from palaver.steps.verdicts import Finish
+from palaver.store.redis import keys
 from palaver.testing import aeventually
-from palaver.verdicts import Finish
+from palaver.vocabulary.ids import new_run_id
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.store_driver import (
     INTERNAL,
     PAUSE,

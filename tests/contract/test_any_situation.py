@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.filters import RunFilter
-from palaver.models import Retry
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import Retry
 from tests.contract.situations import Situation, put
 from tests.contract.store_driver import PAUSE, PAUSE_NOW, RESUME, StoreDriver, approve, output, say
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from palaver.conversation import NewConversation
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownConversation
-from palaver.lifecycle import StopReason
-from palaver.models import Message
-from palaver.store import keys
-from palaver.verdicts import Finish
+from palaver.schemas.conversation import NewConversation
+from palaver.schemas.models import Message
+from palaver.steps.verdicts import Finish
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import AGENT, PAUSE, StoreDriver
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import orjson
 
-from palaver.lifecycle import WaitReason
-from palaver.models import Message
-from palaver.store import keys
-from palaver.verdicts import Continue, Postpone
+from palaver.schemas.models import Message
+from palaver.steps.verdicts import Continue, Postpone
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import StoreDriver
 
 

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError
 
-from palaver.actions import Item
+from palaver.config.settings import Settings
 from palaver.errors import ResponseTooLarge, StateConflict, UnknownConversation, UnknownRun
-from palaver.filters import RunFilter
-from palaver.leases import Delta
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.limits import exceeded, most
-from palaver.models import Message, Retry, ToolCall
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.contracts.declaration import Script
-from palaver.store.runs import Submitted
-from palaver.verdicts import Continue, ToolOutcome
+from palaver.schemas.actions import Item
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import Message, Retry, ToolCall
+from palaver.steps.leases import Delta
+from palaver.steps.verdicts import Continue, ToolOutcome
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.store.runs.runs import Submitted
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.limits import exceeded, most
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, approve, deny, output, say
 
 FEW = {"max_entries": 100, "max_queued": 3}

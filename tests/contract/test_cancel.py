@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from palaver.errors import StaleLease, StateConflict, UnknownRun
-from palaver.ids import new_run_id
-from palaver.leases import Delta, Renewal, Stray
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec, Message, ToolCall
-from palaver.store.fleet import Interruption
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.steps.leases import Delta, Renewal, Stray
+from palaver.steps.verdicts import Continue, Finish, OpenCall
+from palaver.store.fleet.fleet import Interruption
 from palaver.testing import aeventually
-from palaver.verdicts import Continue, Finish, OpenCall
+from palaver.vocabulary.ids import new_run_id
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.invariants import check_whole
 from tests.contract.store_driver import INTERNAL, TOOL_ERROR, StoreDriver
 

@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
-from palaver.conversation import ConversationPatch, NewConversation
+from palaver.config.settings import Settings
 from palaver.errors import UnknownConversation
 from palaver.events import EventKind
-from palaver.ids import new_conversation_id
-from palaver.leases import Delta, Lease
-from palaver.limits import most
-from palaver.models import Message
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.conversation_feeds import BEGINNING, ConversationFeeds, Place
-from palaver.store.events import LogEntry, PlacedEvent
-from palaver.store.reading import Reading
-from palaver.store.scripts import Scripts
-from palaver.tasks import end
+from palaver.processes.tasks import end
+from palaver.schemas.conversation import ConversationPatch, NewConversation
+from palaver.schemas.models import Message
+from palaver.steps.leases import Delta, Lease
+from palaver.store import Store
+from palaver.store.reading.conversation_feeds import BEGINNING, ConversationFeeds, Place
+from palaver.store.reading.events import LogEntry, PlacedEvent
+from palaver.store.reading.reading import Reading
+from palaver.store.redis import keys
+from palaver.store.scripting.scripts import Scripts
 from palaver.testing import aeventually
+from palaver.vocabulary.ids import new_conversation_id
+from palaver.vocabulary.limits import most
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
 

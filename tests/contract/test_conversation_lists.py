@@ -7,9 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from palaver.conversation import ConversationFilter, ConversationOrder, ConversationPatch, NewConversation
-from palaver.settings import Settings
-from palaver.store import Store, keys
+from palaver.config.settings import Settings
+from palaver.schemas.conversation import ConversationFilter, ConversationOrder, ConversationPatch, NewConversation
+from palaver.store import Store
+from palaver.store.redis import keys
 from tests.contract.store_driver import StoreDriver
 
 ORDERS = get_args(ConversationOrder)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from palaver.conversation import Fork
-from palaver.lifecycle import StopReason
-from palaver.models import Message, ToolCall, Usage
-from palaver.verdicts import Continue, Finish, GiveUp, ToolOutcome
+from palaver.schemas.conversation import Fork
+from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.steps.verdicts import Continue, Finish, GiveUp, ToolOutcome
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import INTERNAL, StoreDriver
 
 ASKS = Message(role="assistant", tool_calls=(ToolCall(id="c1", name="calculator"),))

@@ -7,14 +7,15 @@ from uuid import uuid4
 
 import pytest
 
-from palaver.conversation import Conversation, ConversationPatch, NewConversation
+from palaver.config.settings import Settings
 from palaver.errors import NewerVersion, NoRoom, StateConflict, UnknownConversation
-from palaver.ids import new_conversation_id
-from palaver.models import AgentSpec
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.conversations import KeptText
+from palaver.schemas.conversation import Conversation, ConversationPatch, NewConversation
+from palaver.schemas.models import AgentSpec
+from palaver.store import Store
+from palaver.store.conversations.conversations import KeptText
+from palaver.store.redis import keys
 from palaver.testing import aeventually
+from palaver.vocabulary.ids import new_conversation_id
 from tests.contract.store_driver import AGENT, StoreDriver
 
 ABOUT: dict[str, Any] = {"title": "Ünited", "metadata": {"customer": "c-17"}, "tags": ("a", "b"), "agent": AGENT}

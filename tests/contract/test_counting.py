@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from palaver.errors import ErrorClass, Failure, ProviderDetails
-from palaver.exposition import Times, Values
-from palaver.leases import Lease
-from palaver.lifecycle import StopReason
-from palaver.limits import most
-from palaver.models import Message, Usage
-from palaver.store import Store, keys
-from palaver.verdicts import Continue, Finish, GiveUp, Postpone, RetryAfter, ToolOutcome
+from palaver.schemas.models import Message, Usage
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Continue, Finish, GiveUp, Postpone, RetryAfter, ToolOutcome
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.telemetry.exposition import Times, Values
+from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.limits import most
 from tests.checkers.evidence import read_histories
 from tests.checkers.sums import check_sums, counted, since
 from tests.contract.store_driver import AGENT, PAUSE_NOW, StoreDriver, deny

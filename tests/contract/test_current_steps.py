@@ -6,14 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from palaver.conversation import NewConversation
-from palaver.current_steps import MOST_SHOWN, CurrentStep
 from palaver.errors import ErrorClass, Failure
-from palaver.leases import AnswerProgress, Delivery
-from palaver.lifecycle import StepState
-from palaver.models import AgentSpec, Message, ToolCall
-from palaver.store import Store, keys
-from palaver.verdicts import Continue, OpenCall, RetryAfter
+from palaver.schemas.conversation import NewConversation
+from palaver.schemas.current_steps import MOST_SHOWN, CurrentStep
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.steps.leases import AnswerProgress, Delivery
+from palaver.steps.verdicts import Continue, OpenCall, RetryAfter
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import StepState
 from tests.contract.store_driver import PAUSE, StoreDriver
 
 TIMEOUT = Failure.of(ErrorClass.TIMEOUT, "The model did not begin to answer within 60 s.", code="first_token_timeout")

@@ -10,24 +10,25 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.leases import Delivery, Lease, Renewal
-from palaver.settings import Settings
-from palaver.step_kinds import MODEL
-from palaver.store import Store, keys
-from palaver.store.connection import now_ms
-from palaver.store.fleet import WorkerReport
-from palaver.tasks import end
+from palaver.processes.tasks import end
+from palaver.steps.leases import Delivery, Lease, Renewal
+from palaver.store import Store
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.redis import keys
+from palaver.store.redis.connection import now_ms
 from palaver.testing import aeventually
 from palaver.testing.redis_server import RedisServer
+from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.clock import Clock
 from tests.contract.store_driver import StoreDriver
-from workers.abilities import Abilities
-from workers.deaths import PATIENCE, DeathWatch
-from workers.histograms import Histograms
-from workers.keeper import Keeper
-from workers.runtime import Runtime
+from workers.loops.deaths import PATIENCE, DeathWatch
+from workers.loops.keeper import Keeper
 from workers.sources.toolbox import Toolbox
+from workers.steps.abilities import Abilities
+from workers.steps.histograms import Histograms
+from workers.steps.runtime import Runtime
 
 pytestmark = [pytest.mark.process, pytest.mark.parametrize("redis", ["real"], indirect=True, ids=["server"])]
 

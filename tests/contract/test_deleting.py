@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from palaver.conversation import NewConversation
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
-from palaver.filters import RunFilter
-from palaver.ids import new_conversation_id
-from palaver.models import Message, Retry
-from palaver.store import keys
-from palaver.verdicts import Condensed, Continue
+from palaver.schemas.conversation import NewConversation
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import Message, Retry
+from palaver.steps.verdicts import Condensed, Continue
+from palaver.store.redis import keys
+from palaver.vocabulary.ids import new_conversation_id
 from tests.contract.store_driver import PAUSE, StoreDriver
 
 

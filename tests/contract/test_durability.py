@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ErrorClass, NotDurable, StateConflict, classify
-from palaver.leases import Lease
-from palaver.models import AgentSpec, Retry, Submission
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.due import DueItem
+from palaver.schemas.models import AgentSpec, Retry, Submission
+from palaver.steps.leases import Lease
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.store.steps.due import DueItem
 from palaver.testing.ports import free_port
 from palaver.testing.redis_server import RedisServer
 from tests.contract.store_driver import StoreDriver

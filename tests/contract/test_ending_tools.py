@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from palaver.lifecycle import StopReason
-from palaver.models import AgentSpec, Message, ToolCall
-from palaver.verdicts import Continue, OpenCall, ToolOutcome
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.steps.verdicts import Continue, OpenCall, ToolOutcome
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import AGENT, PAUSE, RESUME, StoreDriver, approve, deny, say
 
 

@@ -6,11 +6,11 @@ from collections import defaultdict
 
 from palaver.errors import ErrorClass, Failure
 from palaver.events import EVENTS, BaseEvent, EventKind, Kept
-from palaver.leases import Delta, Lease, Progress
-from palaver.lifecycle import StopReason
-from palaver.models import Budget, Message, ToolCall, Usage
-from palaver.stuck import Nudge
-from palaver.verdicts import Condensed, Continue, Finish, Misfit, Postpone, ReasoningDropped, ToolOutcome
+from palaver.schemas.models import Budget, Message, ToolCall, Usage
+from palaver.steps.leases import Delta, Lease, Progress
+from palaver.steps.stuck import Nudge
+from palaver.steps.verdicts import Condensed, Continue, Finish, Misfit, Postpone, ReasoningDropped, ToolOutcome
+from palaver.vocabulary.lifecycle import StopReason
 from tests.checkers.events import declared
 from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
 

@@ -12,13 +12,14 @@ import pytest
 from redis.exceptions import BusyLoadingError
 
 from palaver.errors import UnknownRun
-from palaver.ids import new_run_id
-from palaver.leases import Delta, Lease
-from palaver.store import Store, keys
-from palaver.store.connection import Connection
-from palaver.store.events import StoredEvent
-from palaver.store.feeds import Feeds
+from palaver.steps.leases import Delta, Lease
+from palaver.store import Store
+from palaver.store.reading.events import StoredEvent
+from palaver.store.reading.feeds import Feeds
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection
 from palaver.testing import aeventually
+from palaver.vocabulary.ids import new_run_id
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
 

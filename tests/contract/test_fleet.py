@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from palaver.store import keys
-from palaver.store.fleet import WorkerReport
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.redis import keys
 from tests.contract.store_driver import StoreDriver
 
 REPORT = WorkerReport(id="w1", queue="model", in_flight=3, capacity=500, draining=False)

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
+from palaver.config.settings import Settings
+from palaver.delivery.follow_up import follow_up
 from palaver.errors import CorruptRecord
-from palaver.follow_up import follow_up
-from palaver.leases import Delivery
-from palaver.lifecycle import StopReason
-from palaver.models import Message
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.due import DueItem
-from palaver.stuck import Nudge
-from palaver.verdicts import Finish
+from palaver.schemas.models import Message
+from palaver.steps.leases import Delivery
+from palaver.steps.stuck import Nudge
+from palaver.steps.verdicts import Finish
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.store.steps.due import DueItem
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import StoreDriver
 
 TREE = Path(__file__).parents[2]
@@ -85,6 +86,6 @@ def test_nobody_else_picks_an_answer_to_pieces() -> None:
     found = [*_reads("palaver"), *_reads("workers"), *_reads("api")]
     # What a submit answers has deliveries, and no run whose turn has come.
     assert {each for each in found if not (each.startswith("api/") and each.endswith(": deliveries"))} == {
-        "palaver/follow_up.py: deliveries",
-        "palaver/follow_up.py: next_run",
+        "palaver/delivery/follow_up.py: deliveries",
+        "palaver/delivery/follow_up.py: next_run",
     }

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError
 
-from palaver.conversation import Fork, NewConversation
 from palaver.errors import IdempotencyMismatch, StateConflict
-from palaver.store import keys
+from palaver.schemas.conversation import Fork, NewConversation
+from palaver.store.redis import keys
 from tests.contract.store_driver import StoreDriver
 from tests.contract.test_bounds import Breaking, ended, many
 from tests.contract.test_going_back import told, two_turns

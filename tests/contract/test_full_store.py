@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError, ResponseError
 
-from palaver.leases import Renewal
+from palaver.steps.leases import Renewal
 from palaver.store import Store
 from tests.contract.store_driver import StoreDriver
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from palaver.conversation import Fork
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownConversation
-from palaver.lifecycle import StopReason
-from palaver.models import AgentSpec, Message, Retry
-from palaver.store import keys
-from palaver.verdicts import Condensed, Finish
+from palaver.schemas.conversation import Fork
+from palaver.schemas.models import AgentSpec, Message, Retry
+from palaver.steps.verdicts import Condensed, Finish
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import AGENT, StoreDriver
 from tests.contract.test_appending import answer_all
 

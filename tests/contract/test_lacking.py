@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.leases import Lease
-from palaver.lifecycle import WaitReason
-from palaver.limits import most
-from palaver.store import keys
-from palaver.store.fleet import WorkerReport
-from palaver.verdicts import Postpone
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Postpone
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import WaitReason
+from palaver.vocabulary.limits import most
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver
 
 

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from palaver.config.settings import Settings
 from palaver.errors import StaleLease
-from palaver.ids import new_run_id
-from palaver.leases import Renewal, Stray
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.due import DueItem
-from palaver.store.fleet import Interruption
+from palaver.steps.leases import Renewal, Stray
+from palaver.store import Store
+from palaver.store.fleet.fleet import Interruption
+from palaver.store.redis import keys
+from palaver.store.steps.due import DueItem
 from palaver.testing import aeventually
+from palaver.vocabulary.ids import new_run_id
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import TOOL_ERROR, StoreDriver
 
 INTERRUPTED = "Interrupted: the worker that ran this call was lost. It may or may not have taken effect."

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from palaver.errors import ErrorClass, Failure
-from palaver.ids import shard_of
-from palaver.leases import Lease, Settled
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec, Budget, Message, ToolCall, Usage
-from palaver.store import keys
-from palaver.store.fleet import Interruption
+from palaver.schemas.models import AgentSpec, Budget, Message, ToolCall, Usage
+from palaver.steps.leases import Lease, Settled
+from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome
+from palaver.store.fleet.fleet import Interruption
+from palaver.store.redis import keys
 from palaver.testing import aeventually
-from palaver.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome
+from palaver.vocabulary.ids import shard_of
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import RATE_LIMITED, StoreDriver
 
 TIMED_OUT = Failure.of(ErrorClass.TIMEOUT)

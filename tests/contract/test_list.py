@@ -9,16 +9,17 @@ from typing import Any, Unpack
 
 import pytest
 
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, StateConflict, UnknownConversation, UnknownRun
-from palaver.filters import RunFilter
-from palaver.ids import new_conversation_id, new_run_id
-from palaver.lifecycle import RunStatus
-from palaver.limits import exceeded, most
-from palaver.models import Retry
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.finding import Part, look
-from palaver.store.runs import Submitted
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import Retry
+from palaver.store import Store
+from palaver.store.reading.finding import Part, look
+from palaver.store.redis import keys
+from palaver.store.runs.runs import Submitted
+from palaver.vocabulary.ids import new_conversation_id, new_run_id
+from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.limits import exceeded, most
 from tests.contract.store_driver import AGENT, StoreDriver
 
 
@@ -84,8 +85,8 @@ async def test_several_lists_are_as_one(driver: StoreDriver, redis: Any) -> None
 async def test_a_page_looks_at_so_much_and_says_where_to_go_on(
     driver: StoreDriver, monkeypatch: pytest.MonkeyPatch, limited: str, much: int
 ) -> None:
-    monkeypatch.setattr("palaver.store.finding._AT_ONCE", 4)
-    monkeypatch.setattr("palaver.store.finding.most", lambda name: {limited: much}.get(name) or most(name))
+    monkeypatch.setattr("palaver.store.reading.finding._AT_ONCE", 4)
+    monkeypatch.setattr("palaver.store.reading.finding.most", lambda name: {limited: much}.get(name) or most(name))
     (first, *_) = [(await driver.submit(tags=("rare",) if i == 0 else ())).run_id for i in range(20)]
     beyond = exceeded[limited]
     pages = await _pages(driver, 10, {"tag": "rare"})
@@ -98,7 +99,7 @@ async def test_a_page_looks_at_so_much_and_says_where_to_go_on(
 async def test_searches_take_turns_and_leave_redis_to_others(
     driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palaver.store.finding._AT_ONCE", 4)
+    monkeypatch.setattr("palaver.store.reading.finding._AT_ONCE", 4)
     for _ in range(20):
         await driver.submit()
     under_way, at_once, rests = 0, list[int](), list[float]()
@@ -115,8 +116,8 @@ async def test_searches_take_turns_and_leave_redis_to_others(
     async def resting(seconds: float) -> None:
         rests.append(seconds)
 
-    monkeypatch.setattr("palaver.store.finding.look", counted)
-    monkeypatch.setattr("palaver.store.finding.asyncio.sleep", resting)
+    monkeypatch.setattr("palaver.store.reading.finding.look", counted)
+    monkeypatch.setattr("palaver.store.reading.finding.asyncio.sleep", resting)
     pages = await asyncio.gather(*(driver.store.runs.list({"tag": "nobody"}, limit=10) for _ in range(8)))
     assert [page.runs for page in pages] == [[]] * 8
     assert max(at_once) == 1
@@ -127,8 +128,8 @@ async def test_searches_take_turns_and_leave_redis_to_others(
 async def test_a_page_that_waits_too_long_ends_where_it_is(
     driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palaver.store.finding._AT_ONCE", 4)
-    monkeypatch.setattr("palaver.store.finding._PATIENCE", 0.0)
+    monkeypatch.setattr("palaver.store.reading.finding._AT_ONCE", 4)
+    monkeypatch.setattr("palaver.store.reading.finding._PATIENCE", 0.0)
     (first, *_) = [(await driver.submit(tags=("rare",) if i == 0 else ())).run_id for i in range(20)]
     pages = await _pages(driver, 10, {"tag": "rare"})
     assert len(pages) > 1

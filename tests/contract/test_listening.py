@@ -11,8 +11,8 @@ from kombu.connection import Connection as Broker
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
-from palaver.deliveries import transport_options
-from palaver.store.connection import Listener
+from palaver.delivery.deliveries import transport_options
+from palaver.store.redis.connection import Listener
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 

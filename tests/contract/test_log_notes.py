@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import Message, ToolCall, Usage
-from palaver.stuck import Nudge
-from palaver.verdicts import Condensed, Continue, Finish, GiveUp, ReasoningDropped, RetryAfter, ToolOutcome, Verdict
+from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.steps.stuck import Nudge
+from palaver.steps.verdicts import (
+    Condensed,
+    Continue,
+    Finish,
+    GiveUp,
+    ReasoningDropped,
+    RetryAfter,
+    ToolOutcome,
+    Verdict,
+)
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import INTERNAL, RATE_LIMITED, StoreDriver
 
 NOTES = (Condensed("so far", 2), Nudge("Try something else."))

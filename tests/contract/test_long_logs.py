@@ -9,12 +9,13 @@ import pytest
 
 from api.native.frames import frames
 from api.operations.watching import with_gaps
-from palaver.leases import Delta
-from palaver.limits import most
-from palaver.models import Message
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.contracts.declaration import Script
+from palaver.config.settings import Settings
+from palaver.schemas.models import Message
+from palaver.steps.leases import Delta
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.vocabulary.limits import most
 from tests.contract.store_driver import StoreDriver
 
 CAP = 100

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.leases import Stray
-from palaver.lifecycle import RunStatus
-from palaver.store.fleet import Interruption
+from palaver.steps.leases import Stray
+from palaver.store.fleet.fleet import Interruption
 from palaver.testing import aeventually
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import PAUSE, StoreDriver, approve
 
 TAKES_OVER = ["interrupt", "rollback"]

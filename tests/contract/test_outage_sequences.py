@@ -12,11 +12,11 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from palaver.config.providers import Limits
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderDetails
-from palaver.providers import Limits
-from palaver.settings import Settings
 from palaver.store import Store
-from palaver.store.providers import Admitted
+from palaver.store.fleet.providers import Admitted
 from tests.contract.clock import START, Clock
 
 INTERVAL = 5.0

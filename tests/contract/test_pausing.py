@@ -10,13 +10,13 @@ import orjson
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.leases import Delivery, Lease, Renewal, Settled, Stray
-from palaver.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.models import AgentSpec, Budget, Usage
-from palaver.store import keys
-from palaver.store.fleet import Interruption
+from palaver.schemas.models import AgentSpec, Budget, Usage
+from palaver.steps.leases import Delivery, Lease, Renewal, Settled, Stray
+from palaver.steps.verdicts import RetryAfter
+from palaver.store.fleet.fleet import Interruption
+from palaver.store.redis import keys
 from palaver.testing import aeventually
-from palaver.verdicts import RetryAfter
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.store_driver import (
     INTERNAL,
     PAUSE,

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.leases import Delivery, Lease
-from palaver.store import keys
-from palaver.store.due import DueItem
+from palaver.steps.leases import Delivery, Lease
+from palaver.store.redis import keys
+from palaver.store.steps.due import DueItem
 from tests.contract.store_driver import AGENT, StoreDriver
 
 MOST = 60

@@ -12,7 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError
 
-from palaver.store.pool import Pool
+from palaver.store.redis.pool import Pool
 from palaver.testing import aeventually
 from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy

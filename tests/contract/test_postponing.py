@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from palaver.errors import ErrorClass, Failure, ProviderDetails
-from palaver.leases import Delivery, Lease, Stray
-from palaver.lifecycle import RunStatus, WaitReason
-from palaver.models import Usage
-from palaver.store import keys
-from palaver.verdicts import Postpone
+from palaver.schemas.models import Usage
+from palaver.steps.leases import Delivery, Lease, Stray
+from palaver.steps.verdicts import Postpone
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver
 
 

@@ -19,10 +19,11 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palaver.providers import Limits
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.providers import Wait
+from palaver.config.providers import Limits
+from palaver.config.settings import Settings
+from palaver.store import Store
+from palaver.store.fleet.providers import Wait
+from palaver.store.redis import keys
 from tests.contract.clock import START, Clock
 
 LEASE = 15.0

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from palaver.config.providers import Limits
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderDetails
-from palaver.providers import Limits
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.provider_states import Outage
-from palaver.store.providers import Admitted, Cooling, Wait
+from palaver.store import Store
+from palaver.store.fleet.provider_states import Outage
+from palaver.store.fleet.providers import Admitted, Cooling, Wait
+from palaver.store.redis import keys
 from palaver.testing import aeventually
 
 NONE = Limits()

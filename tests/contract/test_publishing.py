@@ -12,11 +12,11 @@ import orjson
 import pytest
 from redis import Redis
 
-from palaver import publishing
-from palaver.deliveries import Publisher
-from palaver.leases import Delivery
-from palaver.publishing import LoopPublisher
-from palaver.store import queue_lists
+from palaver.delivery import publishing
+from palaver.delivery.deliveries import Publisher
+from palaver.delivery.publishing import LoopPublisher
+from palaver.steps.leases import Delivery
+from palaver.store.fleet import queue_lists
 from palaver.testing import aeventually
 from palaver.testing.ports import free_port
 from palaver.testing.redis_server import RedisServer
@@ -133,7 +133,7 @@ async def test_no_more_than_the_backlog_waits(
 
 async def test_a_broker_that_is_away_is_told_by_ids_and_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     away = LoopPublisher(f"redis://user:s3cret@127.0.0.1:{free_port()}/0")
-    with caplog.at_level(logging.WARNING, logger="palaver.publishing"):
+    with caplog.at_level(logging.WARNING, logger="palaver.delivery.publishing"):
         away.publish_soon([model(1), tool(2)])
         await away.close()
     assert f"not published, left to the sweeper: {model(1).task_id} {tool(2).task_id} (ConnectionError)" in caplog.text

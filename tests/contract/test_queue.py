@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from palaver.lifecycle import RunStatus, WaitReason
-from palaver.models import AgentSpec
-from palaver.store import keys
+from palaver.schemas.models import AgentSpec
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from tests.contract.store_driver import StoreDriver
 
 

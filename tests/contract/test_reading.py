@@ -12,13 +12,13 @@ import redis
 from kombu.connection import Connection
 from redis.exceptions import ResponseError
 
-from palaver.deliveries import transport_options
-from palaver.leases import Delivery
-from palaver.step_kinds import MODEL, RECOVERED
+from palaver.delivery.deliveries import transport_options
+from palaver.delivery.wire import in_redis
+from palaver.steps.leases import Delivery
 from palaver.testing import eventually
 from palaver.testing.redis_server import RedisServer
-from palaver.wire import in_redis
-from workers.reading import Transport
+from palaver.vocabulary.step_kinds import MODEL, RECOVERED
+from workers.broker.reading import Transport
 
 pytestmark = pytest.mark.process
 QUEUES = (MODEL.queue + RECOVERED, MODEL.queue)

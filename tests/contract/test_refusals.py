@@ -13,8 +13,8 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from api.app import create_app
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, classify
-from palaver.settings import Settings
 from palaver.store import Store
 from palaver.testing import aeventually
 from palaver.testing.redis_server import RedisServer

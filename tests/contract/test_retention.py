@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from palaver.conversation import NewConversation
+from palaver.config.settings import Settings
 from palaver.errors import StaleLease, UnknownRun
-from palaver.filters import RunFilter
-from palaver.leases import Delta
-from palaver.lifecycle import StopReason
-from palaver.models import Message, Retry
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.connection import now_ms
-from palaver.store.listing import RunPage
-from palaver.verdicts import Finish
+from palaver.schemas.conversation import NewConversation
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import Message, Retry
+from palaver.steps.leases import Delta
+from palaver.steps.verdicts import Finish
+from palaver.store import Store
+from palaver.store.reading.listing import RunPage
+from palaver.store.redis import keys
+from palaver.store.redis.connection import now_ms
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import StoreDriver, approve, say
 
 RETENTION = 3600

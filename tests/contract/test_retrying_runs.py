@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownRun
-from palaver.filters import RunFilter
-from palaver.ids import new_run_id
-from palaver.leases import Lease
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec, Budget, Message, Retry
-from palaver.store import keys
-from palaver.store.runs import Submitted
-from palaver.verdicts import Condensed, Continue, GiveUp
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import AgentSpec, Budget, Message, Retry
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Condensed, Continue, GiveUp
+from palaver.store.redis import keys
+from palaver.store.runs.runs import Submitted
+from palaver.vocabulary.ids import new_run_id
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import AGENT, INTERNAL, StoreDriver, say
 
 OTHER = AgentSpec(model="fake/other", max_steps=9)

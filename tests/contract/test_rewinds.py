@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.leases import Delta, Lease
-from palaver.models import Message
-from palaver.store import Store, keys
-from palaver.verdicts import Continue
+from palaver.schemas.models import Message
+from palaver.steps.leases import Delta, Lease
+from palaver.steps.verdicts import Continue
+from palaver.store import Store
+from palaver.store.redis import keys
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver, calls
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.leases import Lease, LogMessage
-from palaver.lifecycle import StopReason
-from palaver.models import Message
-from palaver.store import keys
-from palaver.store.fleet import Interruption
+from palaver.schemas.models import Message
+from palaver.steps.leases import Lease, LogMessage
+from palaver.steps.verdicts import Condensed, Continue, Finish
+from palaver.store.fleet.fleet import Interruption
+from palaver.store.redis import keys
 from palaver.testing import aeventually
-from palaver.verdicts import Condensed, Continue, Finish
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import StoreDriver, say
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from palaver.errors import CorruptRecord
-from palaver.lifecycle import RunStatus
-from palaver.store import keys
-from palaver.store.contracts.logs import ENTRY_FIELDS
-from palaver.store.due import DueItem
+from palaver.store.redis import keys
+from palaver.store.scripting.contracts.logs import ENTRY_FIELDS
+from palaver.store.steps.due import DueItem
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import StoreDriver
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.leases import Lease
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import AgentSpec, Message
-from palaver.verdicts import Continue
+from palaver.schemas.models import AgentSpec, Message
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Continue
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, approve, output, say
 
 ONE_STEP = AgentSpec(model="fake/echo", max_steps=1)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.leases import Delta, Lease, Shown, Stray
-from palaver.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.models import AgentSpec, Message, ToolCall, Usage
-from palaver.verdicts import Continue, Finish, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
+from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
+from palaver.steps.leases import Delta, Lease, Shown, Stray
+from palaver.steps.verdicts import Continue, Finish, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.store_driver import INTERNAL, RATE_LIMITED, TOOL_ERROR, StoreDriver
 
 USED = Usage(input_tokens=7, model_calls=1, cost_usd=0.5)

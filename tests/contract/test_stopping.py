@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.lifecycle import RunStatus
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import RESUME, STOP, StoreDriver, approve, deny, say
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from palaver.conversation import NewConversation
 from palaver.errors import IdempotencyMismatch, StateConflict, TimePassed, UnknownConversation
-from palaver.ids import new_conversation_id
-from palaver.lifecycle import RunStatus, WaitReason
-from palaver.models import Budget, Message
-from palaver.store import keys
+from palaver.schemas.conversation import NewConversation
+from palaver.schemas.models import Budget, Message
+from palaver.store.redis import keys
+from palaver.vocabulary.ids import new_conversation_id
+from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from tests.contract.store_driver import AGENT, StoreDriver
 
 

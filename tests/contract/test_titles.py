@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from palaver.conversation import ConversationPatch, NewConversation
-from palaver.models import Message, Retry
-from palaver.store import keys
+from palaver.schemas.conversation import ConversationPatch, NewConversation
+from palaver.schemas.models import Message, Retry
+from palaver.store.redis import keys
 from tests.contract.store_driver import AGENT, StoreDriver
 
 WORDS = "Which  invoices of March\nare still open? " + "And " * 50

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from palaver.limits import most
-from palaver.store import keys
-from palaver.store.fleet import WorkerReport
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.redis import keys
 from palaver.tools import ToolDeclaration, ToolSet
+from palaver.vocabulary.limits import most
 from tests.contract.store_driver import StoreDriver
 
 

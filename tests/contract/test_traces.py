@@ -11,16 +11,16 @@ import orjson
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Proto
 
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
-from palaver.lifecycle import StopReason
-from palaver.limits import most
-from palaver.models import Message
-from palaver.settings import Settings
-from palaver.store import keys
-from palaver.store.spans import SpanOutbox
-from palaver.tasks import end
+from palaver.processes.tasks import end
+from palaver.schemas.models import Message
+from palaver.steps.verdicts import Finish
+from palaver.store.reading.spans import SpanOutbox
+from palaver.store.redis import keys
 from palaver.testing import aeventually
-from palaver.verdicts import Finish
+from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.limits import most
 from tests.contract.store_driver import StoreDriver, approve
 from tests.process.otlp import Span, decoded
 from workers.tracing import names

@@ -9,16 +9,17 @@ import pytest
 from pydantic import SecretStr
 from redis.exceptions import ConnectionError
 
-from palaver.conversation import Fork, NewConversation
-from palaver.endpoints import Endpoint
+from palaver.config.settings import Settings
 from palaver.errors import StateConflict, UnknownConversation
-from palaver.limits import most
-from palaver.models import Retry
-from palaver.sealing import KeyMissing, SealBroken
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.due import DueItem
-from palaver.store.vault import Sealed
+from palaver.schemas.conversation import Fork, NewConversation
+from palaver.schemas.endpoints import Endpoint
+from palaver.schemas.models import Retry
+from palaver.secrets.sealing import KeyMissing, SealBroken
+from palaver.store import Store
+from palaver.store.conversations.vault import Sealed
+from palaver.store.redis import keys
+from palaver.store.steps.due import DueItem
+from palaver.vocabulary.limits import most
 from tests.contract.store_driver import AGENT, StoreDriver
 from tests.contract.test_bounds import Breaking, ended, many
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from palaver.config.settings import Settings
 from palaver.errors import NewerVersion, StaleLease
-from palaver.leases import Stray
-from palaver.lifecycle import RunStatus
-from palaver.settings import Settings
-from palaver.store import Store, keys, scripts
-from palaver.store.due import DueItem
-from palaver.store.runs import Submitted
+from palaver.steps.leases import Stray
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.store.runs.runs import Submitted
+from palaver.store.scripting import scripts
+from palaver.store.steps.due import DueItem
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import StoreDriver
 
 

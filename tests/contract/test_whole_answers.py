@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
-from palaver.leases import Lease, Shown
-from palaver.lifecycle import StopReason
-from palaver.limits import most
-from palaver.models import Message
-from palaver.store import keys
-from palaver.store.conversation_feeds import Place
-from palaver.store.events import StoredEvent
+from palaver.schemas.models import Message
+from palaver.steps.leases import Lease, Shown
+from palaver.steps.verdicts import Continue, Finish
+from palaver.store.reading.conversation_feeds import Place
+from palaver.store.reading.events import StoredEvent
+from palaver.store.redis import keys
 from palaver.testing import aeventually
-from palaver.verdicts import Continue, Finish
+from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.limits import most
 from tests.contract.store_driver import StoreDriver
 
 TOLD = [

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from palaver.errors import StaleLease
-from palaver.leases import Lease, Renewal, Settled, Shown
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.models import Message, ToolCall
-from palaver.store import keys
-from palaver.verdicts import Condensed, Continue, Finish, OpenCall, ToolOutcome
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.leases import Lease, Renewal, Settled, Shown
+from palaver.steps.verdicts import Condensed, Continue, Finish, OpenCall, ToolOutcome
+from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.clients import Choose, Clients
 from tests.contract.invariants import MESSAGES, check_whole
 from tests.contract.store_driver import INTERNAL, TOOL_ERROR

@@ -8,7 +8,7 @@ from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
-from palaver.lifecycle import TRANSITIONS, RunStatus
+from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
 
 
 class Moves:

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
+from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
-from palaver.filters import RunFilter
-from palaver.ids import new_conversation_id
-from palaver.leases import Delta, Lease
-from palaver.models import Message, Retry, ToolCall
-from palaver.providers import Limits
-from palaver.store import keys
-from palaver.verdicts import Continue, ToolOutcome
+from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import Message, Retry, ToolCall
+from palaver.steps.leases import Delta, Lease
+from palaver.steps.verdicts import Continue, ToolOutcome
+from palaver.store.redis import keys
+from palaver.vocabulary.ids import new_conversation_id
 from tests.contract.store_driver import AGENT, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
 
 Act = Callable[[], Awaitable[object]]

@@ -20,11 +20,11 @@ from redis.asyncio import Redis
 from starlette.types import Message as AsgiMessage
 
 from api.app import create_app
-from palaver.limits import MIB
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
 from palaver.tools import ToolSet, load_tools
+from palaver.vocabulary.limits import MIB
 from tests.cost.openhands_requests import EVERY as CASES
 from tests.cost.requests import Ask, Case
 from tests.cost.work import counted

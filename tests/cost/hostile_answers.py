@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from palaver.limits import most
+from palaver.vocabulary.limits import most
 
 FILLERS: Final[Mapping[str, str]] = {
     "numbers": "1",

@@ -11,7 +11,7 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from redis.asyncio import Redis
 
 from palaver.store import Store
-from palaver.store.contracts.declaration import Script
+from palaver.store.scripting.contracts.declaration import Script
 
 EVERY: Final = 50
 """Instructions of Lua between two counts."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from palaver.ids import uuid_of
-from palaver.limits import most
+from palaver.vocabulary.ids import uuid_of
+from palaver.vocabulary.limits import most
 from tests.cost.requests import CASES, Ask, Case, fields, submitted
 from tests.unit.api_world import World
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 from fastapi.routing import APIRoute
 
 from api.app import create_app
-from palaver.conversation import NewConversation
 from palaver.errors import ErrorClass, Failure
-from palaver.lifecycle import StopReason, WaitReason
-from palaver.limits import MIB, most
-from palaver.models import Message, Submission
-from palaver.store.fleet import WorkerReport
+from palaver.schemas.conversation import NewConversation
+from palaver.schemas.models import Message, Submission
+from palaver.steps.verdicts import Continue, GiveUp, Postpone
+from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet
-from palaver.verdicts import Continue, GiveUp, Postpone
+from palaver.vocabulary.lifecycle import StopReason, WaitReason
+from palaver.vocabulary.limits import MIB, most
 from tests.unit.api_world import World, call
 
 ROUTES: Final = frozenset(

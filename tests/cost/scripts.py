@@ -8,7 +8,7 @@ import math
 
 from redis.asyncio import Redis
 
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.testing.redis_server import RedisServer
 from tests.contract.store_driver import StoreDriver

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from palaver.leases import Delivery
-from palaver.models import Message, ToolCall
-from palaver.settings import Settings
+from palaver.config.settings import Settings
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.leases import Delivery
+from palaver.steps.verdicts import Continue, ToolOutcome
 from palaver.store import Store
-from palaver.verdicts import Continue, ToolOutcome
 from tests.contract.store_driver import StoreDriver
 from tests.cost.meters import EVERY, fake, watch
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from palaver.ids import uuid_of
-from palaver.limits import most
-from palaver.models import Message
+from palaver.schemas.models import Message
+from palaver.vocabulary.ids import uuid_of
+from palaver.vocabulary.limits import most
 from tests.cost.requests import AGENT
 from tests.cost.work import counted
 from tests.unit.api_world import World, world

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from palaver.errors import ProviderError
-from palaver.limits import most
+from palaver.vocabulary.limits import most
 from tests.cost.hostile_answers import shapes
 from workers.protocols import PROTOCOLS, AnswerReader
 

@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from palaver.leases import Lease
-from palaver.models import Message, ToolCall, Usage
-from palaver.settings import Settings
-from palaver.step_kinds import RECOVERED
+from palaver.config.settings import Settings
+from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Continue, ToolOutcome
 from palaver.store import Store
-from palaver.store.contracts import SCRIPTS
-from palaver.verdicts import Continue, ToolOutcome
+from palaver.store.scripting.contracts import SCRIPTS
+from palaver.vocabulary.step_kinds import RECOVERED
 from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case
 from tests.cost.meters import EVERY, Commands, fake, watch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from palaver.leases import Delivery
-from palaver.models import Run
+from palaver.schemas.models import Run
+from palaver.steps.leases import Delivery
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from kombu.connection import Connection
 
-from palaver.brokers import kombu_url
-from palaver.deliveries import QUEUES, Publisher
-from palaver.leases import Delivery
+from palaver.config.brokers import kombu_url
+from palaver.delivery.deliveries import QUEUES, Publisher
+from palaver.steps.leases import Delivery
 
 ON_RABBITMQ: Final = os.environ.get("PALAVER_TEST_BROKER", "redis") == "rabbitmq"
 """Whether every cluster gets a RabbitMQ as its broker: PALAVER_TEST_BROKER=rabbitmq."""

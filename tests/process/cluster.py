@@ -17,13 +17,13 @@ import orjson
 import redis
 
 from deploy.check import logins
-from palaver.models import Run
-from palaver.settings import Settings
+from palaver.config.settings import Settings
+from palaver.schemas.models import Run
 from palaver.stack import Ports, Stack
 from palaver.stack.child import Child
 from palaver.stack.plan import COMMANDS
 from palaver.store import Store
-from palaver.store.events import StoredEvent
+from palaver.store.reading.events import StoredEvent
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry, read_ledger
 from palaver.testing.ports import free_port

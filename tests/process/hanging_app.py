@@ -12,8 +12,8 @@ from typing import Any
 from celery.signals import worker_ready
 
 from palaver.testing import eventually
-from workers import progress
 from workers.app import app
+from workers.loops import progress
 
 __all__ = ["app"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from palaver.actions import PendingAction
-from palaver.models import Run
+from palaver.schemas.actions import PendingAction
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from palaver.store import keys
+from palaver.store.redis import keys
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision

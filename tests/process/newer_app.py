@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palaver.store import scripts
+from palaver.store.scripting import scripts
 
 scripts.VERSION += 1  # type: ignore[misc]
 

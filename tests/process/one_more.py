@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from palaver.roles import command
+from palaver.config.roles import command
 from palaver.stack.child import Child
 from palaver.stack.plan import COMMANDS
 from palaver.stack.readiness import answers_ok

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from palaver.process_tree import below
+from palaver.processes.process_tree import below
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 

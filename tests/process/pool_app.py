@@ -15,9 +15,9 @@ from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.exceptions import Ignore, Reject, Retry
 from celery.signals import celeryd_after_setup, worker_init
 
-from palaver.deliveries import QUEUES
-from workers.pool import TaskPool
-from workers.transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
+from palaver.delivery.deliveries import QUEUES
+from workers.broker.pool import TaskPool
+from workers.broker.transport import AckTimeout, Amqp, broker_settings, consume_recovered_first
 
 RECORD = Path(os.environ.get("POOL_RECORD", os.devnull))
 LIFESPAN = os.environ.get("POOL_LIFESPAN", "")

@@ -15,12 +15,12 @@ from typing import Any
 import redis
 from celery import Celery
 
-from palaver.deliveries import QUEUE_NAMES, queue
+from palaver.delivery.deliveries import QUEUE_NAMES, queue
 from palaver.testing.children import dying_with_parent
 from palaver.testing.redis_server import RedisServer
 from palaver.testing.waiting import eventually
 from tests.process.rabbitmq import RabbitServer
-from workers.transport import broker_settings
+from workers.broker.transport import broker_settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from palaver.config.settings import Settings
 from palaver.errors import RetryableToolError, ToolError
-from palaver.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.schemas import fitting
 from workers.sources.containment import Told, contained

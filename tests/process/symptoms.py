@@ -14,7 +14,7 @@ import httpx
 import pytest
 import redis
 
-from palaver.store import keys
+from palaver.store.redis import keys
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
 from tests.process.one_more import one_more

@@ -21,16 +21,16 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 
 from deploy.check import logins
 from deploy.check.kit import ROOT
-from palaver.deliveries import QUEUE_NAMES, transport_options
-from palaver.ids import uuid_of
-from palaver.lifecycle import RunStatus
-from palaver.store import keys
+from palaver.delivery.deliveries import QUEUE_NAMES, transport_options
+from palaver.store.redis import keys
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
+from palaver.vocabulary.ids import uuid_of
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
-from workers.remote import COMMANDS
+from workers.broker.remote import COMMANDS
 
 pytestmark = pytest.mark.process
 
@@ -312,8 +312,10 @@ def test_flower_commands_no_worker(guarded: Cluster) -> None:
     known = guarded.stack.pids("worker") + guarded.stack.pids("tools")
     url = logins.url_of("palaver-flower", guarded.stack.ports.redis)
     flower = Celery("flower", broker=url, set_as_current=False)
-    # As in `-A workers.celery_app`, which Flower is started with.
-    flower.conf.update(broker_transport="workers.reading:Transport", broker_transport_options=transport_options(url))
+    # As in `-A workers.broker.celery_app`, which Flower is started with.
+    flower.conf.update(
+        broker_transport="workers.broker.reading:Transport", broker_transport_options=transport_options(url)
+    )
     with flower, flower.connection_for_write() as asking:
         for name in sorted(set(Panel.data) - set(COMMANDS)):
             told = {"task_name": "palaver.model_step", "queue": "model", "n": 1, "task_id": "x", "rate_limit": "1/h"}

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from palaver.actions import digest
-from palaver.ids import uuid_of
+from palaver.schemas.actions import digest
 from palaver.testing import eventually
+from palaver.vocabulary.ids import uuid_of
 from tests.process.cluster import Cluster, stream
 from tests.process.inputs import decision, tool_output
 from tests.process.phases import EDITOR, frozen

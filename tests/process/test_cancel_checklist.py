@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 from tests.process.aftermath import DENIED, cancelled, errors, outcome, prompt, said
 from tests.process.cluster import LEASE, Cluster, stream

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from tests.process.aftermath import outcome
 from tests.process.cluster import Cluster, stream
 

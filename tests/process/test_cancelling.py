@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 

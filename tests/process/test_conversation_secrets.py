@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from palaver.limits import MIB
 from palaver.testing import eventually
+from palaver.vocabulary.limits import MIB
 from tests.process.cluster import Cluster
 from tests.process.hostile.answers import raw
 from tests.process.hostile.echoes import ECHOES

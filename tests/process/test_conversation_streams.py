@@ -16,9 +16,9 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from palaver.ids import uuid_of
-from palaver.tasks import end
+from palaver.processes.tasks import end
 from palaver.testing import aeventually, eventually
+from palaver.vocabulary.ids import uuid_of
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process

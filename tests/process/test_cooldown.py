@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from palaver.models import Run, Waiting
+from palaver.schemas.models import Run, Waiting
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.refusing_provider import RefusingProvider

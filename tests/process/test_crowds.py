@@ -12,14 +12,14 @@ from typing import Final
 import httpx
 import pytest
 
-from palaver.leases import Delta, Lease
-from palaver.lifecycle import StopReason
-from palaver.models import AgentSpec, Message, Submission
-from palaver.settings import Settings
+from palaver.config.settings import Settings
+from palaver.schemas.models import AgentSpec, Message, Submission
+from palaver.steps.leases import Delta, Lease
+from palaver.steps.verdicts import Finish
 from palaver.store import Store
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
-from palaver.verdicts import Finish
+from palaver.vocabulary.lifecycle import StopReason
 from tests.process.api_alone import api_alone
 from tests.process.cluster import Cluster
 from tests.process.crowd import crowd, stall

@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from palaver.deliveries import Publisher
-from palaver.leases import Delivery
+from palaver.delivery.deliveries import Publisher
+from palaver.steps.leases import Delivery
 from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 

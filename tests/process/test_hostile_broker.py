@@ -16,13 +16,13 @@ import pytest
 from celery import Celery
 from celery.worker.control import Panel
 
-from palaver.deliveries import QUEUE_NAMES
-from palaver.leases import Delivery
+from palaver.delivery.deliveries import QUEUE_NAMES
+from palaver.delivery.wire import body_of, headers_of
+from palaver.steps.leases import Delivery
 from palaver.testing import eventually
-from palaver.wire import body_of, headers_of
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
-from workers import remote
+from workers.broker import remote
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(ON_RABBITMQ, reason="writes what only a list in Redis can hold")]
 

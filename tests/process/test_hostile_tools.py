@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster

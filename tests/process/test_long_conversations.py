@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 from palaver.testing.model_server import LedgerEntry
 from tests.process.cluster import Cluster

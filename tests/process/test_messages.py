@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 from palaver.testing.model_server.thoughts import redacted, signature
 from tests.process.cluster import Cluster, stream

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from palaver.metrics import METRICS
+from palaver.telemetry.metrics import METRICS
 from palaver.testing import eventually
 from tests.checkers.sums import check_sums, counted, since
 from tests.process.checks import check

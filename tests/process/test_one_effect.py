@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from palaver.store import keys
-from palaver.store.idempotency import sha256
+from palaver.store.redis import keys
+from palaver.store.scripting.idempotency import sha256
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision, tool_output

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from palaver.models import Run
-from palaver.store import keys
+from palaver.schemas.models import Run
+from palaver.store.redis import keys
 from palaver.testing import eventually
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.testing.model_server import ModelServer
 from palaver.testing.redis_server import RedisServer

@@ -15,11 +15,11 @@ import pytest
 from kombu.connection import Connection
 from kombu.exceptions import OperationalError
 
-from palaver.deliveries import Publisher
-from palaver.leases import Delivery
-from palaver.step_kinds import KIND_OF, StepKind
+from palaver.delivery.deliveries import Publisher
+from palaver.steps.leases import Delivery
 from palaver.testing import eventually
 from palaver.testing.ports import free_port
+from palaver.vocabulary.step_kinds import KIND_OF, StepKind
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import another

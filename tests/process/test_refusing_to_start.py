@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from palaver.exits import EX_CONFIG
-from palaver.roles import ROLES, command
+from palaver.config.exits import EX_CONFIG
+from palaver.config.roles import ROLES, command
 from palaver.testing.ports import HOST, free_port
 from palaver.testing.redis_server import RedisServer
 from tests.pages import ROOT

@@ -16,8 +16,8 @@ from typing import Final
 import httpx
 import pytest
 
-from palaver.process_tree import below
-from palaver.roles import ROLES
+from palaver.config.roles import ROLES
+from palaver.processes.process_tree import below
 from palaver.stack.child import Child
 from palaver.stack.readiness import accepts, answers_ok
 from palaver.testing import eventually
@@ -34,7 +34,7 @@ PROGRAM: Final = {
     "api": "-m api ",
     "worker": "-m workers -q -A workers.app worker -Q model ",
     "tools": "-m workers -q -A workers.app worker -Q tools ",
-    "flower": "-m workers -A workers.celery_app flower ",
+    "flower": "-m workers -A workers.broker.celery_app flower ",
 }
 """What `ps` shows of each."""
 BODY: Final = {"agent": {"model": "open/small"}, "input": "hello"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from palaver.errors import ErrorObject
-from palaver.models import Run
-from palaver.store.events import StoredEvent
+from palaver.schemas.models import Run
+from palaver.store.reading.events import StoredEvent
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process

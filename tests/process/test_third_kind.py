@@ -13,19 +13,21 @@ pytestmark = pytest.mark.process
 
 GUEST = (
     Change(
-        "palaver/step_kinds.py",
+        "palaver/vocabulary/step_kinds.py",
         "KINDS: Final = (MODEL, TOOL)\n",
         'LOOKUP: Final = StepKind("lookup", queue="lookups")\nKINDS: Final = (MODEL, TOOL, LOOKUP)\n',
     ),
     Change(
-        "workers/step_handlers.py",
+        "workers/steps/step_handlers.py",
         "    StepHandler(TOOL, TOOL_CALL, call_tool),\n",
         "    StepHandler(TOOL, TOOL_CALL, call_tool),\n    StepHandler(LOOKUP, TOOL_CALL, look_up),\n",
     ),
-    Change("workers/step_handlers.py", "import MODEL, TOOL\n", "import LOOKUP, MODEL, TOOL\n"),
-    Change("workers/step_handlers.py", "import call_model, call_tool\n", "import call_model, call_tool, look_up\n"),
+    Change("workers/steps/step_handlers.py", "import MODEL, TOOL\n", "import LOOKUP, MODEL, TOOL\n"),
     Change(
-        "workers/step_functions.py",
+        "workers/steps/step_handlers.py", "import call_model, call_tool\n", "import call_model, call_tool, look_up\n"
+    ),
+    Change(
+        "workers/steps/step_functions.py",
         "async def call_tool(",
         "async def look_up(work: Work) -> Verdict:\n"
         '    """Look something up."""\n'
@@ -34,12 +36,14 @@ GUEST = (
         "async def call_tool(",
     ),
     Change(
-        "workers/step_functions.py",
+        "workers/steps/step_functions.py",
         "OpenCall(call, tool.idempotent, limit=tool.timeout)",
         "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=LOOKUP)",
     ),
     Change(
-        "workers/step_functions.py", "from palaver.models", "from palaver.step_kinds import LOOKUP\nfrom palaver.models"
+        "workers/steps/step_functions.py",
+        "from palaver.schemas.models",
+        "from palaver.vocabulary.step_kinds import LOOKUP\nfrom palaver.schemas.models",
     ),
 )
 

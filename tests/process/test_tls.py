@@ -14,15 +14,15 @@ import pytest
 from flower.utils.broker import Broker
 from redis.exceptions import RedisError
 
-from palaver.leases import Delivery
+from palaver.delivery.wire import in_redis
 from palaver.stack.errors import StackError
 from palaver.stack.stack import Stack
-from palaver.store.queue_lists import QueueLists
+from palaver.steps.leases import Delivery
+from palaver.store.fleet.queue_lists import QueueLists
 from palaver.testing.redis_server import RedisServer
-from palaver.wire import in_redis
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.process.cluster import Cluster
-from workers.transport import broker_settings
+from workers.broker.transport import broker_settings
 
 pytestmark = pytest.mark.process
 

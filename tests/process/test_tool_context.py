@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.actions import digest
+from palaver.schemas.actions import digest
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.roles import ROLES
-from palaver.store.events import StoredEvent
+from palaver.config.roles import ROLES
+from palaver.store.reading.events import StoredEvent
 from tests.process.cluster import Cluster
 from tests.process.one_more import of_app, one_more
 

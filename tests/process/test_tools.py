@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.store.events import StoredEvent
+from palaver.store.reading.events import StoredEvent
 from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.exits import EX_CONFIG
-from palaver.models import Run
+from palaver.config.exits import EX_CONFIG
+from palaver.schemas.models import Run
 from palaver.stack.plan import COMMANDS
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port

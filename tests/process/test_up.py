@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from palaver.models import Run
-from palaver.process_tree import below
+from palaver.processes.process_tree import below
+from palaver.schemas.models import Run
 from palaver.stack import Ports
 from palaver.stack.ports import VARIABLES
 from palaver.testing import eventually

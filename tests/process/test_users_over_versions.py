@@ -12,9 +12,9 @@ import pytest
 import redis
 
 from deploy.check import logins
-from palaver.settings import Settings
-from palaver.store.needs import Role
-from palaver.store.preflight import Preflight
+from palaver.config.settings import Settings
+from palaver.store.server.needs import Role
+from palaver.store.server.preflight import Preflight
 from palaver.testing.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.test_acl import acl_commands

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from palaver.client import BulkResult, Conflict, NotFound, Palaver
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 from tests.both_clients import Blocking, OnALoop
 from tests.command_line import CommandResult

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from palaver.store.scripts import VERSION
+from palaver.store.scripting.scripts import VERSION
 from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more

@@ -24,7 +24,7 @@ import pytest
 from deploy.lock import STACK, pins
 from palaver import Palaver
 from palaver.events import MessageDelta, StepStarted
-from palaver.process_tree import below
+from palaver.processes.process_tree import below
 from palaver.stack import Ports
 from palaver.stack.ports import VARIABLES
 from palaver.testing import eventually
@@ -125,7 +125,7 @@ def test_the_wheel_has_every_module_under_one_name_and_nothing_else(wheel: Path)
 
 
 def test_nothing_of_the_checkout_is_seen(environment: Path, tmp_path: Path) -> None:
-    asked = "import json, palaver.workers.step, palaver.api, sys, importlib.util as found;"
+    asked = "import json, palaver.workers.steps.step, palaver.api, sys, importlib.util as found;"
     asked += (
         "print(json.dumps([palaver.__file__, *(bool(found.find_spec(name)) for name in ('workers', 'api', 'tests'))]))"
     )

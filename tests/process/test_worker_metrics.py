@@ -12,7 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from palaver.exits import EX_UNAVAILABLE
+from palaver.config.exits import EX_UNAVAILABLE
 from palaver.stack.plan import COMMANDS
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port

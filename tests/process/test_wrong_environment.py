@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import web
 
-from palaver.store import keys
+from palaver.store.redis import keys
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more

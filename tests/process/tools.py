@@ -19,7 +19,7 @@ from celery import current_task
 from pydantic import Field
 
 from palaver import ImagePart, ToolContext, tool
-from palaver.failpoints import failpoint
+from palaver.processes.failpoints import failpoint
 from palaver.tools import RetryableToolError, Tool, ToolError
 
 _COARSE = 5

@@ -36,9 +36,10 @@ _MODEL_SERVER: Final = "palaver.testing.model_server"
 _READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
 _PRELOADED: Final = """
-    palaver.cli palaver.roles palaver.settings palaver.starting palaver.store.preflight
+    palaver.cli palaver.config.roles palaver.config.settings palaver.config.starting palaver.store.server.preflight
     palaver.testing.model_server.server
-    workers.child workers.consumer workers.keeper workers.metrics_server workers.pool workers.step workers.transport
+    workers.broker.consumer workers.broker.pool workers.broker.transport workers.children.child workers.loops.keeper
+    workers.loops.metrics_server workers.steps.step
     celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log celery.app.amqp celery.app.control
     celery.app.events celery.worker.autoscale celery.worker.consumer celery.worker.strategy kombu.pidbox
     api.app uvicorn.loops.asyncio uvicorn.lifespan.on
@@ -181,7 +182,7 @@ def main() -> None:
 
 def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
     """Be the process, as if it had been started."""
-    from palaver.failpoints import failpoint
+    from palaver.processes.failpoints import failpoint
 
     parent = os.getppid()
     os.setsid()
@@ -216,7 +217,7 @@ def _execv(path: str, argv: Sequence[str]) -> NoReturn:
 
 
 def _as_exec_leaves_it(argv: Sequence[str]) -> list[str]:
-    from palaver.settings import settings
+    from palaver.config.settings import settings
 
     settings.cache_clear()
     logging.getLogger().handlers.clear()

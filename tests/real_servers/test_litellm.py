@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.stack.child import Child
 from palaver.testing import eventually
 from palaver.testing.ports import HOST, free_port

@@ -15,7 +15,7 @@ import pytest
 
 from palaver.client import Conflict, Palaver, RunFailed, Unprocessable
 from palaver.events import MessageDelta
-from palaver.models import Run
+from palaver.schemas.models import Run
 from palaver.testing import eventually
 from tests.process.cluster import Cluster
 

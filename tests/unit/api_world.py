@@ -20,18 +20,18 @@ from starlette.types import Message as AsgiMessage
 from api.app import create_app
 from api.native import NATIVE
 from api.openhands import OPENHANDS
-from palaver.actions import ActionType
+from palaver.config.providers import Provider
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
-from palaver.leases import Delivery, Delta, Lease
-from palaver.lifecycle import StopReason
-from palaver.models import Message, ToolCall
-from palaver.providers import Provider
-from palaver.retry import RetryPolicy
-from palaver.settings import Settings
+from palaver.schemas.actions import ActionType
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.leases import Delivery, Delta, Lease
+from palaver.steps.retry import RetryPolicy
+from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall
 from palaver.store import Store
 from palaver.testing import aeventually
 from palaver.tools import ToolSet, load_tools
-from palaver.verdicts import Continue, Finish, GiveUp, OpenCall
+from palaver.vocabulary.lifecycle import StopReason
 
 AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
 BODY: dict[str, Any] = {"agent": AGENT, "input": "hello"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from palaver import secrets
 from palaver.client import backoff, resuming
+from palaver.secrets import redaction as secrets
 
 
 @pytest.fixture(autouse=True)

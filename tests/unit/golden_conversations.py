@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from palaver.content import FilePart, ImagePart, Part, TextPart
-from palaver.leases import LogMessage
-from palaver.models import Message, ToolCall
-from palaver.opaque import Opaque
-from palaver.presets import ProtocolName
+from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.leases import LogMessage
+from palaver.vocabulary.opaque import Opaque
+from palaver.vocabulary.presets import ProtocolName
 from workers.protocols import CallSettings
 
 MODEL: Final = "it/model"

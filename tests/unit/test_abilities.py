@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
+from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError, NoWorker
-from palaver.lifecycle import WaitReason
-from palaver.limits import most
-from palaver.models import AgentSpec, ToolCall
-from palaver.providers import Provider
-from palaver.store import keys
-from palaver.store.fleet import KNOWN_FOR, WorkerReport
+from palaver.schemas.models import AgentSpec, ToolCall
+from palaver.steps.verdicts import Postpone
+from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport
+from palaver.store.redis import keys
 from palaver.tools import ToolSet
-from palaver.verdicts import Postpone
+from palaver.vocabulary.lifecycle import WaitReason
+from palaver.vocabulary.limits import most
 from tests.process.remote_tools import RemoteTools, Server
 from tests.unit.api_world import World, world
-from workers.abilities import Abilities, offered_again, require_provider
 from workers.sources import Toolbox
+from workers.steps.abilities import Abilities, offered_again, require_provider
 
 URL = "http://127.0.0.1:1/v1"
 TABLE = {

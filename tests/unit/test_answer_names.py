@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from palaver.secrets import know
+from palaver.secrets.redaction import know
 from tests.unit.answers import streamed
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, RESPONSES, ModelProtocol, ModelReply
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.providers import Provider
+from palaver.config.providers import Provider
 from tests.unit.api_world import AGENT, BODY, POLICIES, assert_problem, world
 
 NOW = datetime.now(UTC)

@@ -10,22 +10,22 @@ from pydantic import BaseModel
 
 from api.app import create_app
 from api.native import NATIVE
-from palaver import (
+from palaver import events
+from palaver.client import answers
+from palaver.errors import ErrorClass
+from palaver.errors.failure import ErrorObject, ProviderObject
+from palaver.schemas import (
     actions,
     content,
     conversation,
     conversation_message,
     current_steps,
-    events,
     model_options,
     models,
     stuck_limits,
 )
-from palaver.client import answers
-from palaver.errors import ErrorClass
-from palaver.errors.failure import ErrorObject, ProviderObject
-from palaver.models import Message, ToolCall
-from palaver.verdicts import Continue, OpenCall, ToolOutcome
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.verdicts import Continue, OpenCall, ToolOutcome
 from tests.unit.api_world import world
 
 DOCUMENT = create_app(dialects=(NATIVE,)).openapi()

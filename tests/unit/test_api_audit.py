@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.audit import AUDIT, READING, UNRECORDED
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from tests.unit.api_world import BODY, SETTINGS, World, world
 
 KEY = "a-key-of-a-test-0123456789"

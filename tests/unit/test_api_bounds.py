@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from api.native.bulk import BulkAction
 from api.strict_json import parse
 from api.validation import validate
-from palaver.actions import RunInput
 from palaver.errors import Refused
-from palaver.limits import exceeded, most
-from palaver.models import Submission
-from palaver.names import did_you_mean
+from palaver.schemas.actions import RunInput
+from palaver.schemas.models import Submission
+from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.names import did_you_mean
 from tests.cost.work import counted
 from tests.unit.api_world import BODY, SETTINGS, assert_problem, world
 

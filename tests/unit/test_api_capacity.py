@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass
-from palaver.limits import exceeded, most
-from palaver.settings import Settings
-from palaver.store import keys
+from palaver.store.redis import keys
+from palaver.vocabulary.limits import exceeded, most
 from tests.unit.api_world import AGENT, BODY, SETTINGS, World, assert_problem, call, world
 
 FEW = SETTINGS.model_copy(update={"max_runs": 2})

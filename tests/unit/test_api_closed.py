@@ -18,8 +18,8 @@ from starlette.types import Message
 
 from api.app import create_app
 from api.auth import DOCUMENTS, PROBES
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.settings import Settings
 from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, world
 
 KEY = "key-of-the-operators"

@@ -12,11 +12,11 @@ import pytest
 from kombu.connection import Connection
 from kombu.transport.memory import Transport
 
-from palaver.brokers import kombu_url, tls_options
-from palaver.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, transport_options
+from palaver.config.brokers import kombu_url, tls_options
+from palaver.delivery.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, transport_options
+from palaver.delivery.publishing import LoopPublisher
 from palaver.errors import ConfigurationError
-from palaver.leases import Delivery
-from palaver.publishing import LoopPublisher
+from palaver.steps.leases import Delivery
 from palaver.testing.ports import free_port
 from tests.unit.api_world import BODY, assert_problem, world
 
@@ -88,7 +88,7 @@ async def test_a_closed_publisher_opens_again(publisher: Publisher) -> None:
 
 async def test_a_broker_that_is_away_is_told_by_ids_and_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     away = LoopPublisher(f"amqp://user:s3cret@127.0.0.1:{free_port()}//")
-    with caplog.at_level(logging.WARNING, logger="palaver.publishing"):
+    with caplog.at_level(logging.WARNING, logger="palaver.delivery.publishing"):
         away.publish_soon([MODEL])
         await away.close()
     assert MODEL.task_id in caplog.text

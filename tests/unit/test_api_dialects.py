@@ -16,7 +16,7 @@ import pytest
 from api.app import create_app
 from api.dialects import Dialect, dialect_of
 from api.native import NATIVE
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from tests.unit import toy_dialect
 from tests.unit.api_world import BODY, RUN_ID, SETTINGS, LiveRequest, World, assert_problem, world
 from tests.unit.toy_dialect import TOY

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.limits import most
-from palaver.store import keys
+from palaver.store.redis import keys
+from palaver.vocabulary.limits import most
 from tests.unit.api_world import SETTINGS, World, assert_problem, world
 
 CANARY = "sk-canary-of-an-endpoint-1f2e"

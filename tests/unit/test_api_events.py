@@ -12,9 +12,9 @@ import pytest
 from api.native.frames import frame, frames
 from api.operations import follow
 from api.streams import EventStream, Frames
-from palaver.leases import Delta
-from palaver.settings import Settings
-from palaver.store.events import StoredEvent
+from palaver.config.settings import Settings
+from palaver.steps.leases import Delta
+from palaver.store.reading.events import StoredEvent
 from palaver.testing import aeventually
 from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
 
@@ -228,7 +228,7 @@ async def test_streams_end_when_the_process_is_told_to() -> None:
 
 
 async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.store.feeds.IDLE", 0.05)
+    monkeypatch.setattr("palaver.store.reading.feeds.IDLE", 0.05)
     async with world() as api:
         run = await api.submit()
         live = LiveRequest(api.app, "GET", run["links"]["events"])
@@ -239,8 +239,8 @@ async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_stream_goes_on_when_redis_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.store.feeds.IDLE", 0.05)
-    monkeypatch.setattr("palaver.store.feeds.AWAY", 0.05)
+    monkeypatch.setattr("palaver.store.reading.feeds.IDLE", 0.05)
+    monkeypatch.setattr("palaver.store.reading.feeds.AWAY", 0.05)
     async with world() as api:
         run = await api.submit()
         live = LiveRequest(api.app, "GET", run["links"]["events"])
@@ -257,7 +257,7 @@ async def test_a_stream_goes_on_when_redis_is_back(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_stream_outlives_a_store_that_is_away_when_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.store.feeds.AWAY", 0.05)
+    monkeypatch.setattr("palaver.store.reading.feeds.AWAY", 0.05)
     async with world() as api:
         run = await _finished(api)
         api.server.connected = False

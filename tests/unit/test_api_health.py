@@ -13,11 +13,12 @@ from redis.asyncio import Redis
 
 from api.app import create_app
 from api.closing import closing_on_signals
+from palaver.config.providers import Provider
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.providers import Provider
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.fleet import WorkerReport
+from palaver.store import Store
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.redis import keys
 from tests.unit.api_world import (
     BODY,
     CONVERSATION_ID,

@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from palaver.testing import aeventually
 from palaver.tools import tool
 from tests.unit.api_world import AGENT, RUN_ID, World, assert_problem, call, world

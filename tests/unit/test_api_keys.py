@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError, ErrorClass
-from palaver.settings import Settings, settings
 from tests.unit.api_world import BODY, World, world
 
 SECRET = "sk-CANARY-0123456789"

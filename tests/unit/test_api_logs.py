@@ -12,7 +12,7 @@ import pytest
 from api import access_log
 from api.access_log import log_request
 from api.logs import configuration
-from palaver.logs import LogFormat, about
+from palaver.telemetry.logs import LogFormat, about
 
 PATH = "/openhands/sockets/events/1"
 

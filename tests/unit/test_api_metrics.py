@@ -10,17 +10,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from redis.asyncio import Redis
 
 from api.operations.measured import Measured
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
-from palaver.exposition import Samples
-from palaver.leases import Lease
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.metrics import METRICS
-from palaver.models import Message, ToolCall, Usage
-from palaver.settings import Settings
+from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Continue, Finish, OpenCall, RetryAfter, ToolOutcome
 from palaver.store import Store
-from palaver.store.fleet import WorkerReport
-from palaver.store.measuring import Measuring
-from palaver.verdicts import Continue, Finish, OpenCall, RetryAfter, ToolOutcome
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.fleet.measuring import Measuring
+from palaver.telemetry.exposition import Samples
+from palaver.telemetry.metrics import METRICS
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.unit.api_world import SETTINGS, World, assert_problem, world
 
 CANARY = "CANARY-5f0c"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from palaver.providers import Provider
-from palaver.store.fleet import WorkerReport
+from palaver.config.providers import Provider
+from palaver.store.fleet.fleet import WorkerReport
 from tests.unit.api_world import World, assert_problem, world
 
 URL, PLAIN = "https://me:secret-of-a-url@models.example/v1", "https://models.example/v1"

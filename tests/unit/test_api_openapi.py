@@ -17,11 +17,11 @@ from api.native import NATIVE
 from api.native.bulk import BulkAction
 from api.native.control import CancelRequest
 from api.problems import CODES
-from palaver.actions import RunInput
 from palaver.events import EVENTS, EventKind
-from palaver.lifecycle import RunStatus
-from palaver.models import Retry, Submission
-from palaver.step_kinds import KINDS, QUEUES
+from palaver.schemas.actions import RunInput
+from palaver.schemas.models import Retry, Submission
+from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.step_kinds import KINDS, QUEUES
 from tests.unit.api_world import SETTINGS, assert_problem, world
 
 DOCUMENT = create_app(dialects=(NATIVE,)).openapi()

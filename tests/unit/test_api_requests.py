@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from tests.unit.api_world import BODY, RUN_ID, LiveRequest, assert_problem, world
 
 GUARDED = Settings(redis_url="redis://fake/0", api_keys="first-key-of-all,clé-clé-clé-clé-clé")

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from palaver.config.providers import Provider
 from palaver.errors import ErrorClass
-from palaver.models import Message
-from palaver.providers import Provider
-from palaver.verdicts import Continue, ToolOutcome
+from palaver.schemas.models import Message
+from palaver.steps.verdicts import Continue, ToolOutcome
 from tests.unit.api_world import AGENT, BODY, CONVERSATION_ID, RUN_ID, World, assert_problem, call, world
 
 AN_HOUR_AGO = (datetime.now(UTC) - timedelta(hours=1)).isoformat()

@@ -12,9 +12,9 @@ import pytest
 
 from api.native.links import Run, RunList
 from palaver.errors import ErrorClass, Failure
-from palaver.lifecycle import StopReason
+from palaver.steps.verdicts import GiveUp
 from palaver.testing import aeventually
-from palaver.verdicts import GiveUp
+from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.api_world import AGENT, BODY, RUN_ID, World, assert_problem, events_of, world
 
 

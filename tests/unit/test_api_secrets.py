@@ -7,10 +7,10 @@ import pytest
 from pydantic import SecretStr
 
 from palaver.client.options import wire
-from palaver.limits import most
-from palaver.models import Submission
-from palaver.settings import Settings
-from palaver.store import keys
+from palaver.config.settings import Settings
+from palaver.schemas.models import Submission
+from palaver.store.redis import keys
+from palaver.vocabulary.limits import most
 from tests.unit.api_world import AGENT, CONVERSATION_ID, SETTINGS, assert_problem, world
 
 CANARY = "canary-of-a-secret-1f2e"

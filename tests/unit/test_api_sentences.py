@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palaver.providers import Provider
+from palaver.config.providers import Provider
 from tests.unit.api_world import AGENT, BODY, CONVERSATION_ID, PROVIDERS, RUN_ID, World, assert_problem, world
 
 OWN = {"ours": Provider(base_url="http://127.0.0.1:1/v1", models=("small",))}

@@ -11,7 +11,7 @@ from api.headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
 from api.operations import Backend, Caller
 from api.queries import Query
 from api.signatures import InPath, Takes
-from palaver.fields import Strict
+from palaver.schemas.fields import Strict
 from tests.unit.api_world import CONVERSATION_ID, RUN_ID, assert_problem, world
 
 

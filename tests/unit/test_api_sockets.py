@@ -28,10 +28,10 @@ from api.native import NATIVE
 from api.openhands import OPENHANDS, looking
 from api.operations import Backend
 from api.sockets import CloseCodes
+from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
-from palaver.limits import exceeded, most
-from palaver.settings import Settings
 from palaver.testing import aeventually
+from palaver.vocabulary.limits import exceeded, most
 from tests.unit.api_world import SETTINGS, World, world
 from tests.unit.test_openhands_api import begin
 from tests.unit.toy_dialect import TOY

@@ -8,7 +8,7 @@ import pytest
 
 from palaver.errors import ErrorClass, classify
 from palaver.errors.exceptions import CorruptRecord
-from palaver.store import keys
+from palaver.store.redis import keys
 from tests.unit.api_world import assert_problem, world
 
 GARBAGE = (b"\x00garbage{", b"\xff\xfe", b"99999999999999999999999", b"[1", b"")

@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from api.operations.catalog import argument_faults
+from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError
-from palaver.limits import most
-from palaver.providers import Provider
-from palaver.store import keys, sharing
-from palaver.store.fleet import WorkerReport
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.redis import keys, sharing
 from palaver.tools import ToolDeclaration, ToolSet, tool
 from palaver.tools.builtin import clock
+from palaver.vocabulary.limits import most
 from tests.unit.api_world import World, assert_problem, world
 
 

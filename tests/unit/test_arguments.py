@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, Field
 
 from palaver import tool
-from palaver.arguments import read, readable
 from palaver.errors import InvalidToolCall, classify
 from palaver.errors.failure import MAX_MESSAGE
-from palaver.limits import exceeded
-from palaver.models import Message, ToolCall
-from palaver.stuck import Turn
+from palaver.schemas.arguments import read, readable
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.stuck import Turn
+from palaver.vocabulary.limits import exceeded
 from workers.protocols import CHAT_COMPLETIONS
 
 

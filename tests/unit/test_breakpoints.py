@@ -9,7 +9,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.models import AgentSpec
+from palaver.schemas.models import AgentSpec
 from palaver.testing.model_server.history import read
 from workers.protocols import CHAT_COMPLETIONS, CallSettings
 from workers.protocols.chat_completions.breakpoints import marked

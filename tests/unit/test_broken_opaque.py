@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.models import Message, ToolCall
-from palaver.providers import Provider
+from palaver.config.providers import Provider
+from palaver.schemas.models import Message, ToolCall
 from workers.protocols import CHAT_COMPLETIONS, PROTOCOLS, RESPONSES, ModelProtocol, protocol_of
 
 IDS: Final = ("call_aaaaaaaaaaaaaaaa1", "call_aaaaaaaaaaaaaaaa2")

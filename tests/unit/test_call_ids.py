@@ -8,7 +8,7 @@ from typing import Final
 import orjson
 import pytest
 
-from palaver.models import Message, ToolCall
+from palaver.schemas.models import Message, ToolCall
 from workers.protocols import MESSAGES, RESPONSES, ModelProtocol
 
 LONG: Final = "c" * 62

@@ -9,13 +9,13 @@ from typing import Any, get_args
 import pytest
 
 from api.operations.carried_rules import content_faults, option_faults
-from palaver import carried
-from palaver.carried import CARRIED, Carried
-from palaver.limits import most
-from palaver.model_options import ModelOptions
-from palaver.models import AgentSpec, Message
-from palaver.presets import ProtocolName
-from palaver.providers import Provider
+from palaver.config import carried
+from palaver.config.carried import CARRIED, Carried
+from palaver.config.providers import Provider
+from palaver.schemas.model_options import ModelOptions
+from palaver.schemas.models import AgentSpec, Message
+from palaver.vocabulary.limits import most
+from palaver.vocabulary.presets import ProtocolName
 from workers.protocols import PROTOCOLS, CallSettings, Offer
 
 DATA = "data:application/pdf;base64,JVBERi0="

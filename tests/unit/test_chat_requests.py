@@ -12,15 +12,15 @@ from hypothesis import given
 from openai.types.chat.completion_create_params import CompletionCreateParams
 from pydantic import TypeAdapter
 
-from palaver.content import FilePart, ImagePart, TextPart
-from palaver.leases import LogMessage
-from palaver.models import AgentSpec, Message, ToolCall
+from palaver.schemas.content import FilePart, ImagePart, TextPart
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.steps.leases import LogMessage
 from palaver.testing.model_server import ModelServer
 from tests.unit.sdk_types import require_taken
 from tests.unit.test_carried import FULL, OFFERS, agent
 from tests.unit.test_whole_turns import logs
-from workers.conversations import CachedConversation
 from workers.protocols import CHAT_COMPLETIONS, CallSettings
+from workers.steps.conversations import CachedConversation
 
 PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)
 IMAGE = ImagePart.of(b"\x89PNG", "image/png")

@@ -13,18 +13,18 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.conversation import Conversation
-from palaver.leases import LogMessage
-from palaver.models import AgentSpec, Cancel, Message, Run, RunTimes
-from palaver.store.events import LogEntry, StoredEvent
+from palaver.schemas.conversation import Conversation
+from palaver.schemas.models import AgentSpec, Cancel, Message, Run, RunTimes
+from palaver.steps.leases import LogMessage
+from palaver.store.reading.events import LogEntry, StoredEvent
 from palaver.testing.model_server import LedgerEntry
 from palaver.testing.model_server.messages_request import read
 from tests.chaos.mutants import MUTANTS
 from tests.checkers import CHECKERS, violations
 from tests.checkers.evidence import Evidence, History, Sent
 from tests.checkers.told import Told
-from workers.conversations import CachedConversation
 from workers.protocols import MESSAGES, CallSettings
+from workers.steps.conversations import CachedConversation
 
 RUN, CONVERSATION = "run_00" + "0" * 26, "conv_00" + "0" * 26
 NONCE = "nonce-0123456789abcdef"

@@ -14,9 +14,9 @@ from rich.console import Console
 from palaver.cli.conversations import show_list
 from palaver.cli.tables import show_models, show_queues, show_runs
 from palaver.cli.text import seconds
-from palaver.conversation import Conversation
-from palaver.listed_model import ListedModel
-from palaver.models import Run
+from palaver.schemas.conversation import Conversation
+from palaver.schemas.listed_model import ListedModel
+from palaver.schemas.models import Run
 from tests.scripted_api import CONVERSATION_ID, RUN_ID, conversation_object, model_object, run_object
 
 WIDTH = 80

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from deploy.demo import forget_settings
 from palaver.cli.app import app
 from palaver.cli.up import keys_that_lack, model_to_try, welcome
+from palaver.config.roles import ROLES
 from palaver.errors import ConfigurationError
-from palaver.roles import ROLES
 from palaver.stack import Stack
 from palaver.stack.ports import Ports
 from palaver.version import __version__
@@ -46,7 +46,7 @@ def test_the_help_lists_the_roles(typed: Typed) -> None:
 
 
 def test_without_the_server_it_says_what_to_install(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.roles.find_spec", lambda name: None)
+    monkeypatch.setattr("palaver.config.roles.find_spec", lambda name: None)
     assert typed("up") == (78, "palaver: palaver up needs celery: pip install 'palaver[server]'\n")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from palaver.client import ConnectionFailed
-from palaver.models import AgentSpec, Message
+from palaver.schemas.models import AgentSpec, Message
 from tests.both_clients import RUN, RUNS, Call, async_client, both_clients
 from tests.scripted_api import CONVERSATION_ID, RUN_ID, Reply, ScriptedAPI, answer, model_object, problem, run_object
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from palaver.actions import ApprovalDecision, Pause
 from palaver.client import Conflict, ConnectionFailed, NotFound, Unprocessable
-from palaver.models import AgentSpec, Budget
+from palaver.schemas.actions import ApprovalDecision, Pause
+from palaver.schemas.models import AgentSpec, Budget
 from tests.both_clients import RUN, Call, async_client, both_clients
 from tests.scripted_api import (
     CONVERSATION_ID,

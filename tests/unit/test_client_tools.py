@@ -14,10 +14,10 @@ import pytest
 from pydantic import BaseModel
 
 from palaver import ToolContext, ToolError, tool
-from palaver.actions import Approvals, ClientTool
 from palaver.client import AsyncPalaver, Conflict, NotFound, WaitTimeout
 from palaver.errors import ConfigurationError
-from palaver.models import AgentSpec
+from palaver.schemas.actions import Approvals, ClientTool
+from palaver.schemas.models import AgentSpec
 from tests.both_clients import RUN, RUNS, Call, async_client, both_clients
 from tests.scripted_api import (
     COMPLETED,

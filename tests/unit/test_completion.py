@@ -21,8 +21,8 @@ from palaver.errors import (
     TruncatedStream,
     classify,
 )
-from palaver.limits import exceeded, most
-from palaver.models import ToolCall, Usage
+from palaver.schemas.models import ToolCall, Usage
+from palaver.vocabulary.limits import exceeded, most
 from workers.protocols import ModelReply
 from workers.protocols.chat_completions.answer import Completion
 

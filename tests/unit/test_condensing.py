@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from palaver.errors import EmptyCompletion, ProviderHTTPError
-from palaver.leases import LogMessage
-from palaver.models import AgentSpec, Message, ToolCall, Usage
-from palaver.verdicts import Condensed, RetryAfter
-from workers.condensing import ask_within_window, condense_now
-from workers.conversations import CachedConversation, OlderPart
+from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
+from palaver.steps.leases import LogMessage
+from palaver.steps.verdicts import Condensed, RetryAfter
 from workers.protocols import CHAT_COMPLETIONS, WITHHELD, ModelReply
+from workers.steps.condensing import ask_within_window, condense_now
+from workers.steps.conversations import CachedConversation, OlderPart
 
 PROVIDER_SAYS_TOO_LONG = b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'
 

@@ -19,12 +19,12 @@ from pydantic import BaseModel
 
 from palaver import tool
 from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, StaleLease, ToolError, ToolTimeout
-from palaver.limits import exceeded, most
-from palaver.models import ToolCall
+from palaver.schemas.models import ToolCall
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
+from palaver.vocabulary.limits import exceeded, most
 from workers.sources import containment
 from workers.sources.containment import Interrupted, Told, contained, failed, failing, failure_of, left_behind, told
-from workers.step_functions import answer
+from workers.steps.step_functions import answer
 
 CALL = ToolCall(id="call_1", name="look_up", arguments='{"city": "Ulm"}')
 

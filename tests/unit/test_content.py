@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from palaver.content import ImagePart, TextPart, parts_from
 from palaver.errors import ToolError
-from palaver.limits import exceeded, most
-from palaver.models import Message, ToolCall
-from palaver.stuck import Turn
+from palaver.schemas.content import ImagePart, TextPart, parts_from
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.stuck import Turn
 from palaver.tools.rendering import render, rendered
+from palaver.vocabulary.limits import exceeded, most
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions.breakpoints import marked
 

@@ -11,13 +11,13 @@ import pytest
 from fakeredis import FakeAsyncRedis
 
 from palaver.errors import NewerVersion
-from palaver.store.assembly import Assembler, literal, lua_files
-from palaver.store.contracts import SCRIPTS
-from palaver.store.contracts.declaration import Script
-from palaver.store.contracts.replies import RefusalCode
-from palaver.store.contracts.wire import Batch, Json
-from palaver.store.keys import Key
-from palaver.store.refusals import refusal
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.assembly import Assembler, literal, lua_files
+from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.replies import RefusalCode
+from palaver.store.scripting.contracts.wire import Batch, Json
+from palaver.store.scripting.refusals import refusal
 
 
 class Colour(StrEnum):

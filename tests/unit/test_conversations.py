@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.leases import Lease, LogMessage
-from palaver.models import AgentSpec, Message, ToolCall
-from palaver.opaque import Opaque
-from workers.conversations import CachedConversation, ConversationCache
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.steps.leases import Lease, LogMessage
+from palaver.vocabulary.opaque import Opaque
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions import ChatCompletions
+from workers.steps.conversations import CachedConversation, ConversationCache
 
 
 def entries(*messages: Message, start: int = 1) -> list[LogMessage]:

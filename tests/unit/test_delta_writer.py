@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from palaver import secrets
-from palaver.leases import Delta
-from palaver.secrets import Secrets, know
+from palaver.secrets import redaction as secrets
+from palaver.secrets.redaction import Secrets, know
+from palaver.steps.leases import Delta
 from tests.unit.test_tool_context import LEASE
-from workers import delta_writer
-from workers.delta_writer import DeltaWriter
+from workers.steps import delta_writer
+from workers.steps.delta_writer import DeltaWriter
 
 SECRET = "sk-Canary-2b7d9e0c41aa55e3"
 
@@ -85,7 +85,7 @@ async def test_the_more_streams_the_longer_is_gathered_whoever_says_something_fi
         rests.put_nowait(seconds)
         await go_on.acquire()
 
-    monkeypatch.setattr("workers.delta_writer.asyncio.sleep", rest)
+    monkeypatch.setattr("workers.steps.delta_writer.asyncio.sleep", rest)
     running = asyncio.create_task(writer.run())
     buffers = [writer.buffer(LEASE) for _ in range(50)]
     found = []

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from palaver.actions import ClientTool
-from palaver.addresses import host_and_port, never_asked
 from palaver.client.options import wire
-from palaver.endpoints import Endpoint, listed_host
+from palaver.config.providers import Provider
+from palaver.config.settings import settings
 from palaver.errors import ConfigurationError
-from palaver.models import AgentSpec
-from palaver.providers import Provider
-from palaver.settings import settings
-from palaver.store import records
+from palaver.schemas.actions import ClientTool
+from palaver.schemas.endpoints import Endpoint, listed_host
+from palaver.schemas.models import AgentSpec
+from palaver.store.reading import records
+from palaver.vocabulary.addresses import host_and_port, never_asked
 
 CANARY = "sk-canary-of-an-endpoint-1f2e"
 

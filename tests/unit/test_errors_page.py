@@ -10,7 +10,7 @@ import pytest
 
 from palaver.errors import FACTS, ConfigurationError, ErrorClass, Failure
 from palaver.errors.failure import MAX_MESSAGE, ErrorObject
-from palaver.retry import MODEL_CALL, TOOL_CALL, RetryPolicy, stop_reason
+from palaver.steps.retry import MODEL_CALL, TOOL_CALL, RetryPolicy, stop_reason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text()
 

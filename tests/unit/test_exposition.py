@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from palaver.exposition import Times, expose
-from palaver.metrics import Metric
+from palaver.telemetry.exposition import Times, expose
+from palaver.telemetry.metrics import Metric
 
 COUNTER = Metric("g", "palaver_things_total", "counter", 'A "thing"\nor \\ two.', "scripts", ("kind", "name"))
 TIMES = Metric(

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from palaver.errors import ConfigurationError
-from palaver.failpoints import POINTS, Failpoints
+from palaver.processes.failpoints import POINTS, Failpoints
 from tests.pages import ROOT
 
-CODE = "from palaver.failpoints import failpoint\nfor n in range(1, 9): print(n, flush=True); failpoint('step.claimed')"
+CODE = """
+from palaver.processes.failpoints import failpoint
+for n in range(1, 9): print(n, flush=True); failpoint('step.claimed')
+"""
 
 
 def run(specs: str, ledger: Path) -> tuple[int, str]:
@@ -57,7 +60,7 @@ def test_what_cannot_be_meant_is_refused(spec: str) -> None:
 
 def test_a_process_may_be_armed_anew(tmp_path: Path) -> None:
     code = (
-        "from palaver.failpoints import failpoint; failpoint('step.claimed')\n"
+        "from palaver.processes.failpoints import failpoint; failpoint('step.claimed')\n"
         f"failpoint.arm('step.settled=kill@2', {str(tmp_path / 'ledger')!r})\n"
         "for n in range(1, 9): failpoint('step.claimed'); print(n, flush=True); failpoint('step.settled')"
     )

@@ -11,9 +11,9 @@ import pytest
 from api.native.filters import Filters
 from palaver.cli.bulk import FilterOptions
 from palaver.errors import ErrorClass
-from palaver.filters import RunFilter, admits, possible_statuses, statuses
-from palaver.lifecycle import RunStatus
-from palaver.models import Run
+from palaver.schemas.filters import RunFilter, admits, possible_statuses, statuses
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.scripted_api import CONVERSATION_ID, run_object
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)

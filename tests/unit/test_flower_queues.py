@@ -6,14 +6,14 @@ import os
 import subprocess
 import sys
 
-from palaver.deliveries import QUEUE_NAMES
+from palaver.delivery.deliveries import QUEUE_NAMES
 from tests.pages import ROOT
 
 _SHOW = """
 from types import SimpleNamespace
 from flower.views import BaseHandler
 from workers.__main__ import _list_every_queue
-from workers.celery_app import app
+from workers.broker.celery_app import app
 _list_every_queue()
 for workers in ({}, {"tools.1": {"active_queues": [{"name": "tools"}]}}):
     print(*BaseHandler.get_active_queue_names(SimpleNamespace(application=SimpleNamespace(workers=workers), capp=app)))

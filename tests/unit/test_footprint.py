@@ -19,18 +19,18 @@ import sys, palaver.cli
 sys.argv = ["palaver", "up"]
 palaver.cli._command()
 palaver.cli.up.model_to_try(None)
-import palaver.secret_files, palaver.stack.supervision, palaver.starting""",
+import palaver.config.secret_files, palaver.stack.supervision, palaver.config.starting""",
     "api": "import api.__main__",
-    "worker": f"{_CELERY}, workers.app, workers.model",
+    "worker": f"{_CELERY}, workers.app, workers.models.model",
     "tools": f"{_CELERY}, workers.app",
-    "flower": "import workers.__main__, flower.command, workers.celery_app",
+    "flower": "import workers.__main__, flower.command, workers.broker.celery_app",
 }
 """What imports what a program does until it serves."""
 _OF_TERMINALS: Final = {"prompt_toolkit", "typer"}
 _UNASKED: Final = {"cryptography.hazmat", "jsonschema_rs"}
 """What comes with a key, and with the first schema."""
 NEEDLESS: Final[Mapping[str, set[str]]] = {
-    "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.models", "redis", "rich"},
+    "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
     "api": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "celery", "fastapi_offline", "flower", "httpx", "tornado", "workers"},
     "worker": {*_OF_TERMINALS, *_UNASKED, "api", "fastapi", "flower", "tornado"},
     "tools": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "fastapi", "flower", "httpx", "tornado"},

@@ -11,8 +11,8 @@ from celery import Celery
 from celery.worker.consumer.events import Events
 from kombu.asynchronous.timer import Timer
 
-from workers import gathered_events
-from workers.gathered_events import GatheredEvents
+from workers.broker import gathered_events
+from workers.broker.gathered_events import GatheredEvents
 
 
 class Worker:

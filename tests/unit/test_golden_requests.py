@@ -14,12 +14,12 @@ from typing import Final
 
 import pytest
 
-from palaver.leases import LogMessage
-from palaver.models import AgentSpec
-from palaver.presets import ProtocolName
+from palaver.schemas.models import AgentSpec
+from palaver.steps.leases import LogMessage
+from palaver.vocabulary.presets import ProtocolName
 from tests.unit.golden_conversations import CONVERSATIONS, MODEL, Conversation
-from workers.conversations import CachedConversation
 from workers.protocols import PROTOCOLS, Offer
+from workers.steps.conversations import CachedConversation
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 OFFERS: Final = [

@@ -11,15 +11,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from palaver.errors import ErrorClass, Failure
-from palaver.leases import Lease, Settled
-from palaver.lifecycle import RunStatus, StopReason
-from palaver.limits import most
-from palaver.metrics import StepOutcome
-from palaver.models import AgentSpec, Message, ToolCall, Usage
-from palaver.step_kinds import MODEL, TOOL, StepKind
-from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
-from workers.active_step import ActiveStep
-from workers.histograms import Histograms, outcome_of
+from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
+from palaver.steps.leases import Lease, Settled
+from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
+from palaver.telemetry.metrics import StepOutcome
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.limits import most
+from palaver.vocabulary.step_kinds import MODEL, TOOL, StepKind
+from workers.steps.active_step import ActiveStep
+from workers.steps.histograms import Histograms, outcome_of
 
 CALL = ToolCall(id="c1", name="send", arguments="{}")
 FAILURE = Failure.of(ErrorClass.TOOL_ERROR)

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from palaver.ids import conversation_id, is_id, new_conversation_id, new_run_id, shard_of, uuid_of
-from palaver.lifecycle import TRANSITIONS, RunStatus, StopReason
+from palaver.vocabulary.ids import conversation_id, is_id, new_conversation_id, new_run_id, shard_of, uuid_of
+from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 
 TERMINAL = {
     RunStatus.COMPLETED,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from palaver.limits import LIMITS, Limit, beyond, exceeded, tables
-from palaver.settings import Settings
+from palaver.config.settings import Settings
+from palaver.vocabulary.limits import LIMITS, Limit, beyond, exceeded, tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 def test_the_page_has_the_tables() -> None:
     page = PAGE.read_text()
     assert page[page.index("## ") :].startswith(tables()), (
-        "python -m palaver.limits prints what docs/reference/limits.md must have"
+        "python -m palaver.vocabulary.limits prints what docs/reference/limits.md must have"
     )
 
 

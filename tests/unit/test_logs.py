@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from palaver import logs, secrets
+from palaver.config.settings import settings
 from palaver.errors import ConfigurationError
-from palaver.logs import about, formatter_for
-from palaver.secrets import Secrets, know
-from palaver.settings import settings
+from palaver.secrets import redaction as secrets
+from palaver.secrets.redaction import Secrets, know
+from palaver.telemetry import logs
+from palaver.telemetry.logs import about, formatter_for
 
 
 @pytest.fixture

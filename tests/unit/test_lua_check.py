@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import pytest
 
 from deploy.lua_check import MOST_LOCALS, chunk_of, faults
-from palaver.settings import Settings
-from palaver.store.assembly import Assembler, lua_files
-from palaver.store.contracts import SCRIPTS, Promote
-from palaver.store.contracts.declaration import Script
-from palaver.store.keys import Key
-from palaver.store.scripts import VERSION
-from palaver.store.shared_names import ScriptSettings, shared_names
+from palaver.config.settings import Settings
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.assembly import Assembler, lua_files
+from palaver.store.scripting.contracts import SCRIPTS, Promote
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.scripts import VERSION
+from palaver.store.scripting.shared_names import ScriptSettings, shared_names
 
 NAMES = shared_names(ScriptSettings.of(Settings()), VERSION)
 PARTS = {

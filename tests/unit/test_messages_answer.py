@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver import secrets
 from palaver.errors import (
     EmptyCompletion,
     MalformedResponse,
@@ -20,10 +19,11 @@ from palaver.errors import (
     TruncatedStream,
     classify,
 )
-from palaver.limits import most
-from palaver.models import Message, ToolCall, Usage
-from palaver.opaque import Opaque
-from palaver.secrets import Secrets, know
+from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.secrets import redaction as secrets
+from palaver.secrets.redaction import Secrets, know
+from palaver.vocabulary.limits import most
+from palaver.vocabulary.opaque import Opaque
 from tests.unit.answers import split, streamed
 from workers.protocols import MESSAGES, PAUSE, AnswerReader, ModelReply
 

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from palaver.carried import CARRIED
-from palaver.content import FilePart, ImagePart, TextPart
-from palaver.leases import LogMessage
-from palaver.models import AgentSpec, Message, ToolCall
-from palaver.opaque import Opaque
-from palaver.verdicts import Condensed
+from palaver.config.carried import CARRIED
+from palaver.schemas.content import FilePart, ImagePart, TextPart
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.steps.leases import LogMessage
+from palaver.steps.verdicts import Condensed
+from palaver.vocabulary.opaque import Opaque
 from tests.unit.sdk_types import require_taken
 from tests.unit.test_whole_turns import logs
-from workers.conversations import CachedConversation
 from workers.protocols import MESSAGES, CallSettings, Offer
+from workers.steps.conversations import CachedConversation
 
 PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
 AGENT = AgentSpec(model="claude/sonnet", instructions="Be brief.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.metrics import COUNTED, METRICS, Metric
+from palaver.telemetry.metrics import COUNTED, METRICS, Metric
 
 EVERY = pytest.mark.parametrize("metric", METRICS.values(), ids=lambda each: each.name)
 LABELS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from palaver.limits import most
-from palaver.metrics import METRICS, tables
+from palaver.telemetry.metrics import METRICS, tables
+from palaver.vocabulary.limits import most
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 def test_the_page_has_the_tables() -> None:
     page = PAGE.read_text()
     assert page[page.index("## ") :].startswith(tables()), (
-        "python -m palaver.metrics prints what docs/reference/metrics.md must have"
+        "python -m palaver.telemetry.metrics prints what docs/reference/metrics.md must have"
     )
 
 

@@ -9,8 +9,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from workers import metrics_server
-from workers.metrics_server import MetricsServer
+from workers.loops import metrics_server
+from workers.loops.metrics_server import MetricsServer
 
 EXPOSED = "up 1\n"
 

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from deploy.check.logins import shipped_users
-from palaver.store.assembly import lua_files
-from palaver.store.needs import Role, needs
+from palaver.store.scripting.assembly import lua_files
+from palaver.store.server.needs import Role, needs
 
 _UNASKED: Final = {
     *("auth", "client|setinfo", "client|setname", "discard", "exec", "hello", "multi", "select", "unwatch", "watch"),

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.errors import ResponseTooLarge, classify
-from palaver.limits import exceeded, most
-from palaver.models import Message, ToolCall
-from palaver.secrets import REDACTED, know
+from palaver.schemas.models import Message, ToolCall
+from palaver.secrets.redaction import REDACTED, know
+from palaver.vocabulary.limits import exceeded, most
 from workers.protocols import CHAT_COMPLETIONS, ModelReply
 
 SIGNED = '{"google":{"thought_signature":"c2ln","weight":1.50,"age":100000000000000000001,"a":1e2}}'

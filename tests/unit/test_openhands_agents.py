@@ -16,10 +16,10 @@ from api.openhands.state import Kept, full_state
 from api.openhands.statuses import ExecutionStatus, execution_status
 from api.problems import Problem, problem_of
 from palaver.errors import Fault, Refused
-from palaver.lifecycle import RunStatus
-from palaver.models import Usage
-from palaver.retry import RetryPolicy
-from palaver.stuck_limits import StuckLimits
+from palaver.schemas.models import Usage
+from palaver.schemas.stuck_limits import StuckLimits
+from palaver.steps.retry import RetryPolicy
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.openhands.log import BEGAN, CONVERSATION
 
 LLM: Final[dict[str, Any]] = {

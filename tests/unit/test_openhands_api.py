@@ -11,12 +11,12 @@ import pytest
 
 from api import operations
 from api.openhands import running, steering
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, NoRoom, StateConflict, StoreUnavailable
-from palaver.ids import uuid_of
-from palaver.lifecycle import StopReason
-from palaver.models import Message, ToolCall
-from palaver.settings import Settings
-from palaver.verdicts import Continue, GiveUp, ToolOutcome
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.verdicts import Continue, GiveUp, ToolOutcome
+from palaver.vocabulary.ids import uuid_of
+from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.api_world import World, call, world
 from tests.unit.test_openhands_agents import AGENT
 

@@ -9,9 +9,9 @@ import pytest
 
 from api.openhands.asking import title_in
 from palaver.errors import ErrorClass
-from palaver.lifecycle import StopReason
+from palaver.steps.verdicts import Finish
 from palaver.testing import aeventually
-from palaver.verdicts import Finish
+from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.api_world import World, world
 from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import Talk, begin

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from api.openhands import conversations
-from palaver.leases import Lease
+from palaver.steps.leases import Lease
 from palaver.testing import aeventually
 from tests.unit.api_world import world
 from tests.unit.test_openhands_api import Talk, begin

@@ -13,7 +13,7 @@ from api.openhands.events import Event, Writer, timestamp
 from api.openhands.generations import Generation
 from api.openhands.ids import action_id, event_id, place_of
 from palaver.errors import ErrorClass
-from palaver.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.openhands.log import BEGAN, CONVERSATION, LOG, SHOW, answered, called, entry, error, said
 
 NEWER = Writer(CONVERSATION, Generation.NEWER, {"show": SHOW})

@@ -20,8 +20,8 @@ from api.openhands import conversations, sockets
 from api.openhands.looking import look
 from api.operations import log
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
-from palaver.leases import Delta
-from palaver.verdicts import RetryAfter
+from palaver.steps.leases import Delta
+from palaver.steps.verdicts import RetryAfter
 from tests.unit.test_api_sockets import serving
 from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import PREFIX, Talk, begin

@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 from palaver.errors import ErrorClass, Failure
-from palaver.ids import uuid_of
-from palaver.lifecycle import StopReason
-from palaver.models import Message, ToolCall
-from palaver.verdicts import Continue, GiveUp, ToolOutcome
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.verdicts import Continue, GiveUp, ToolOutcome
+from palaver.vocabulary.ids import uuid_of
+from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.api_world import call, world
 from tests.unit.test_openhands_api import PREFIX, Talk, begin, native_path
 

@@ -11,13 +11,13 @@ import pytest
 import redis.exceptions
 from redis._parsers.base import BaseParser
 
-from palaver.leases import Settled, Shown
-from palaver.lifecycle import StopReason
-from palaver.models import Message
-from palaver.outage_log import OutageLog, outage_reason
-from palaver.verdicts import Finish, Verdict
-from workers import logs as logs  # its filters
-from workers import outages
+from palaver.schemas.models import Message
+from palaver.steps.leases import Settled, Shown
+from palaver.steps.verdicts import Finish, Verdict
+from palaver.telemetry.outage_log import OutageLog, outage_reason
+from palaver.vocabulary.lifecycle import StopReason
+from workers.broker import logs as logs  # its filters
+from workers.steps import outages
 
 FINISH = Finish(Message(role="assistant", content="x"), StopReason.END_TURN)
 

@@ -11,12 +11,12 @@ import pytest
 import redis
 
 from deploy.check import logins
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.settings import Settings
-from palaver.store.findings import Finding, judge
-from palaver.store.needs import Role
-from palaver.store.preflight import Preflight
-from palaver.store.server_state import ServerState
+from palaver.store.server.findings import Finding, judge
+from palaver.store.server.needs import Role
+from palaver.store.server.preflight import Preflight
+from palaver.store.server.server_state import ServerState
 from palaver.testing.ports import free_port
 from palaver.testing.redis_server import RedisServer
 

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from palaver.config.providers import Provider, load_providers
 from palaver.errors import ConfigurationError
-from palaver.presets import PRESETS, page
-from palaver.providers import Provider, load_providers
+from palaver.vocabulary.presets import PRESETS, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "providers.md"
 
@@ -104,4 +104,6 @@ def test_what_is_not_known_is_refused_in_one_sentence(text: str, said: str, load
 
 
 def test_the_page_has_the_table() -> None:
-    assert page() in PAGE.read_text(), "python -m palaver.presets prints what docs/how-to/providers.md must have"
+    assert page() in PAGE.read_text(), (
+        "python -m palaver.vocabulary.presets prints what docs/how-to/providers.md must have"
+    )

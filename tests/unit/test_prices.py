@@ -9,16 +9,16 @@ from typing import Any
 import orjson
 import pytest
 
+from palaver.config.providers import Price, Provider, load_providers
 from palaver.errors import ConfigurationError
-from palaver.models import AgentSpec, Usage
-from palaver.providers import Price, Provider, load_providers
-from palaver.step_kinds import MODEL
-from workers.active_step import ActiveStep
-from workers.conversations import CachedConversation
-from workers.histograms import Histograms
-from workers.model import ModelPort
+from palaver.schemas.models import AgentSpec, Usage
+from palaver.vocabulary.step_kinds import MODEL
+from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS, AnswerReader, ModelReply
-from workers.work import Work
+from workers.steps.active_step import ActiveStep
+from workers.steps.conversations import CachedConversation
+from workers.steps.histograms import Histograms
+from workers.steps.work import Work
 
 FILE = """
 [providers.x]

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from palaver.providers import Provider
+from palaver.config.providers import Provider
 from palaver.testing.model_server import ModelServer
-from workers.provider_check import Finding, check, check_all
+from workers.commands.provider_check import Finding, check, check_all
 
 PATIENCE = 60.0
 KEY = "sk-of-a-provider-0123456789"

@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
-from palaver.endpoints import Endpoint
+from palaver.config.providers import Provider
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderDetails
-from palaver.leases import Delivery, Lease
-from palaver.models import AgentSpec, Usage
-from palaver.providers import Provider
-from palaver.settings import Settings
-from palaver.store import Store, keys
-from palaver.store.provider_states import ProviderUsage
-from palaver.store.providers import Cooling
-from palaver.tasks import end
+from palaver.processes.tasks import end
+from palaver.schemas.endpoints import Endpoint
+from palaver.schemas.models import AgentSpec, Usage
+from palaver.steps.leases import Delivery, Lease
+from palaver.steps.verdicts import Postpone, RetryAfter, Verdict
+from palaver.store import Store
+from palaver.store.fleet.provider_states import ProviderUsage
+from palaver.store.fleet.providers import Cooling
+from palaver.store.redis import keys
 from palaver.testing import aeventually
-from palaver.verdicts import Postpone, RetryAfter, Verdict
 from tests.contract.store_driver import StoreDriver
-from workers.gates import Gates, gates_of
-from workers.provider_limiter import ProviderLimiter
-from workers.provider_permit import ProviderOut, ProviderPermit
+from workers.models.gates import Gates, gates_of
+from workers.models.provider_limiter import ProviderLimiter
+from workers.models.provider_permit import ProviderOut, ProviderPermit
 
 NOTHING = Usage()
 URL = "http://127.0.0.1:1/v1"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver import secrets
 from palaver.errors import ProviderHTTPError, classify
-from palaver.secrets import Secrets, know
+from palaver.secrets import redaction as secrets
+from palaver.secrets.redaction import Secrets, know
 
 KEY = "Zq8vTn3LwXk2RbY7mPdJ4sHf"
 

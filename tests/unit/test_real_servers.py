@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from palaver.config.providers import Provider
 from palaver.errors import ErrorClass, ProviderError, classify
-from palaver.models import AgentSpec, Message, ToolCall
-from palaver.providers import Provider
+from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.testing.model_server import ModelServer
-from workers.active_step import CallProgress
-from workers.model import ModelPort
+from workers.models.call_progress import CallProgress
+from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS, CallSettings, ModelReply, protocol_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "providers.md"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from palaver.errors import ProviderHTTPError
-from palaver.models import AgentSpec, Usage
+from palaver.schemas.models import AgentSpec, Usage
 from workers.protocols import ModelReply
-from workers.reasoning import ask_with_reasoning
+from workers.steps.reasoning import ask_with_reasoning
 
 REPLY = ModelReply("fine", (), "stop", Usage())
 

@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from palaver.leases import Lease
-from palaver.lifecycle import WaitReason
-from palaver.models import AgentSpec
-from palaver.providers import Provider
-from palaver.store.fleet import WorkerReport
+from palaver.config.providers import Provider
+from palaver.schemas.models import AgentSpec
+from palaver.steps.leases import Lease
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.vocabulary.lifecycle import WaitReason
 from tests.unit.api_world import World, world
-from workers.abilities import Abilities
-from workers.refused_keys import RefusedKeys
+from workers.models.refused_keys import RefusedKeys
 from workers.sources import Toolbox
+from workers.steps.abilities import Abilities
 
 URL = "http://127.0.0.1:1/v1"
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from palaver.config.providers import Provider
 from palaver.errors import ProviderHTTPError
-from palaver.models import AgentSpec
-from palaver.providers import Provider
-from workers.active_step import CallProgress
-from workers.model import ModelPort
+from palaver.schemas.models import AgentSpec
+from workers.models.call_progress import CallProgress
+from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS
 
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"

@@ -19,10 +19,10 @@ from palaver.errors import (
     TruncatedStream,
     classify,
 )
-from palaver.limits import most
-from palaver.models import Message, ToolCall, Usage
-from palaver.opaque import Opaque
-from palaver.secrets import know
+from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.secrets.redaction import know
+from palaver.vocabulary.limits import most
+from palaver.vocabulary.opaque import Opaque
 from tests.unit.answers import split, streamed
 from workers.protocols import RESPONSES, AnswerReader
 

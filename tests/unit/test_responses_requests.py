@@ -11,17 +11,17 @@ from hypothesis import given
 from openai.types.responses.response_create_params import ResponseCreateParams
 from pydantic import TypeAdapter
 
-from palaver.content import FilePart, ImagePart, TextPart
-from palaver.leases import LogMessage
-from palaver.models import AgentSpec, Message, ToolCall
-from palaver.opaque import Opaque
+from palaver.schemas.content import FilePart, ImagePart, TextPart
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.steps.leases import LogMessage
+from palaver.steps.verdicts import Condensed, ReasoningDropped
 from palaver.testing.model_server.responses_request import read
-from palaver.verdicts import Condensed, ReasoningDropped
+from palaver.vocabulary.opaque import Opaque
 from tests.unit.sdk_types import require_taken
 from tests.unit.test_carried import FULL, OFFERS
 from tests.unit.test_whole_turns import logs
-from workers.conversations import CachedConversation
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, PROTOCOLS, RESPONSES, CallSettings, ModelProtocol, Offer
+from workers.steps.conversations import CachedConversation
 
 PARAMS: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
 HI = [b'{"role":"user","content":"hi"}']

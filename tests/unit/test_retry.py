@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from palaver.errors import ConfigurationError, ErrorClass, Failure, RetryableToolError, ToolError, classify
 from palaver.errors.failure import MAX_MESSAGE
-from palaver.lifecycle import StopReason
-from palaver.retry import MODEL_CALL, SPREAD, TOOL_CALL, RetryPolicy, Rule, stop_reason
-from palaver.verdicts import GiveUp, Postpone, RetryAfter
+from palaver.steps.retry import MODEL_CALL, SPREAD, TOOL_CALL, RetryPolicy, Rule, stop_reason
+from palaver.steps.verdicts import GiveUp, Postpone, RetryAfter
+from palaver.vocabulary.lifecycle import StopReason
 
 RETRIED = {"rate_limited": 8, "provider_error": 5, "connection": 5, "timeout": 5, "storage": 10}
 

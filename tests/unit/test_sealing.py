@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palaver.config.settings import settings
 from palaver.errors import ConfigurationError
-from palaver.sealing import KeyMissing, SealBroken, Sealer, key_of
-from palaver.secrets import hide
-from palaver.settings import settings
+from palaver.secrets.redaction import hide
+from palaver.secrets.sealing import KeyMissing, SealBroken, Sealer, key_of
 
 OLD, NEW = (bytes((i * step + 7) % 256 for i in range(32)) for step in (37, 91))
 PLACE = ("conv_1", "TOKEN")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from palaver.config.providers import load_providers
+from palaver.config.secret_files import secret_of
+from palaver.config.settings import Settings, settings
+from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
-from palaver.providers import load_providers
-from palaver.secret_files import secret_of
-from palaver.secrets import hide
-from palaver.settings import Settings, settings
-from palaver.variables import unread
-from workers.environment import hidden_keys
+from palaver.secrets.redaction import hide
+from workers.children.environment import hidden_keys
 
 URL = "redis://:a-password-in-a-file@redis:6379/0"
 

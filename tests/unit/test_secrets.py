@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver import secrets
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify
 from palaver.errors.failure import ProviderDetails
-from palaver.secrets import Passing, Secrets, hide, know, password_of
-from palaver.settings import Settings
-from workers.logs import set_formats
+from palaver.secrets import redaction as secrets
+from palaver.secrets.redaction import Passing, Secrets, hide, know, password_of
+from workers.broker.logs import set_formats
 from workers.protocols.chat_completions.answer import Completion
 
 KEY = "sk-Canary/7+fOx&2b7d9e0c41aa55e3"

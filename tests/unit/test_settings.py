@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from palaver.config.providers import load_providers
+from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError, ErrorClass
-from palaver.policies import load_policies
-from palaver.providers import load_providers
-from palaver.settings import Settings, settings
+from palaver.steps.policies import load_policies
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import redis.exceptions
 
-from palaver.leases import Settled, Shown
-from palaver.lifecycle import StopReason
-from palaver.models import Message
-from palaver.outage_log import OutageLog
-from palaver.verdicts import Finish, GiveUp, HandBack, Postpone, Verdict
-from workers import outages
+from palaver.schemas.models import Message
+from palaver.steps.leases import Settled, Shown
+from palaver.steps.verdicts import Finish, GiveUp, HandBack, Postpone, Verdict
+from palaver.telemetry.outage_log import OutageLog
+from palaver.vocabulary.lifecycle import StopReason
+from workers.steps import outages
 
 FINISH = Finish(Message(role="assistant", content="x"), StopReason.END_TURN)
 LEASE: Any = SimpleNamespace(run_id="run_1", step="1", agent=SimpleNamespace(provider="fake", model_name="echo"))
@@ -51,7 +51,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_sleep(seconds: float) -> None:
         pass
 
-    monkeypatch.setattr("workers.outages.asyncio.sleep", no_sleep)
+    monkeypatch.setattr("workers.steps.outages.asyncio.sleep", no_sleep)
 
 
 async def test_a_verdict_that_takes_too_long_each_time_ends_its_run() -> None:

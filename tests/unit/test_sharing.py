@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from palaver.store.sharing import Sharing, in_turns
+from palaver.store.redis.sharing import Sharing, in_turns
 from palaver.testing import aeventually
 
 

@@ -17,8 +17,8 @@ import httpx
 import pytest
 import redis
 
-from palaver.exits import EX_CONFIG
-from palaver.roles import ROLES
+from palaver.config.exits import EX_CONFIG
+from palaver.config.roles import ROLES
 from palaver.stack import Ports, Stack, StackError
 from palaver.stack.plan import COMMANDS, Plan
 from palaver.stack.supervision import LONGEST_DELAY, Supervisor

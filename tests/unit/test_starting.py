@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from palaver.config.exits import EX_CONFIG
+from palaver.config.providers import load_providers
+from palaver.config.settings import Settings
+from palaver.config.starting import refusing
+from palaver.config.variables import OTHERS, unread, variables
 from palaver.errors import ConfigurationError, ErrorClass
-from palaver.exits import EX_CONFIG
-from palaver.policies import load_policies
-from palaver.providers import load_providers
-from palaver.settings import Settings
-from palaver.starting import refusing
-from palaver.variables import OTHERS, unread, variables
+from palaver.steps.policies import load_policies
 
 ROOT = Path(__file__).parents[2]
 _READ = re.compile(r"""["'{\s(](PALAVER_[A-Z][A-Z_]*[A-Z])\b""")
@@ -30,7 +30,7 @@ def _named() -> set[str]:
 
 def test_every_variable_is_listed() -> None:
     unlisted = _named() - variables()
-    assert not unlisted, "PALAVER_… that is no setting belongs into OTHERS of palaver/variables.py"
+    assert not unlisted, "PALAVER_… that is no setting belongs into OTHERS of palaver/config/variables.py"
 
 
 def test_nothing_is_listed_that_is_a_setting() -> None:

@@ -11,8 +11,8 @@ from celery import Celery
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 
 from palaver.testing import eventually
-from workers.pool import TaskPool
-from workers.tracer import Outcome
+from workers.broker.pool import TaskPool
+from workers.broker.tracer import Outcome
 
 PLACES = 20
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from palaver.step_kinds import KINDS, QUEUES
-from workers.step_handlers import STEP_HANDLERS
+from palaver.vocabulary.step_kinds import KINDS, QUEUES
+from workers.steps.step_handlers import STEP_HANDLERS
 
 
 def test_every_kind_has_a_row_and_a_queue_of_its_own() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.models import AgentSpec
-from palaver.providers import Provider
+from palaver.config.providers import Provider
+from palaver.schemas.models import AgentSpec
 from palaver.testing.model_server import ModelServer
-from workers import model
-from workers.active_step import CallProgress
-from workers.model import ModelPort
+from workers.models import model
+from workers.models.call_progress import CallProgress
+from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS
 
 TOKENS = 60

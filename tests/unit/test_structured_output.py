@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from palaver.limits import exceeded, most
-from palaver.model_options import JsonObjectFormat, JsonSchemaFormat, TextFormat
-from palaver.structured_output import NotAsAsked, output_schema_faults, structured
+from palaver.schemas.model_options import JsonObjectFormat, JsonSchemaFormat, TextFormat
+from palaver.schemas.structured_output import NotAsAsked, output_schema_faults, structured
+from palaver.vocabulary.limits import exceeded, most
 
 INVOICE = {
     "type": "object",

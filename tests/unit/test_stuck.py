@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from palaver.errors import ErrorClass
-from palaver.models import AgentSpec, Message, ToolCall
-from palaver.retry import stop_reason
-from palaver.stuck import Nudge, Stuck, Turn, find_repetition
-from palaver.stuck_limits import MAX_TURNS, StuckLimits
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.stuck_limits import MAX_TURNS, StuckLimits
+from palaver.steps.retry import stop_reason
+from palaver.steps.stuck import Nudge, Stuck, Turn, find_repetition
 
 LIMITS = StuckLimits()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from workers.taking import Seen, Taking
+from workers.broker.taking import Seen, Taking
 
 IDLE = Seen(received=7, begun=7, held=0, active=0, places=4)
 EVERY, PATIENCE = 5.0, 60.0

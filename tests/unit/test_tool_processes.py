@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
-from palaver.process_tree import below, children_of
-from palaver.secrets import hide
-from palaver.settings import Settings, settings
+from palaver.processes.process_tree import below, children_of
+from palaver.secrets.redaction import hide
 from palaver.testing import eventually
 from tests.processes import gone
-from workers import environment, processes
-from workers.slots import ActiveCall, Slots, overdue
+from workers.children import environment, processes
+from workers.children.slots import ActiveCall, Slots, overdue
 
 pytestmark = pytest.mark.process
 
@@ -76,7 +76,7 @@ def test_a_worker_that_starts_itself_anew_has_its_settings_and_no_keys() -> None
     code = """if True:
         import os, subprocess
         from pathlib import Path
-        from workers import environment
+        from workers.children import environment
         environment.forget_keys(frozenset({"X_KEY"}))
         print(Path("/proc/self/environ").read_bytes().decode())
         os.execvp("env", ["env"])

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from palaver import ToolContext, tool
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, InvalidToolCall, UnknownTool
-from palaver.settings import Settings
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import fitting
 from tests.process.remote_tools import RemoteTools, Server, remote_tools

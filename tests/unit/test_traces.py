@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from palaver.errors import ConfigurationError
-from palaver.secrets import hide
-from palaver.traces import Parent, Trace, Tracing, is_on, new_trace
+from palaver.secrets.redaction import hide
+from palaver.telemetry.traces import Parent, Trace, Tracing, is_on, new_trace
 from workers.tracing.told import word_of
 
 ON = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}

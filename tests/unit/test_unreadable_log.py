@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from palaver.leases import LogMessage, Settled
-from palaver.models import Message
-from palaver.verdicts import GiveUp, Verdict
+from palaver.schemas.models import Message
+from palaver.steps.leases import LogMessage, Settled
+from palaver.steps.verdicts import GiveUp, Verdict
 from tests.unit.test_conversations import lease
-from workers import step
-from workers.active_step import ActiveStep
-from workers.conversations import ConversationCache
 from workers.protocols.chat_completions import ChatCompletions
-from workers.step_handlers import STEP_HANDLERS
+from workers.steps import step
+from workers.steps.active_step import ActiveStep
+from workers.steps.conversations import ConversationCache
+from workers.steps.step_handlers import STEP_HANDLERS
 
 BROUGHT = (
     LogMessage(1, Message(role="user", content="go")),

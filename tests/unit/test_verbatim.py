@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.errors import ResponseTooLarge
-from palaver.limits import most
+from palaver.vocabulary.limits import most
 from workers.protocols.bounds import Parts
 from workers.protocols.verbatim import Tree, elements, members, merged, tree, written
 

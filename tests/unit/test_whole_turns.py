@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.leases import LogMessage
-from palaver.models import AgentSpec, Message, ToolCall
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.steps.leases import LogMessage
+from palaver.steps.verdicts import Condensed
 from palaver.testing.model_server.history import read
-from palaver.verdicts import Condensed
-from workers.conversations import CachedConversation
 from workers.protocols import CHAT_COMPLETIONS, CallSettings
+from workers.steps.conversations import CachedConversation
 
 CALL_IDS = st.lists(st.sampled_from(["a", "b", "c", "call_1_1_1"]), min_size=1, max_size=4, unique=True)
 TEXTS = st.sampled_from(["", "x", "a longer text " * 20, 'quotes " and \\ \x00 \U0001f916'])

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kombu.transport.pyamqp import Message
 
-from palaver.deliveries import QUEUE_NAMES
-from palaver.leases import Delivery
-from palaver.limits import exceeded, most
-from palaver.wire import body_of, delivery_in, headers_of, in_redis, payload_of
-from workers.reading import let_in
-from workers.remote import COMMANDS, Control, command_in
+from palaver.delivery.deliveries import QUEUE_NAMES
+from palaver.delivery.wire import body_of, delivery_in, headers_of, in_redis, payload_of
+from palaver.steps.leases import Delivery
+from palaver.vocabulary.limits import exceeded, most
+from workers.broker.reading import let_in
+from workers.broker.remote import COMMANDS, Control, command_in
 
 IDS = st.text("0123456789abcdefghjkmnpqrstvwxyz", min_size=26, max_size=26)
 VALUES = st.recursive(

@@ -10,13 +10,13 @@ import httpx
 import orjson
 import pytest
 
-from palaver.leases import LogMessage
-from palaver.models import AgentSpec, Message
-from palaver.opaque import Opaque
+from palaver.schemas.models import AgentSpec, Message
+from palaver.steps.leases import LogMessage
 from palaver.testing.model_server import ModelServer
+from palaver.vocabulary.opaque import Opaque
 from tests.chaos.wiretap import Wiretap
-from workers.conversations import CachedConversation
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, RESPONSES, CallSettings, ModelProtocol, Offer
+from workers.steps.conversations import CachedConversation
 
 OFFERS = [Offer("add", "Add.", {"type": "object", "properties": {"x": {"type": "number"}}})]
 SETTINGS = CallSettings(max_output_tokens=100, cache=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.content import FilePart, ImagePart, TextPart
-from palaver.leases import LogMessage
-from palaver.models import Message, ToolCall
-from palaver.presets import ProtocolName
-from palaver.providers import Provider
-from workers.conversations import CachedConversation
+from palaver.config.providers import Provider
+from palaver.schemas.content import FilePart, ImagePart, TextPart
+from palaver.schemas.models import Message, ToolCall
+from palaver.steps.leases import LogMessage
+from palaver.vocabulary.presets import ProtocolName
 from workers.protocols import PROTOCOLS, protocol_of
+from workers.steps.conversations import CachedConversation
 
 WITHIN = "http://127.0.0.1:1/v1"
 PUBLIC = "https://api.example.com/v1"

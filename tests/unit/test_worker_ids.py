@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 from tests.pages import ROOT
-from workers.runtime import worker_id
+from workers.steps.runtime import worker_id
 
 
 def test_another_life_has_another_id() -> None:
     """A container that starts again has the same host name, and its process the same id."""
-    again = "from workers.runtime import worker_id; print(worker_id('n', 1))"
+    again = "from workers.steps.runtime import worker_id; print(worker_id('n', 1))"
     found = subprocess.run([sys.executable, "-c", again], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() != worker_id("n", 1) == worker_id("n", 1)

@@ -20,7 +20,7 @@ from api.problems import Problem
 from api.queries import Query
 from api.signatures import InPath
 from api.streams import EventStream, Frames
-from palaver.models import AgentSpec, Run, Submission
+from palaver.schemas.models import AgentSpec, Run, Submission
 
 LINES: Final = "application/x-ndjson"
 _NAMES: Final = {"/agent/model": "bot", "/input": "say", "/bot": "bot", "/say": "say"}

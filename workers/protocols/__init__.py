@@ -1,4 +1,4 @@
-"""How models are spoken to: one module a protocol, chosen by ``protocol`` of the provider.
+"""Model protocols: one module each, chosen by ``protocol`` of the provider.
 
 Nothing else in Palaver knows what a request or an answer of a provider looks like.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from palaver.presets import ProtocolName
-from palaver.providers import Provider
+from palaver.config.providers import Provider
+from palaver.vocabulary.presets import ProtocolName
 
 from .chat_completions import ChatCompletions
 from .messages import Messages

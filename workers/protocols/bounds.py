@@ -8,8 +8,8 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ResponseTooLarge
-from palaver.limits import beyond, most
-from palaver.models import ToolCall
+from palaver.schemas.models import ToolCall
+from palaver.vocabulary.limits import beyond, most
 
 _SMALL: Final = 64 * 1024
 """Bytes of JSON that are too few to hold the loop, whatever they are."""

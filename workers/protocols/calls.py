@@ -9,10 +9,10 @@ from itertools import count
 from typing import Any, Final
 
 from palaver.errors import ToolCallTooLarge, TooManyToolCalls
-from palaver.ids import safe_call_id
-from palaver.limits import beyond, most
-from palaver.models import ToolCall
-from palaver.secrets import hide
+from palaver.schemas.models import ToolCall
+from palaver.secrets.redaction import hide
+from palaver.vocabulary.ids import safe_call_id
+from palaver.vocabulary.limits import beyond, most
 
 _LONGEST_ID: Final = 128
 """Characters of an id that is kept for its provider."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from palaver.errors import MalformedResponse, TruncatedStream
-from palaver.limits import most
-from palaver.models import Usage
-from palaver.secrets import hide
+from palaver.schemas.models import Usage
+from palaver.secrets.redaction import hide
+from palaver.vocabulary.limits import most
 
 from .bounds import too_large
 from .calls import Calls

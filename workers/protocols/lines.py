@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.limits import most
+from palaver.vocabulary.limits import most
 
 from .bounds import too_large
 

@@ -1,6 +1,7 @@
 """The port that every model protocol implements: what a request is made of, and what reads an answer.
 
-A protocol does no I/O. It makes bytes from messages and reads bytes into a reply; ``workers.model`` carries both.
+A protocol does no I/O. It makes bytes from messages and reads bytes into a reply; ``workers.models.model`` carries
+both.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from palaver.models import AgentSpec, Message, ToolCall, Usage
-from palaver.providers import Thinking
+from palaver.config.providers import Thinking
+from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
 
 PAUSE: Final = "pause"
 """The finish reason of an answer that its provider goes on with if it gets back what came."""
@@ -93,8 +94,9 @@ class AnswerReader(Protocol):
 class ModelProtocol(Protocol):
     """A way of speaking to models. It keeps no state: one object serves all providers that speak it.
 
-    Its row in ``palaver.carried`` says which options and which content it carries, so that the API refuses the rest at
-    submit. What comes nevertheless, from a conversation that began in another protocol, is told to the model in words.
+    Its row in ``palaver.config.carried`` says which options and which content it carries, so that the API refuses the
+    rest at submit. What comes nevertheless, from a conversation that began in another protocol, is told to the model in
+    words.
     """
 
     name: str

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from palaver.content import FilePart, ImagePart, Part, TextPart, text_of
-from palaver.models import AgentSpec, Message
+from palaver.schemas.content import FilePart, ImagePart, Part, TextPart, text_of
+from palaver.schemas.models import AgentSpec, Message
 
 from .port import AnswerReader, CallSettings, ModelProtocol, Offer
 

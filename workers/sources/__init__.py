@@ -1,4 +1,4 @@
-"""Where tools come from: one module a source, and its row in ``SOURCES``.
+"""Sources of tools: one module each, and its row in ``SOURCES``.
 
 Nothing else in the workers knows what a tool is made of: steps have declarations, check arguments and call by name.
 """

@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from palaver.content import Part
 from palaver.errors import Failure, InvalidToolCall, RetryableToolError, ToolError, ToolFailure, ToolTimeout, classify
-from palaver.limits import beyond, most
+from palaver.schemas.content import Part
 from palaver.tools import ToolDeclaration
 from palaver.tools.rendering import rendered
+from palaver.vocabulary.limits import beyond, most
 
 Told = str | tuple[Part, ...]
 """What the model is told of a result: a text, or parts."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from palaver.tools import Tool, ToolContext, ToolDeclaration, load_tools
 
 from .containment import Told, contained

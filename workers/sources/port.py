@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from palaver.settings import Settings
+from palaver.config.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
 
 from .containment import Told

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, UnknownTool
-from palaver.names import did_you_mean
-from palaver.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
+from palaver.vocabulary.names import did_you_mean
 
 from .containment import Told, contained, left_behind
 from .port import OpenSource, RunBlocking, ToolSource

@@ -1,14 +1,14 @@
-"""Traces: what workers say of their attempts, and how records of the store become spans and are sent (ADR 0043)."""
+"""Traces of attempts, and of runs from the records of the store, sent as spans (ADR 0043)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.settings import Settings
 from palaver.store import Store
-from palaver.traces import Tracing
+from palaver.telemetry.traces import Tracing
 
 
 def require_extra(environment: Mapping[str, str]) -> bool:

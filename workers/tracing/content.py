@@ -12,10 +12,10 @@ from typing import Any, Final
 import orjson
 
 from palaver.events import EventKind
-from palaver.ids import call_of
-from palaver.limits import beyond, most
-from palaver.store.events import LogEntry
-from palaver.store.spans import SpanOutbox
+from palaver.store.reading.events import LogEntry
+from palaver.store.reading.spans import SpanOutbox
+from palaver.vocabulary.ids import call_of
+from palaver.vocabulary.limits import beyond, most
 
 from . import names
 from .records import EndedRun, Record

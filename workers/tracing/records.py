@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
-from palaver.store.connection import Fields
-from palaver.traces import Trace
+from palaver.store.redis.connection import Fields
+from palaver.telemetry.traces import Trace
 
 _RUNS: Final = 1024
 """Runs whose facts are kept, for their next attempts: about 1 KB each."""

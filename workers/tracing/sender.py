@@ -19,10 +19,10 @@ import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-from palaver.limits import most
-from palaver.store.connection import StreamEntry
-from palaver.store.spans import HOLD, SpanOutbox
+from palaver.store.reading.spans import HOLD, SpanOutbox
+from palaver.store.redis.connection import StreamEntry
 from palaver.version import __version__
+from palaver.vocabulary.limits import most
 
 from .content import content_of
 from .encoding import request

@@ -10,9 +10,9 @@ import orjson
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from palaver.events import EventKind
-from palaver.ids import call_of
-from palaver.lifecycle import RunStatus
-from palaver.store.contracts.steps import SpanOutcome, VerdictKind
+from palaver.store.scripting.contracts.steps import SpanOutcome, VerdictKind
+from palaver.vocabulary.ids import call_of
+from palaver.vocabulary.lifecycle import RunStatus
 
 from . import names
 from .encoding import Attributes, fill, identity, own, part, shared

@@ -8,8 +8,8 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import Failure
-from palaver.secrets import hide
-from palaver.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
+from palaver.secrets.redaction import hide
+from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
 
 _WORD: Final = 64
 """Characters of a word: those of the protocols have 20 at most."""

@@ -26,10 +26,10 @@ from palaver.client.options import SubmitOptions, Until, agent_object, check
 from palaver.client.resuming import EventCursor
 from palaver.errors import RunFailed
 from palaver.events import Event
-from palaver.filters import RunFilter
-from palaver.lifecycle import RunStatus
-from palaver.listed_model import ListedModel
-from palaver.models import Message, Run
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.listed_model import ListedModel
+from palaver.schemas.models import Message, Run
+from palaver.vocabulary.lifecycle import RunStatus
 
 
 class AsyncPalaver(AsyncRunControl, AsyncConversations):

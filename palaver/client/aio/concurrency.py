@@ -7,8 +7,8 @@ import inspect
 from types import TracebackType
 from typing import Self
 
-from palaver.actions import ToolOutput
 from palaver.client.functions import FunctionCall
+from palaver.schemas.actions import ToolOutput
 
 sleep = asyncio.sleep
 

@@ -15,9 +15,9 @@ from palaver.client.answers import conversation_of, conversations_of, count_of, 
 from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
 from palaver.client.resuming import ConversationCursor
-from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
-from palaver.conversation_message import ConversationMessage
 from palaver.events import Event
+from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
+from palaver.schemas.conversation_message import ConversationMessage
 
 
 class AsyncConversations:

@@ -15,8 +15,8 @@ from palaver.client.errors import NotFound
 from palaver.client.exported import Exported, record
 from palaver.client.requests import Request
 from palaver.events import UNDER_WAY
-from palaver.filters import RunFilter
-from palaver.lifecycle import RunStatus
+from palaver.schemas.filters import RunFilter
+from palaver.vocabulary.lifecycle import RunStatus
 
 
 async def export(

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.actions import ToolOutput
 from palaver.client import requests
 from palaver.client.aio.concurrency import FunctionCalls, sleep
 from palaver.client.aio.transport import Transport
@@ -16,8 +15,9 @@ from palaver.client.backoff import bearable
 from palaver.client.errors import ClientError, Conflict, Unprocessable, WaitTimeout
 from palaver.client.functions import ClientToolset, FunctionCall
 from palaver.client.options import Until
-from palaver.lifecycle import RunStatus
-from palaver.models import Run
+from palaver.schemas.actions import ToolOutput
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus
 
 LONG_POLL: Final = 30
 """Seconds that one request may wait for a run's end: below the idle limit of common proxies (60)."""

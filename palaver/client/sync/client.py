@@ -27,10 +27,10 @@ from palaver.client.sync.transport import Transport
 from palaver.client.sync.waiting import LONG_POLL, RunWaiter
 from palaver.errors import RunFailed
 from palaver.events import Event
-from palaver.filters import RunFilter
-from palaver.lifecycle import RunStatus
-from palaver.listed_model import ListedModel
-from palaver.models import Message, Run
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.listed_model import ListedModel
+from palaver.schemas.models import Message, Run
+from palaver.vocabulary.lifecycle import RunStatus
 
 
 class Palaver(RunControl, Conversations):

@@ -11,8 +11,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from palaver.actions import ToolOutput
 from palaver.client.functions import FunctionCall
+from palaver.schemas.actions import ToolOutput
 
 sleep = time.sleep
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from palaver.actions import ALL, Item
 from palaver.client import requests
 from palaver.client.answers import BulkResult, appended_of, asked_of, bulk_of, conversation_of, run_of, secret_names_of
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
 from palaver.client.sync.transport import Transport
-from palaver.conversation import Conversation
-from palaver.conversation_message import AppendedMessages, Asked
-from palaver.lifecycle import RunAction
-from palaver.models import AgentSpec, Budget, CancelMode, Message, Run
+from palaver.schemas.actions import ALL, Item
+from palaver.schemas.conversation import Conversation
+from palaver.schemas.conversation_message import AppendedMessages, Asked
+from palaver.schemas.models import AgentSpec, Budget, CancelMode, Message, Run
+from palaver.vocabulary.lifecycle import RunAction
 
 
 class RunControl:
@@ -50,7 +50,7 @@ class RunControl:
     ) -> Run:
         """Put several things into the run at once: all of them take effect, or none. Returns the run by that.
 
-        Items are those of `palaver.actions`, or dicts as the API takes them. The request carries an idempotency
+        Items are those of `palaver.schemas.actions`, or dicts as the API takes them. The request carries an idempotency
         key, a fresh one unless given: it is sent again after a lost answer and takes effect once.
 
         Raises:

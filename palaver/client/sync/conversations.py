@@ -16,9 +16,9 @@ from palaver.client.resuming import ConversationCursor
 from palaver.client.sync.following import follow
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import Transport
-from palaver.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
-from palaver.conversation_message import ConversationMessage
 from palaver.events import Event
+from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
+from palaver.schemas.conversation_message import ConversationMessage
 
 
 class Conversations:

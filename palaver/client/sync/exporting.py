@@ -16,8 +16,8 @@ from palaver.client.requests import Request
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import Transport
 from palaver.events import UNDER_WAY
-from palaver.filters import RunFilter
-from palaver.lifecycle import RunStatus
+from palaver.schemas.filters import RunFilter
+from palaver.vocabulary.lifecycle import RunStatus
 
 
 def export(

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.arguments import readable
-from palaver.content import FilePart, ImagePart, Part, text_of
-from palaver.model_options import JsonSchemaFormat, NamedTool, ResponseFormat, ToolChoice
-from palaver.models import AgentSpec, Message, ToolCall
+from palaver.schemas.arguments import readable
+from palaver.schemas.content import FilePart, ImagePart, Part, text_of
+from palaver.schemas.model_options import JsonSchemaFormat, NamedTool, ResponseFormat, ToolChoice
+from palaver.schemas.models import AgentSpec, Message, ToolCall
 
 from ..port import CallSettings, Offer
 from .answer import Completion

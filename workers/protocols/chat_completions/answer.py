@@ -9,9 +9,9 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import EmptyCompletion, MalformedResponse, ProviderError, ProviderHTTPError
-from palaver.limits import most
-from palaver.models import Usage
-from palaver.secrets import hide
+from palaver.schemas.models import Usage
+from palaver.secrets.redaction import hide
+from palaver.vocabulary.limits import most
 
 from ..bounds import Parts, check_stored, parsed, tokens, too_large
 from ..calls import text_of

@@ -16,8 +16,8 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ResponseTooLarge
-from palaver.limits import beyond, most
-from palaver.secrets import hide
+from palaver.secrets.redaction import hide
+from palaver.vocabulary.limits import beyond, most
 
 from ..bounds import Parts
 from ..verbatim import Tree, elements, members, merged, tree, value_of, written

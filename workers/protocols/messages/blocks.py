@@ -13,10 +13,10 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from palaver.arguments import readable
-from palaver.carried import CARRIED
-from palaver.content import FilePart, ImagePart, Part, inline_data, text_of
-from palaver.models import Message, ToolCall
+from palaver.config.carried import CARRIED
+from palaver.schemas.arguments import readable
+from palaver.schemas.content import FilePart, ImagePart, Part, inline_data, text_of
+from palaver.schemas.models import Message, ToolCall
 
 from ..calls import id_elsewhere
 from ..verbatim import elements, members

@@ -10,8 +10,8 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import MalformedResponse, ProviderError
-from palaver.limits import most
-from palaver.secrets import hide
+from palaver.secrets.redaction import hide
+from palaver.vocabulary.limits import most
 
 from ..bounds import Parts, parsed, too_large
 from ..calls import text_of

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.model_options import JsonSchemaFormat, NamedTool
-from palaver.models import AgentSpec, Message, ToolCall
+from palaver.schemas.model_options import JsonSchemaFormat, NamedTool
+from palaver.schemas.models import AgentSpec, Message, ToolCall
 
 from ..port import CallSettings, Offer
 from . import items

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.arguments import readable
-from palaver.content import FilePart, ImagePart, Part, text_of
-from palaver.models import Message, ToolCall
+from palaver.schemas.arguments import readable
+from palaver.schemas.content import FilePart, ImagePart, Part, text_of
+from palaver.schemas.models import Message, ToolCall
 
 from ..calls import id_elsewhere
 from ..verbatim import elements, members, value_of

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.limits import most
-from palaver.secrets import hide
+from palaver.secrets.redaction import hide
+from palaver.vocabulary.limits import most
 
 from ..bounds import too_large
 from .items import ITEMS, PLAIN

@@ -1,0 +1,32 @@
+"""How a process ends that cannot do its work: with one sentence, and a code that says whether to try again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Final, NoReturn
+
+from palaver.secrets.redaction import hide, know, password_of
+from palaver.telemetry import logs
+
+EX_USAGE: Final = 2
+"""An option that there is not; also what Celery and argparse exit with."""
+EX_UNAVAILABLE: Final = 69
+"""As in sysexits.h: it may go well the next time."""
+EX_CONFIG: Final = 78
+"""As in sysexits.h: it will not go well until somebody changes something."""
+
+
+def refuse(sentence: str, status: int) -> NoReturn:
+    """End this process with a sentence, without the secrets in it."""
+    # Celery has its log in the place of sys.stderr.
+    print(logs.sentence(presentable(sentence), logging.CRITICAL), file=sys.__stderr__, flush=True)
+    raise SystemExit(status)
+
+
+def presentable(text: str) -> str:
+    """What a process that ends may show: without its secrets, and without the passwords in addresses that its
+    environment has for tools. What an import raises may repeat any of them."""
+    know(map(password_of, os.environ.values()))
+    return hide(text)

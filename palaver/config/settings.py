@@ -1,0 +1,308 @@
+"""The environment, read once. Each setting is ``PALAVER_<NAME>``; docs/reference/settings.md lists them all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from palaver.config.secret_files import secret_of
+from palaver.config.server_urls import known_server
+from palaver.errors import ConfigurationError
+from palaver.schemas.endpoints import listed_host
+from palaver.secrets.redaction import know, password_of
+from palaver.secrets.sealing import Sealer, key_of
+from palaver.telemetry.logs import LogFormat
+from palaver.vocabulary.ids import MAX_SHARDS
+from palaver.vocabulary.limits import most
+
+_PREFIX: Final = "PALAVER_"
+SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
+"""Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
+_SHORTEST_KEY: Final = 16
+_KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A bearer key. What its bearer does is recorded under its name, if it has one."""
+
+    secret: SecretStr
+    name: str | None = None
+
+
+class Settings(BaseSettings):
+    """Durations are seconds."""
+
+    # hide_input_in_errors: what does not fit may be a key.
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, env_ignore_empty=True, hide_input_in_errors=True)
+
+    redis_url: str | None = None
+    """Where the truth is kept. Unset: an error, but for ``palaver up``, which brings a server of its own."""
+    durability: str = Field(default="server", pattern=r"^(server|fsync|replicas=[1-9])$")
+    """What a promise to a client or the start of a tool waits for: ``server``, written there; ``fsync``, on its disk;
+    ``replicas=N``, written by so many replicas."""
+    redis_check: Literal["warn", "fatal"] = "warn"
+    """What a process does at its start if Redis may lose what it is given, or refuses what the process needs: ``warn``,
+    it says so; ``fatal``, it does not start."""
+    broker_url: str | None = None
+    """Where deliveries go, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
+    shards: int = Field(default=1, ge=1, le=MAX_SHARDS)
+    """Hash tags that new conversations are spread over; 1 unless Redis is a cluster. May grow, ids carry theirs."""
+    providers: Path | None = None
+    """The TOML file of model providers."""
+    retry_policies: Path | None = None
+    """The TOML file of named retry policies."""
+    tools: Annotated[tuple[str, ...], NoDecode] = ()
+    """Python modules with the users' tools, comma separated."""
+    tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)
+    """Environment variables that tools may see, comma separated, ``*`` and ``?`` stand for others. Palaver's own and
+    those with keys of providers only if they are named in full."""
+    tool_pool: Literal["processes", "loop"] = "processes"
+    """Where a tools worker runs its calls: ``processes``, each in a child that can be ended; ``loop``, all on one event
+    loop of its own process, which leaves tools that are not ``async`` to other workers."""
+    tool_memory: int = Field(default=most("tool_memory"), ge=0)
+    """MiB that a tool's process, and all that it started, may use during a call; 0 is any amount."""
+    tool_kept_memory: int = Field(default=most("tool_kept_memory"), ge=0)
+    """MiB: a tool's process that has ever used more is replaced after its call; 0 is never."""
+    tool_address_space: int = Field(default=0, ge=0)
+    """MiB of address space of a tool's process (``RLIMIT_AS``); 0 is any amount."""
+    tool_cpu_seconds: float = Field(default=0.0, ge=0)
+    """CPU time of a call, all its processes together; 0 is any amount."""
+    tool_output: int = Field(default=most("tool_output"), ge=0)
+    """Bytes of what a call prints that go to the worker's log."""
+    api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
+    metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
+    queues_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    """Bearer keys that open ``/v1/queues`` and nothing else, for what scales workers; written as these."""
+    secret_key: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """Keys that secrets of conversations are sealed with, comma separated, the newest first: it seals, each of them
+    opens. 32 random bytes in base64 or hex each. None: nothing that would have to be sealed is taken."""
+    inline_provider_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts, or host:port, at which an agent's own endpoint may be, comma separated. None: agents have none."""
+    host: str = "127.0.0.1"
+    """The address at which the API listens; another one wants keys."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Host names that the API is asked by, comma separated, without ports; none: any with keys, loopback's without."""
+    insecure_open: bool = False
+    """Serve at any address though there are no keys: whoever reaches it may do everything."""
+    open_docs: bool = False
+    """Whether ``/docs`` and ``/openapi.json`` want no key."""
+    flower_open: bool = False
+    """Whether Flower starts without a login: whoever reaches it may look."""
+    log_format: LogFormat = "text"
+    """What log lines of servers look like: ``text`` for people, ``json`` for machines."""
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Where a worker answers ``GET /metrics`` with what it has seen; each on a machine needs one of its own. None: it
+    does not."""
+    metrics_host: str = "127.0.0.1"
+    """The address at which it does; whoever reaches it may look."""
+    trace_content: bool = False
+    """Whether traces have the content of messages, arguments and results; otherwise names and counts alone."""
+    lease_seconds: float = Field(default=15.0, ge=1.0)
+    """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
+    probe_interval: float = Field(default=5.0, ge=0.1, le=300)
+    """A provider, or a model, that is out is tried so often, by one call of the whole fleet."""
+    retention: float = Field(default=7 * 86400.0, ge=1)
+    """A finished run and its conversation stay this long after the last run ended."""
+    feed_retention: float = Field(default=3600.0, ge=1)
+    """Token deltas stay this long after the run ended; afterwards events come from the log."""
+    feed_cap: int = Field(default=20_000, ge=100)
+    """Events that a run's feed keeps, about; older ones are dropped first."""
+    run_deadline: float = Field(default=86400.0, ge=1)
+    """The longest a run may take when it does not say."""
+    max_losses: int = Field(default=3, ge=1)
+    """How often a step may be to blame for the loss of its worker before the run fails: it must not eat the fleet."""
+    max_runs: int = Field(default=100_000, ge=1)
+    """Unfinished runs, about, beyond which the API takes no new one on; one that is worked on counts twice."""
+    max_queued: int = Field(default=most("queued_runs"), ge=1)
+    """Unfinished runs of a conversation beyond which it takes no further one."""
+    max_entries: int = Field(default=most("entries"), ge=100)
+    """Entries of a conversation's log beyond which no further model call is made in it."""
+    max_conversation_bytes: int = Field(default=most("conversation_bytes"), ge=1 << 20)
+    """Bytes of data in a conversation's log beyond which no further model call is made in it."""
+    max_memory_percent: float = Field(default=85.0, gt=0, le=100)
+    """Percent of Redis's ``maxmemory`` beyond which the API takes no new run on; the rest is for those that it has."""
+    max_body: int = Field(default=1 << 20, ge=1024)
+    """Bytes of a request body."""
+    max_connections: int = Field(default=10_000, ge=1)
+    """Connections of an API process; fewer if it has not so many file descriptors and some to spare."""
+    max_watchers: int = Field(default=5_000, ge=1)
+    """Streams and long polls of an API process."""
+    max_watchers_per_key: int = Field(default=most("watchers_per_key"), ge=1)
+    """Those of keys of one name, where there are keys of several names: the rest is for the others."""
+    max_half_open: int = Field(default=1_024, ge=1)
+    """Connections of one address without a whole head, half of all at most; beyond that each has a second for it, not
+    ten."""
+    drain_grace: float = Field(default=10.0, ge=0)
+    """On SIGTERM, steps may finish for this long; then their leases are handed back."""
+    progress_file: Path | None = None
+    """A file that a worker touches every five seconds while it makes progress: what a probe looks at."""
+    outage: float = Field(default=60.0, ge=0)
+    """A worker goes on with its steps for this long without word from Redis, never less than a lease; then it stops
+    them."""
+    stalled_after: float = Field(default=30.0, ge=1)
+    """A worker with room that gets nothing for this long, while messages wait, reconnects to the broker."""
+    delta_interval: float = Field(default=0.03, ge=0.005)
+    """Token deltas are gathered for this long before they are written; more while a worker is busy."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, secrets in files, the environment: the one before wins."""
+        return init_settings, _SecretFiles(settings_cls), env_settings
+
+    @field_validator("redis_url", "broker_url")
+    @classmethod
+    def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
+        return value and known_server(value, amqp=field.field_name == "broker_url")
+
+    @field_validator("tools", "tool_env", "allowed_hosts", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: object) -> object:
+        return _parts(value) if isinstance(value, str) else value
+
+    @field_validator("api_keys", "metrics_keys", "queues_keys", mode="before")
+    @classmethod
+    def _keys_with_names(cls, value: object) -> object:
+        return _api_keys(value) if isinstance(value, str) else value
+
+    @field_validator("inline_provider_hosts", mode="before")
+    @classmethod
+    def _listed_hosts(cls, value: object) -> object:
+        return _hosts(value) if isinstance(value, str) else value
+
+    @field_validator("secret_key", mode="before")
+    @classmethod
+    def _sealing_keys(cls, value: object) -> object:
+        return _secret_keys(value) if isinstance(value, str) else value
+
+    @property
+    def sealer(self) -> Sealer:
+        """What seals and opens secrets of conversations."""
+        return Sealer([key_of(key.get_secret_value()) for key in self.secret_key])
+
+    @property
+    def store_url(self) -> str:
+        """The Redis URL.
+
+        Raises:
+            ConfigurationError: when it is not set.
+        """
+        if self.redis_url is None:
+            raise ConfigurationError(
+                "PALAVER_REDIS_URL is not set. Point it at a Redis 7.0 or later, e.g. redis://127.0.0.1:6379/0, "
+                "or use `palaver up`, which starts a server of its own."
+            )
+        return self.redis_url
+
+    @property
+    def deliveries_url(self) -> str:
+        """The broker's URL."""
+        return self.broker_url or self.store_url
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What these settings keep secret: keys and passwords."""
+        passwords = map(password_of, (self.redis_url, self.broker_url))
+        keys = (*self.api_keys, *self.metrics_keys, *self.queues_keys)
+        sealing = (key.get_secret_value() for key in self.secret_key)
+        return (*(key.secret.get_secret_value() for key in keys), *sealing, *filter(None, passwords))
+
+    @property
+    def heartbeat(self) -> float:
+        """Leases are renewed this often: three tries before one is lost."""
+        return self.lease_seconds / 3
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """What secret settings have in files."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
+        """The secret, if there is one."""
+        return secret_of(f"{_PREFIX}{field_name.upper()}"), field_name, False
+
+    def __call__(self) -> dict[str, str]:
+        """All of them."""
+        fields = self.settings_cls.model_fields
+        found = {name: self.get_field_value(fields[name], name)[0] for name in SECRET}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _api_keys(text: str) -> tuple[ApiKey, ...]:
+    """The keys in ``text``. Messages say which entry is meant and never quote it: the key may be anywhere in it."""
+    found: dict[str, ApiKey] = {}
+    for number, entry in enumerate(_parts(text), 1):
+        name, _, key = entry.partition("=")
+        if not key.strip("="):
+            # Nothing behind it but more of them: the end of a key in base64.
+            name, key = "", entry
+        elif not _KEY_NAME.fullmatch(name):
+            rule = "letters, digits, _ . and -, at most 32, no spaces"
+            raise ValueError(f"entry {number} must be a key or name=key, and before its first = is no name ({rule})")
+        made = ApiKey(SecretStr(key), name or None)
+        if len(key) < _SHORTEST_KEY:
+            raise ValueError(f"entry {number} is a key of fewer than {_SHORTEST_KEY} characters, which can be guessed")
+        if found.setdefault(key, made) != made:
+            raise ValueError(f"entry {number} gives a second name to a key that is there before")
+    if text.strip() and not found:
+        raise ValueError("holds no key; unset it or write one")
+    return tuple(found.values())
+
+
+def _secret_keys(text: str) -> tuple[SecretStr, ...]:
+    """The keys in ``text``. Messages say which entry is meant and never quote it."""
+    parts = _parts(text)
+    if not parts:
+        raise ValueError("holds no key; unset it or write one")
+    for number, part in enumerate(parts, 1):
+        try:
+            key_of(part)
+        except ValueError as error:
+            raise ValueError(f"entry {number} {error}") from None
+    return tuple(map(SecretStr, parts))
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    found = []
+    for part in _parts(text):
+        try:
+            found.append(listed_host(part))
+        except ValueError as error:
+            raise ValueError(f"{part[:80]!r} {error}") from None
+    return tuple(found)
+
+
+@cache
+def settings() -> Settings:
+    """This process's settings; what they keep secret is compared with what others say from here on.
+
+    Raises:
+        ConfigurationError: naming each variable that does not fit.
+    """
+    try:
+        found = Settings()
+    except ValidationError as error:
+        raise ConfigurationError(
+            "; ".join(f"PALAVER_{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
+        ) from None
+    know(found.secrets)
+    return found

@@ -1,0 +1,78 @@
+"""The TOML files that settings point at.
+
+A key that nobody knows is left out with a warning: while a deployment rolls, a file may be newer than a process.
+"""
+
+from __future__ import annotations
+
+import logging
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from palaver.errors import ConfigurationError
+from palaver.vocabulary.names import did_you_mean
+
+log = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_toml(path: Path, variable: str) -> dict[str, Any]:
+    """The file's tables.
+
+    Raises:
+        ConfigurationError: when it cannot be read; names the environment variable that points at it.
+    """
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"{variable}: cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{variable}: {path} is not TOML: {error}") from None
+
+
+def read_model(model: type[M], path: Path, variable: str) -> M:
+    """The file as a ``model``, which forbids extra fields: those are left out with a warning.
+
+    Raises:
+        ConfigurationError: when it cannot be read, or a value does not fit; says which, and what would fit.
+    """
+    tables = read_toml(path, variable)
+    for place in _unknown(model, tables):
+        inner: Any = tables
+        for part in place[:-1]:
+            inner = inner[part]
+        del inner[place[-1]]
+        warn_of_unknown(".".join(map(str, place)), _names_beside(model, place), path, variable)
+    try:
+        return model.model_validate(tables)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise ConfigurationError(f"{variable}: {path}: {wrong}") from None
+
+
+def warn_of_unknown(place: str, names: Iterable[str], path: Path, variable: str) -> None:
+    """Say that the key at ``place`` is left out, and which of the ``names`` that are known there it may have been."""
+    hint = did_you_mean(place.rpartition(".")[2], names)
+    log.warning("%s: %s: %s is no key that this version knows, and is left out%s", variable, path, place, hint)
+
+
+def _unknown(model: type[BaseModel], tables: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    try:
+        model.model_validate(tables)
+    except ValidationError as error:
+        return [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
+    return []
+
+
+def _names_beside(model: type[BaseModel], place: tuple[Any, ...]) -> Iterable[str]:
+    """What the table may have in which the key at ``place`` is: a chain of models and of mappings to models."""
+    kind: Any = model
+    for part in place[:-1]:
+        kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[1]
+    fields: Mapping[str, Any] = kind.model_fields
+    return fields

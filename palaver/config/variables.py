@@ -1,0 +1,57 @@
+"""The variables of the environment that Palaver reads, and what a process says of those that only look so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from palaver.config.secret_files import SUFFIX
+from palaver.config.settings import SECRET, Settings
+from palaver.vocabulary.names import did_you_mean
+
+PREFIX: Final = "PALAVER_"
+OTHERS: Final[Mapping[str, str]] = {
+    "PALAVER_URL": "the SDK and the command line",
+    "PALAVER_API_KEY": "the SDK and the command line",
+    "PALAVER_API_PORT": "`palaver api` and `palaver up`",
+    "PALAVER_FLOWER_PORT": "`palaver flower` and `palaver up`",
+    "PALAVER_REDIS_PORT": "`palaver up`",
+    "PALAVER_MODEL_PORT": "`palaver up`",
+    "PALAVER_DATA_DIR": "`palaver up`",
+    "PALAVER_IMAGE": "deploy/compose.yaml",
+    "PALAVER_REDIS_IMAGE": "deploy/compose.yaml",
+    "PALAVER_DEPLOY_TOOLS": "make check-deploy",
+    "PALAVER_FAILPOINTS": "tests",
+    "PALAVER_FAILPOINTS_LEDGER": "tests",
+    "PALAVER_TEST_ACL": "tests",
+    "PALAVER_TEST_BROKER": "tests",
+    "PALAVER_TEST_REDIS_SERVER": "tests",
+    "PALAVER_TEST_REDIS_SERVERS": "tests",
+    "PALAVER_CHAOS_REPORT": "tests",
+    "PALAVER_CHAOS_SCALE": "tests",
+    "PALAVER_CHAOS_SEED": "tests",
+    "PALAVER_CI_DATA_DIR": "CI",
+}
+"""Variables that are no `Settings`, and who reads them."""
+
+_SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+"""What Kubernetes sets in every container for a service that is named ``palaver-…``."""
+
+
+def variables() -> frozenset[str]:
+    """Every variable of the environment that anything in Palaver reads."""
+    files = (PREFIX + name.upper() + SUFFIX for name in SECRET)
+    return frozenset(PREFIX + name.upper() for name in Settings.model_fields).union(OTHERS, files)
+
+
+def unread(environment: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[str]:
+    """A sentence for each variable that is named like ours and that nobody reads. ``own`` are the users' own: those
+    that hold keys of providers, and those that tools may see."""
+    known = variables()
+    found = sorted(name for name in environment if name.startswith(PREFIX) and name not in known | own)
+    return [
+        f"{name} is no variable that Palaver reads{did_you_mean(name, known)}"
+        for name in found
+        if not _SERVICE_LINK.fullmatch(name) and not environment[name].startswith(("tcp://", "udp://", "sctp://"))
+    ]

@@ -1,0 +1,60 @@
+"""The options of `palaver worker` and `palaver tools`: those of Celery's worker that do good here, and their help."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from palaver.config.exits import EX_USAGE, refuse
+from palaver.vocabulary.step_kinds import KIND_OF, MODEL, TOOL
+
+_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_ABOUT: Final = {
+    "worker": "Do model steps: ask models, many at once on one loop.",
+    "tools": "Do tool steps: run the functions of PALAVER_TOOLS, each call in a process that can be ended.",
+}
+_ELSEWHERE: Final = """\
+Everything else is a variable of the environment: PALAVER_REDIS_URL, PALAVER_PROVIDERS, PALAVER_TOOLS and others
+(docs/reference/settings.md). SIGTERM ends it: what is under way has PALAVER_DRAIN_GRACE seconds, and the rest goes to
+other workers.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        refuse(f"{self.prog}: {message}; `{self.prog} --help` lists its options", EX_USAGE)
+
+
+def check_options(role: str, arguments: Sequence[str]) -> None:
+    """Raise SystemExit for options that a worker of this role has not, with a sentence, or for its help, with that."""
+    prog = f"palaver {role}"
+    parser = _Parser(
+        prog,
+        description=_ABOUT[role],
+        epilog=_ELSEWHERE,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    at_once = "steps at once [500]" if role == "worker" else "calls at once [4; 100 with PALAVER_TOOL_POOL=loop]"
+    parser.add_argument("-c", "--concurrency", type=_count, metavar="N", help=at_once)
+    parser.add_argument("-n", "--hostname", metavar="NAME@%h", help="its name, another one for each worker")
+    parser.add_argument("-l", "--loglevel", type=str.upper, choices=_LEVELS, metavar="LEVEL", help="[INFO]")
+    parser.add_argument("-f", "--logfile", metavar="FILE", help="where to log [standard error]")
+    if role == "worker":
+        parser.add_argument("-Q", "--queues", metavar="QUEUE", help="of a step kind of your own [model]")
+    else:
+        parser.add_argument("-Q", "--queues", metavar="QUEUE", help=argparse.SUPPRESS)
+        ends = "calls after which a process for tools makes room for a new one [no end]"
+        parser.add_argument("--max-tasks-per-child", type=_count, metavar="N", help=ends)
+    queue = parser.parse_args(arguments).queues
+    own = MODEL.queue if role == "worker" else TOOL.queue
+    if queue is not None and (queue not in KIND_OF or (role == "tools" and queue != own)):
+        how = ": to run some tools elsewhere, name only their modules in PALAVER_TOOLS" if role == "tools" else ""
+        refuse(f"{prog} takes from no queue {queue!r}, but from {own!r}{how}", EX_USAGE)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1_000_000):
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no number from 1 on")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Deliveries: their message for Celery, and the way to the broker."""

@@ -1,0 +1,118 @@
+"""What a delivery looks like on the broker, for publishers and workers alike: Celery's protocol 2, ids only.
+
+Messages are not signed. Whoever may write to the broker may write anything, so a reader takes the four ids out of a
+message and makes what Celery is told anew from them: nothing else that a message says reaches it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+
+from palaver.secrets.redaction import hide
+from palaver.steps.leases import Delivery
+from palaver.vocabulary.ids import call_of, is_id
+from palaver.vocabulary.step_kinds import KIND_OF, MODEL, RECOVERED
+
+ORIGIN: Final = f"palaver@{socket.gethostname()}"
+CONTENT_TYPE: Final = "application/json"
+CONTENT_ENCODING: Final = "utf-8"
+_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+_STEP: Final = re.compile(r"[1-9][0-9]{0,8}(/[A-Za-z0-9_-]{1,64})?")
+_NAMES: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,265}( for [^\s\x00-\x1f\x7f]{1,64})?")
+"""A title: the names of a model or a tool, and of an agent."""
+_TITLE: Final = "title"
+_HIGHEST: Final = 2**53
+_NO_MORE: Final[Mapping[str, object]] = {
+    "eta": None,
+    "expires": None,
+    "group": None,
+    "retries": 0,
+    "timelimit": [None, None],
+}
+"""What the headers of a delivery never ask Celery for: to wait, to give up, to gather."""
+
+
+def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
+    """The headers of the message, sent by ``origin``."""
+    title = hide(delivery.title)
+    return {
+        "lang": "py",
+        "task": delivery.task_name,
+        "id": delivery.task_id,
+        "root_id": None,
+        "parent_id": None,
+        # Flower cuts it short, and has the ids beside it.
+        "argsrepr": title or f"{delivery.run_id} step {delivery.step}",
+        "kwargsrepr": f"palaver show {delivery.run_id}",
+        _TITLE: title,
+        "origin": origin,
+        "ignore_result": True,
+        "shadow": None,
+        **_NO_MORE,
+    }
+
+
+def payload_of(delivery: Delivery) -> list[Any]:
+    """What the body of the message says: arguments, no keywords, and nothing to do afterwards."""
+    return [[delivery.run_id, delivery.conversation_id, delivery.step, delivery.number], {}, _EMBED]
+
+
+def body_of(delivery: Delivery) -> str:
+    """The body of the message."""
+    return json.dumps(payload_of(delivery))
+
+
+def in_redis(delivery: Delivery) -> bytes:
+    """The message as kombu keeps it in the list of its queue, in a broker that is a Redis."""
+    return orjson.dumps(
+        {
+            "body": b64encode(body_of(delivery).encode()).decode(),
+            "content-encoding": CONTENT_ENCODING,
+            "content-type": CONTENT_TYPE,
+            "headers": headers_of(delivery, ORIGIN),
+            "properties": {
+                "correlation_id": delivery.task_id,
+                "delivery_mode": 2,
+                "delivery_info": {"exchange": "", "routing_key": delivery.queue},
+                "priority": 0,
+                "body_encoding": "base64",
+                "delivery_tag": str(uuid4()),
+            },
+        }
+    )
+
+
+def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
+    """The delivery in a message from ``queue``; None if the message is not a delivery, or asks for more than an
+    attempt."""
+    # The two differ where the headers say something else; cheaper than to look at each.
+    if not isinstance(headers, dict) or {**headers, **_NO_MORE} != {**_NO_MORE, **headers}:
+        return None
+    try:
+        arguments, keywords, embed = orjson.loads(body)
+        run_id, conversation_id, step, number = arguments
+    except (TypeError, ValueError):
+        return None
+    if not isinstance(arguments, list) or keywords != {} or not isinstance(embed, dict) or any(embed.values()):
+        return None
+    if not all(isinstance(each, str) for each in (run_id, conversation_id, step)) or type(number) is not int:
+        return None
+    if not is_id("run", run_id) or not is_id("conv", conversation_id) or not _STEP.fullmatch(step):
+        return None
+    kind = KIND_OF.get(queue.removesuffix(RECOVERED))
+    if not 0 <= number < _HIGHEST or kind is None or headers.get("task") != kind.task:
+        return None
+    if (kind is MODEL) != (call_of(step) is None):
+        return None
+    title = headers.get(_TITLE)
+    if not isinstance(title, str) or not _NAMES.fullmatch(title):
+        title = ""
+    return Delivery(queue, run_id, conversation_id, step, number, title)

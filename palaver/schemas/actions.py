@@ -1,0 +1,149 @@
+"""The input of an unfinished run: approvals, outputs of client tools, messages, pause and resume."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, Field, StringConstraints, model_validator
+
+from palaver.schemas.fields import AtMost, Strict, ToolName
+
+ToolPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?\[\]!-]{1,64}$")]
+"""A tool's name, or a glob as in a shell: ``send_*``."""
+ActionType = Literal["approval", "client_tool"]
+ALL: Final = "all"
+"""In the place of an action's id: every approval that the run waits for."""
+_MONTH: Final = 30 * 86_400
+
+
+class Approvals(Strict):
+    """Which calls of server tools wait until somebody has decided."""
+
+    require: Annotated[Literal["never", "risky", "always"] | tuple[ToolPattern, ...], AtMost("approval_patterns")] = (
+        "risky"
+    )
+    """``risky``: tools that are declared so. Names and globs: these, and the risky ones. ``never``: not even those."""
+    exempt: Annotated[tuple[ToolPattern, ...], AtMost("approval_patterns")] = ()
+    """Names and globs of tools whose calls never wait, such as ``think`` and ``finish``, whatever ``require`` says."""
+    timeout: float = Field(default=86_400, ge=1, le=_MONTH)
+    """Seconds. A call that nobody has decided on by then is denied."""
+
+    def ask(self, tool: str, *, risky: bool) -> bool:
+        """Whether a call of ``tool`` waits."""
+        if any(fnmatchcase(tool, pattern) for pattern in self.exempt):
+            return False
+        if isinstance(self.require, str):
+            return self.require == "always" or (risky and self.require == "risky")
+        return risky or any(fnmatchcase(tool, pattern) for pattern in self.require)
+
+
+class ClientTool(Strict):
+    """A tool that the client runs: its calls wait for outputs that come in by ``/input``, unless it is acknowledged."""
+
+    name: ToolName
+    description: Annotated[str, AtMost("tool_description")] = ""
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    """The JSON schema of the arguments, as the model sees it; the client checks them. Those of an acknowledged call are
+    checked here: nobody could tell the model later."""
+    timeout: float = Field(default=3600, ge=1, le=_MONTH)
+    """Seconds. A call without an output by then is told to the model as timed out."""
+    acknowledgement: Annotated[str, AtMost("acknowledgement"), Field(min_length=1)] | None = None
+    """What the model is told of a call at once: the client sees the call in the events and does what it likes. None for
+    a tool whose output the run waits for."""
+
+
+class PendingAction(BaseModel):
+    """A tool call that waits for somebody's decision or for a client's output."""
+
+    id: str
+    type: ActionType
+    tool: str
+    call_id: str
+    arguments: str
+    """JSON text, as the model wrote it."""
+    digest: str
+    """SHA-256 of the tool's name and the arguments, hexadecimal: what a decision is about."""
+    expires_at: datetime
+
+
+def digest(tool: str, arguments: str) -> str:
+    """The ``digest`` of a pending action."""
+    return hashlib.sha256(f"{tool}\n{arguments}".encode()).hexdigest()
+
+
+class ApprovalDecision(Strict):
+    """A decision on calls that await an approval."""
+
+    type: Literal["approval"]
+    action_id: str = Field(max_length=200)
+    """A pending action's id, or ``all``."""
+    decision: Literal["approve", "deny", "edit"]
+    """``edit`` approves the call with other ``arguments``; the model is told so."""
+    arguments: dict[str, Any] | None = None
+    reason: Annotated[str, AtMost("deny_reason")] | None = None
+    """With ``deny``: told to the model."""
+    digest: str | None = Field(default=None, max_length=64)
+    """If given, it must be the action's: then the decision is about exactly the call that was looked at."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> ApprovalDecision:
+        if (self.decision == "edit") != (self.arguments is not None):
+            raise ValueError("arguments are for the decision edit, which needs them")
+        if self.action_id == ALL and (self.decision == "edit" or self.digest is not None):
+            raise ValueError("arguments and digest are of one action: name its action_id")
+        if self.reason is not None and self.decision != "deny":
+            raise ValueError("a reason is for the decision deny")
+        return self
+
+
+class ToolOutput(Strict):
+    """What a client's tool answered."""
+
+    type: Literal["tool_output"]
+    call_id: str = Field(max_length=200)
+    """The call's id, or its pending action's."""
+    output: Any = ""
+    """Text as it is; anything else is told to the model as JSON."""
+    is_error: bool = False
+
+
+class Steering(Strict):
+    """A message of the user into the run: its next model call sees it."""
+
+    type: Literal["message"]
+    content: Annotated[str, AtMost("input_text"), Field(min_length=1)]
+
+
+class Pause(Strict):
+    """Begin nothing more until the run is resumed; what is under way may finish."""
+
+    type: Literal["pause"]
+    now: bool = False
+    """Abort a model call that is under way; resuming makes it again."""
+
+
+class Resume(Strict):
+    """Go on where the run was."""
+
+    type: Literal["resume"]
+
+
+class Stop(Strict):
+    """End the run as cancelled, once what is under way has finished: no model is called. With denials in the same
+    request, the model is told of them when somebody goes on with the conversation."""
+
+    type: Literal["stop"]
+    reason: Annotated[str, AtMost("reason")] | None = None
+    """Kept on the run."""
+
+
+Item = Annotated[ApprovalDecision | ToolOutput | Steering | Pause | Resume | Stop, Field(discriminator="type")]
+
+
+class RunInput(Strict):
+    """The body of ``POST /v1/runs/{id}/input``: all items take effect, or none."""
+
+    items: Annotated[tuple[Item, ...], Field(min_length=1), AtMost("run_items")]

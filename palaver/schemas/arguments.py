@@ -1,0 +1,98 @@
+"""The arguments of a tool call: JSON that a model wrote, so it may be anything."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from palaver.errors import InvalidToolCall
+from palaver.vocabulary.limits import beyond, most
+
+_TOLD_FAULTS: Final = 8
+"""Of the faults of a call, how many its model is told, with how many characters and levels of each."""
+_TOLD_FAULT: Final = 120
+_TOLD_NAME: Final = 40
+_TOLD_LEVELS: Final = 8
+_QUOTED: Final = 100
+"""Characters of the parser's complaint that a model is told."""
+_HUGE: Final = re.compile(r"\d{200}|[eE]\+?\d{3}")
+"""What is in every number that is too large for a float."""
+
+
+def read(text: str) -> dict[str, Any]:
+    """The arguments in ``text``; none if it is blank. The work is linear in its length.
+
+    Raises:
+        InvalidToolCall: it is no JSON object, or one of too many levels or values; says so to the model.
+    """
+    found = _object(text)
+    limit = exceeded(found, text)
+    if limit is not None:
+        beyond(limit)
+        what = "levels" if limit == "arguments_depth" else "values"
+        raise InvalidToolCall(f"the arguments have more than {most(limit)} {what}")
+    return found
+
+
+def readable(text: str) -> dict[str, Any] | None:
+    """The same of arguments that were judged before; None in place of what is no arguments."""
+    try:
+        found = _object(text)
+    except InvalidToolCall:
+        return None
+    return None if exceeded(found, text) else found
+
+
+def in_words(faults: Sequence[tuple[Sequence[int | str], str]], *, whole: str = "arguments") -> str:
+    """What does not fit, each with its place in the ``whole``, as far as a model can make use of it."""
+    told = [
+        f"{'.'.join(str(each)[:_TOLD_NAME] for each in place[:_TOLD_LEVELS]) or whole}: {fault[:_TOLD_FAULT]}"
+        for place, fault in faults[:_TOLD_FAULTS]
+    ]
+    more = len(faults) - len(told)
+    return "; ".join([*told, f"and {more} more"] if more else told)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = from_json(text.strip().encode() or b"{}", allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidToolCall(f"the arguments are not JSON: {str(error)[:_QUOTED]}") from None
+    if not isinstance(found, dict):
+        raise InvalidToolCall("the arguments must be a JSON object")
+    if _HUGE.search(text) and any(isinstance(each, float) and math.isinf(each) for each in _values(found)):
+        raise InvalidToolCall("the arguments are not JSON: a number is too large")
+    return found
+
+
+def _values(found: dict[str, Any]) -> Iterator[Any]:
+    """All of them, at every level."""
+    left: list[Any] = [found]
+    while left:
+        each = left.pop()
+        yield each
+        left.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+
+
+def exceeded(found: dict[str, Any] | list[Any], text: str) -> str | None:
+    """The limit that ``found``, which is ``text``, goes beyond: ``arguments_depth`` or ``arguments_values``."""
+    # There are no more levels than brackets, and no more values than commas and brackets: most need no further look.
+    brackets = text.count("{") + text.count("[")
+    if brackets <= most("arguments_depth") and brackets + text.count(",") <= most("arguments_values"):
+        return None
+    level: list[Any] = [found]
+    depth = values = 0
+    while level:
+        depth += 1
+        values += sum(map(len, level))
+        if depth > most("arguments_depth"):
+            return "arguments_depth"
+        if values > most("arguments_values"):
+            return "arguments_values"
+        members = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for each in members for value in each if isinstance(value, dict | list)]
+    return None

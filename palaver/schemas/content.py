@@ -1,0 +1,144 @@
+"""What a message says: a text, or parts of which text is one kind.
+
+Text alone is a string, on the wire and in the log: that is what nearly all messages are, and it costs nothing more.
+Parts are for what is not text alone. So one part that is text becomes its string, and every list that is left is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal, Self, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter
+from pydantic_core import PydanticCustomError
+
+from palaver.schemas.fields import AtMost, Strict
+from palaver.vocabulary.addresses import leads_within
+
+
+def _outward(url: str) -> str:
+    """Raises PydanticCustomError for an address that leads into the network of whoever fetches it."""
+    if not url.startswith("data:") and leads_within(url):
+        told = "leads into a network of one's own, where nobody may be sent: send the data as a data: URL"
+        raise PydanticCustomError("unsupported_content", "{told}", {"told": told})
+    return url
+
+
+Url = Annotated[str, StringConstraints(pattern=r"^(https?://|data:)[^\s\x00-\x1f]+$"), AfterValidator(_outward)]
+"""Fetched by the provider, never by us; or the data itself."""
+
+
+class TextPart(Strict):
+    """Text among other parts."""
+
+    type: Literal["text"]
+    text: str
+
+
+class _Media(Strict):
+    url: Url
+
+    @classmethod
+    def of(cls, data: bytes, media_type: str, **more: Any) -> Self:
+        """One of these data, such as a PNG's and ``image/png``; ``more`` are other fields."""
+        (kind,) = get_args(cls.model_fields["type"].annotation)
+        url = f"data:{media_type};base64,{b64encode(data).decode()}"
+        return cls.model_validate({"type": kind, "url": url, **more})
+
+    @property
+    def inline(self) -> bool:
+        """Whether the data are here, and no address from which they come."""
+        return self.url.startswith("data:")
+
+
+class ImagePart(_Media):
+    """An image for the model to look at."""
+
+    type: Literal["image"]
+
+
+class FilePart(_Media):
+    """A document for the model to read."""
+
+    type: Literal["file"]
+    name: Annotated[str, AtMost("file_name")] | None = None
+
+
+class ReasoningPart(Strict):
+    """What a model thought before it answered, as far as it says."""
+
+    type: Literal["reasoning"]
+    text: str
+
+
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("audio", "input_audio"), "audio cannot be sent to models here: send what was said as text"),
+    **dict.fromkeys(("image_url", "input_image"), 'here an image is {"type": "image", "url": …}'),
+    "input_file": 'here a file is {"type": "file", "url": "data:…", "name": …}',
+}
+"""Parts that other APIs have, and what there is in their place."""
+
+
+def _of_here(value: object) -> object:
+    """Raises PydanticCustomError for a part of another API, which says what to do."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if isinstance(kind, str) and (told := _ELSEWHERE.get(kind)):
+        raise PydanticCustomError("unsupported_content", "{told}", {"told": told})
+    return value
+
+
+Part = Annotated[
+    TextPart | ImagePart | FilePart | ReasoningPart, Field(discriminator="type"), BeforeValidator(_of_here)
+]
+_DATA: Final = re.compile(r"data:([^;,]*)[^,]*?(;base64)?,")
+Parts = Annotated[tuple[Part, ...], AtMost("message_parts")]
+
+
+def _plain(content: str | tuple[Part, ...]) -> str | tuple[Part, ...]:
+    if isinstance(content, tuple):
+        match content:
+            case ():
+                return ""
+            case (TextPart(text=text),):
+                return text
+    return content
+
+
+Content = Annotated[str | Parts, AfterValidator(_plain)]
+_PARTS: Final[TypeAdapter[tuple[Part, ...]]] = TypeAdapter(Parts)
+
+
+def parts_from(listed: Iterable[Any]) -> tuple[Part, ...]:
+    """Parts from JSON."""
+    return _PARTS.validate_python(tuple(listed))
+
+
+def inline_data(url: str) -> tuple[str, bool, str] | None:
+    """Of a ``data:`` URL: the media type, whether the data are in base64, and the data as they are written there. None
+    if it is no such URL."""
+    found = _DATA.match(url)
+    return (found[1].lower() or "text/plain", bool(found[2]), url[found.end() :]) if found else None
+
+
+def text_of(content: str | tuple[Part, ...]) -> str:
+    """What of it is text; an image or a file is named by its kind."""
+    return content if isinstance(content, str) else "\n".join(map(_in_words, content))
+
+
+def _in_words(part: Part) -> str:
+    match part:
+        case TextPart() | ReasoningPart():
+            return part.text
+        case FilePart(name=str() as name):
+            return f"[file {name}]"
+        case _:
+            return f"[{part.type}]"
+
+
+def length_of(content: str | tuple[Part, ...]) -> int:
+    """How many characters it has, URLs included."""
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(part.url) if isinstance(part, ImagePart | FilePart) else len(part.text) for part in content)

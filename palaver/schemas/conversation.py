@@ -1,0 +1,118 @@
+"""Conversations as they are on the wire: what one is, how it is begun, and what of it can be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Annotated, Literal, TypedDict
+
+from pydantic import BaseModel, Field
+
+from palaver.schemas.fields import AtMost, Metadata, Strict, Tags
+from palaver.schemas.models import AgentSpec, NewSecrets, Usage
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+
+ConversationStatus = RunStatus | Literal["idle"]
+"""That of its active run, else of the run that ended last; ``idle`` if there is neither."""
+Title = Annotated[str, AtMost("title"), Field(min_length=1)]
+
+
+class Outcome(BaseModel):
+    """How the newest finished run of a conversation ended."""
+
+    run_id: str
+    status: RunStatus
+    stop_reason: StopReason
+
+
+class Conversation(BaseModel):
+    """An append-only log with one agent spec at a time."""
+
+    id: str
+    title: str | None = None
+    """The first words that were said in it, if nobody gave it one."""
+    status: ConversationStatus = "idle"
+    agent: AgentSpec | None = None
+    metadata: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
+    created_at: datetime
+    updated_at: datetime
+    """When something was last said or done in it, or it was changed."""
+    revision: int = 0
+    """How often it was changed by a `PATCH`."""
+    entries: int = 0
+    """Log entries so far."""
+    active_run: str | None = None
+    queued_runs: tuple[str, ...] = ()
+    last_outcome: Outcome | None = None
+    usage: Usage = Usage()
+    """Of all its runs, also of those that are deleted; a fork begins anew."""
+    forked_from: str | None = None
+    """The conversation whose log it began with."""
+    forked_through: int | None = None
+    """The position up to which."""
+
+
+class ConversationCount(BaseModel):
+    """How many conversations fit."""
+
+    count: int
+    complete: bool
+    """All of them were looked at; else there may be more."""
+
+
+class NewConversation(Strict):
+    """The body of ``POST /v1/conversations``."""
+
+    id: Annotated[str, Field(max_length=64)] | None = None
+    """A UUID, or an id as they are here, to know it by: if there is a conversation of that id, it is answered as it
+    is. None for a new one."""
+    agent: AgentSpec | None = None
+    """May come with the first run instead."""
+    title: Title | None = None
+    metadata: Metadata = Field(default={})
+    tags: Tags = ()
+    secrets: NewSecrets = Field(default={})
+    """Secrets that it has, for tools, by name."""
+
+
+class Fork(NewConversation):
+    """The body of ``POST /v1/conversations/{id}/fork``. What is left out is as in the conversation that is forked."""
+
+    through: Annotated[int, Field(ge=0)] | None = None
+    """The position in its log up to which; None for all, but a turn with open calls."""
+
+
+class ConversationPatch(Strict):
+    """The body of ``PATCH /v1/conversations/{id}``. What is given takes the place of what there was, whole; what is
+    left out stays."""
+
+    title: Title | None = None
+    """Null takes it away."""
+    metadata: Metadata = Field(default={})
+    tags: Tags = ()
+    agent: AgentSpec | None = None
+    """Who answers from the next run on; those that are there go on as they were. Null takes it away."""
+    revision: Annotated[int, Field(ge=0)] | None = None
+    """Change it only if it still has this one."""
+
+
+ConversationOrder = Literal["created", "-created", "updated", "-updated"]
+"""By when they were begun or when something last happened to them; with a minus the newest first."""
+
+
+class ConversationFilter(TypedDict, total=False):
+    """Conversations that fit all that is given. What is left out, or None, lets every one through. Times count in
+    milliseconds, and are part of what they limit."""
+
+    title: str | None
+    """A part of its title, whatever the case."""
+    status: str | Collection[str] | None
+    """One of several: a list, or a text with commas between them."""
+    tag: str | None
+    metadata: Mapping[str, str] | None
+    """It has all of these entries."""
+    created_after: datetime | None
+    created_before: datetime | None
+    updated_after: datetime | None
+    updated_before: datetime | None

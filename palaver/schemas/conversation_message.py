@@ -1,0 +1,45 @@
+"""A message as a conversation has it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from palaver.schemas.models import Message, Usage
+
+
+class ConversationMessage(Message):
+    """A message, and where it stands in the conversation's log."""
+
+    position: int
+    run_id: str | None
+    """None: the user's words, that came without a run."""
+    at: datetime
+    nudge: bool = False
+    """A user message of Palaver's own: the model was told that it repeats itself."""
+    steer: bool = False
+    """A user message that came into a run that was going on."""
+    withdrawn: bool = False
+    """Rolled back with its run, or behind the place that somebody went back to: models are not told of it any more."""
+    opaque: dict[str, Any] | None = None
+    """What its provider wants back unchanged, as `origin` and `fields`; null unless the request says
+    `include=opaque`."""
+
+
+class AppendedMessages(BaseModel):
+    """The user's words that a conversation took without a run of their own."""
+
+    position: int | None
+    """Of the last one in the log; None if they went into a run."""
+    run_id: str | None
+    """The run that was active: its next model call is told them. If it is being cancelled, they come behind it."""
+
+
+class Asked(BaseModel):
+    """What a model answered to a question beside a conversation."""
+
+    answer: str
+    usage: Usage
+    """Of the answer: no run of the conversation counts it."""

@@ -1,0 +1,62 @@
+"""What a run is doing now: its open steps, as people see them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from pydantic import BaseModel
+
+from palaver.errors import ErrorClassName
+from palaver.vocabulary.lifecycle import StepState
+from palaver.vocabulary.step_kinds import StepKindName
+
+MOST_SHOWN: Final = 16
+"""Steps that a run shows; a turn may have more than a hundred."""
+
+
+class StepProgress(BaseModel):
+    """What has come of a model's answer, as its worker said when it last renewed the lease."""
+
+    bytes: int
+    """Of the answer, whatever they mean."""
+    characters: int
+    """Of text in it."""
+    at: datetime
+    """When the last of it came; when the call began if nothing did."""
+
+
+class StepFailure(BaseModel):
+    """Why the attempt before did not succeed."""
+
+    error_class: ErrorClassName
+    code: str
+    message: str
+    at: datetime
+
+
+class CurrentStep(BaseModel):
+    """A step that is not over: a call of the model, or of a tool."""
+
+    step: str
+    """``3`` for a model step, ``3/call_id`` for a tool step."""
+    kind: StepKindName
+    name: str
+    """The model, or the tool."""
+    state: StepState
+    since: datetime | None = None
+    """From when on it is in this state."""
+    attempt: int
+    """The attempt that goes on, or will be next."""
+    max_attempts: int | None = None
+    """The last one, after failures like the last; None as long as nothing failed."""
+    worker: str | None = None
+    """Who has it (leased)."""
+    progress: StepProgress | None = None
+    """Of a model call, after some seconds (leased)."""
+    last_failure: StepFailure | None = None
+    gives_up_at: datetime | None = None
+    """When this attempt, or the wait for somebody, is given up at the latest, unless more comes; None while nobody
+    knows."""
+    again_at: datetime | None = None
+    """When it is tried again (later)."""

@@ -1,0 +1,93 @@
+"""Providers that come with an agent: an address that the operator allows, and a key that is kept secret."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import AfterValidator
+
+from palaver.schemas.fields import AtMost, HeaderSecret, Strict
+from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
+from palaver.vocabulary.presets import ProtocolName
+
+INLINE: Final = "inline"
+"""The provider's part of a model that is asked at an agent's ``endpoint``."""
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def _as_compared(base_url: str) -> str:
+    place = urlsplit(base_url)
+    if place.scheme not in _PORTS:
+        raise ValueError("must begin with http:// or https://")
+    if place.query or place.fragment or "?" in base_url or "#" in base_url:
+        raise ValueError("must have neither a query nor a fragment")
+    host, port = host_and_port(base_url)
+    shown = f"[{host}]" if ":" in host else host
+    where = shown if port in (None, _PORTS[place.scheme]) else f"{shown}:{port}"
+    return urlunsplit((place.scheme, where, place.path.rstrip("/"), "", ""))
+
+
+class Endpoint(Strict):
+    """Where the models ``inline/NAME`` of an agent are asked. The operator says which hosts may be
+    (``PALAVER_INLINE_PROVIDER_HOSTS``)."""
+
+    base_url: Annotated[str, AtMost("base_url"), AfterValidator(_as_compared)]
+    api_key: HeaderSecret | None = None
+    """Taken and never told: it is kept with the conversation, for this address. Without one, that which the
+    conversation has for this address, if any."""
+    protocol: ProtocolName = "chat_completions"
+
+    @property
+    def host(self) -> str:
+        """The host, as it is compared."""
+        return host_and_port(self.base_url)[0]
+
+    @property
+    def name(self) -> str:
+        """What its provider is called: by its host, of which there are no more than the operator lists."""
+        return f"{INLINE}:{self.host}"
+
+    @property
+    def origin(self) -> str:
+        """Its scheme and port, which with the host say who answers there."""
+        scheme, (_, port) = urlsplit(self.base_url).scheme, host_and_port(self.base_url)
+        return f"{scheme}:{port or _PORTS[scheme]}"
+
+    @property
+    def secret_name(self) -> str:
+        """What the conversation keeps its key under: a key goes nowhere but to the address that it came with."""
+        return f"endpoint:{self.base_url}"
+
+    def called(self, model: str) -> str:
+        """A model by its provider's name, if it is asked here."""
+        provider, _, name = model.partition("/")
+        return f"{self.name}/{name}" if provider == INLINE else model
+
+    def allowed_by(self, hosts: Collection[str]) -> bool:
+        """Whether its host is one of these: with its very port, or without one and the usual port."""
+        scheme, host, port = urlsplit(self.base_url).scheme, *host_and_port(self.base_url)
+        usual = _PORTS[scheme]
+        return listed(host, port or usual) in hosts or (port in (None, usual) and listed(host, None) in hosts)
+
+
+def listed(host: str, port: int | None) -> str:
+    """A host, perhaps with a port, as an entry of the list of hosts."""
+    host = f"[{host}]" if ":" in host else host
+    return host if port is None else f"{host}:{port}"
+
+
+def listed_host(entry: str) -> str:
+    """An entry of the list of hosts as it is compared: ``HOST`` or ``HOST:PORT``.
+
+    Raises:
+        ValueError: it is none; says why.
+    """
+    if "/" in entry or "*" in entry:
+        raise ValueError("is no host or host:port: write them one by one, without http:// and without a path")
+    bare = entry.count(":") > 1 and not entry.startswith("[")
+    host, port = host_and_port(f"[{entry}]" if bare else entry)
+    if is_ip(host) and never_asked(host, loopback=True):
+        raise ValueError("is an address at which nothing is ever asked")
+    return listed(host, port)

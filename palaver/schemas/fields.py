@@ -1,0 +1,132 @@
+"""What several models are made of: the strict base, and the names that users give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FieldSerializationInfo,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    SecretStr,
+    StringConstraints,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from palaver.vocabulary.limits import beyond, most
+
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}$")]
+"""``provider/name``: the provider is an entry of the providers file, the rest is the provider's own name."""
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Tag = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,64}$")]
+
+
+SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class Strict(BaseModel):
+    """A request body or a part of one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class AsItCame:
+    """An object that is taken as it is: its type says what it is, and nobody checks it.
+
+    It was made by a server, perhaps by a newer one, whose word counts.
+    """
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        described = handler(source)
+        return core_schema.dict_schema(
+            metadata={"pydantic_js_annotation_functions": [lambda _, describe: describe(described)]}
+        )
+
+
+def _hidden(value: SecretStr, info: FieldSerializationInfo) -> str:
+    return value.get_secret_value() if info.context is REVEALED else str(value)
+
+
+REVEALED: Final = object()
+"""The context in which a `SecretText` is written as it is: for the one request that brings it to the API."""
+
+
+def revealed(secrets: Mapping[str, SecretStr | None]) -> dict[str, str | None]:
+    """Secrets as they are, by name."""
+    return {name: None if value is None else value.get_secret_value() for name, value in secrets.items()}
+
+
+_KINDS: Final = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A text, list or object that is refused by its length before anything in it is looked at; a list is a tuple then.
+
+    Pydantic's own ``max_length`` looks at all items first, and finds a fault in each.
+    """
+
+    limit: str
+    """Its name in ``palaver.vocabulary.limits``."""
+    items: str = ""
+    """The same for a list, where a text may be one and has another limit."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        found = handler(schema)
+        for each in found.get("anyOf", [found]):
+            if keyword := _KINDS.get(each.get("type", "")):
+                each[keyword] = most(self._name(listed=keyword == "maxItems"))
+        return found
+
+    def _name(self, *, listed: bool) -> str:
+        return (listed and self.items) or self.limit
+
+    def _check(self, value: object) -> object:
+        if isinstance(value, list):
+            value = tuple(value)
+        if isinstance(value, str | tuple | dict):
+            name = self._name(listed=isinstance(value, tuple))
+            if len(value) > most(name):
+                beyond(name)
+                kind, what = ("string_too_long", "characters") if isinstance(value, str) else ("too_long", "entries")
+                raise PydanticCustomError(kind, "must have at most {most} {what}", {"most": most(name), "what": what})
+        return value
+
+
+Tags = Annotated[tuple[Tag, ...], AtMost("tags")]
+Metadata = Annotated[
+    dict[Annotated[str, AtMost("metadata_key")], Annotated[str, AtMost("metadata_value")]], AtMost("metadata")
+]
+SecretText = Annotated[
+    SecretStr, Field(min_length=1), AtMost("secret_value"), PlainSerializer(_hidden, when_used="json")
+]
+"""A text that comes in and is never told: neither answers nor logs have it."""
+_OF_HEADERS: Final = r"^[!-~]([ -~]*[!-~])?$"
+UNFIT_FOR_HEADERS: Final = "must be printable ASCII without blanks around it: no header can carry it"
+
+
+def fits_a_header(text: str) -> bool:
+    """Whether a request can have ``text`` in a header."""
+    return re.fullmatch(_OF_HEADERS, text) is not None
+
+
+def _for_headers(secret: SecretStr) -> SecretStr:
+    if not fits_a_header(secret.get_secret_value()):
+        raise ValueError(UNFIT_FOR_HEADERS)
+    return secret
+
+
+HeaderSecret = Annotated[SecretText, AfterValidator(_for_headers), Field(json_schema_extra={"pattern": _OF_HEADERS})]
+"""A secret that goes into a header."""

@@ -1,0 +1,95 @@
+"""Which runs are meant, by what they have in common: said once, for the store, the SDK and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, Final, TypedDict
+
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+
+OLDEST: Final = 10 * 366 * 86400
+"""Seconds: nobody asks for runs by a time further away."""
+
+
+class RunFilter(TypedDict, total=False):
+    """Runs that fit all that is given. What is left out, or None, lets every run through."""
+
+    status: str | Collection[str] | None
+    """One of several statuses: a list, or a text with commas between them."""
+    stop_reason: str | None
+    conversation_id: str | None
+    tag: str | None
+    metadata: Mapping[str, str] | None
+    """It has all of these entries."""
+    submitted_by: str | None
+    """The key that submitted it, by its name in ``PALAVER_API_KEYS``."""
+    agent: str | None
+    """The name of the run's agent."""
+    provider: str | None
+    model: str | None
+    """``provider/name``. Both are those that the run asks now, or asked last."""
+    tool: str | None
+    """A tool that its agent may use, of the server or of the client."""
+    error_class: str | None
+    """The class of the error that the run failed with."""
+    error_code: str | None
+    """The code of that error."""
+    retried: bool | None
+    """Whether another run goes on with it."""
+    created_after: datetime | None
+    created_before: datetime | None
+    ended_after: datetime | None
+    ended_before: datetime | None
+
+
+def statuses(wanted: RunFilter) -> tuple[str, ...] | None:
+    """The statuses that are named; None for all of them."""
+    status = wanted.get("status")
+    return tuple(status.split(",") if isinstance(status, str) else status) if status is not None else None
+
+
+def possible_statuses(wanted: RunFilter) -> tuple[str, ...] | None:
+    """The statuses that a run can have that fits all that is given; None for all of them."""
+    named = statuses(wanted)
+    possible = [str(status) for status in RunStatus] if named is None else [*dict.fromkeys(named)]
+    reason, ended = wanted.get("stop_reason"), {str(status) for status in RunStatus if status.terminal}
+    if reason is not None:
+        of_reason = {str(each.status) for each in StopReason if each == reason}
+        possible = [status for status in possible if status in of_reason]
+    if wanted.get("error_class") or wanted.get("error_code"):
+        possible = [status for status in possible if status == RunStatus.FAILED]
+    if wanted.get("ended_after") or wanted.get("ended_before") or wanted.get("retried"):
+        possible = [status for status in possible if status in ended]
+    return None if len(possible) == len(RunStatus) else tuple(possible)
+
+
+def admits(wanted: RunFilter, run: Run) -> bool:
+    """Whether ``run`` fits."""
+    named, tag, tool = statuses(wanted), wanted.get("tag"), wanted.get("tool")
+    error: Mapping[str, Any] = run.error or {}
+    retried, metadata = wanted.get("retried"), wanted.get("metadata") or {}
+    return (
+        (named is None or run.status in named)
+        and wanted.get("stop_reason") in (None, run.stop_reason)
+        and wanted.get("conversation_id") in (None, run.conversation_id)
+        and (tag is None or tag in run.tags)
+        and metadata.items() <= run.metadata.items()
+        and wanted.get("submitted_by") in (None, run.submitted_by)
+        and wanted.get("agent") in (None, run.agent.name)
+        and wanted.get("provider") in (None, run.model.partition("/")[0])
+        and wanted.get("model") in (None, run.model)
+        and (tool is None or tool in run.agent.tools or tool in [each.name for each in run.agent.client_tools])
+        and wanted.get("error_class") in (None, error.get("class"))
+        and wanted.get("error_code") in (None, error.get("code"))
+        and retried in (None, run.retried_as is not None)
+        and _between(wanted.get("created_after"), run.times.created_at, wanted.get("created_before"))
+        and _between(wanted.get("ended_after"), run.times.ended_at, wanted.get("ended_before"))
+    )
+
+
+def _between(after: datetime | None, moment: datetime | None, before: datetime | None) -> bool:
+    if after is None and before is None:
+        return True
+    return moment is not None and (after is None or moment > after) and (before is None or moment < before)

@@ -1,0 +1,35 @@
+"""The first words of what a user said: the title of a conversation that nobody gave one, and how lists show a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from palaver.schemas.models import Message
+from palaver.secrets.redaction import Secrets, hide
+
+TITLE: Final = 60
+"""Characters of a title that is made of them."""
+PREVIEW: Final = 120
+"""Characters of them that a run keeps."""
+_LOOKED_AT: Final = 1_000
+"""Characters of a message that are looked at; a secret that begins in the part that is kept ends in them, or shows by
+its beginning."""
+
+
+def first_words(messages: Iterable[Message], most: int, secrets: Collection[str] = ()) -> str | None:
+    """The first words of the first message of the user that has any, ``most`` characters, on one line and without
+    these secrets and those of this process; None if there is none."""
+    for message in messages:
+        if message.role == "user" and (said := message.text[:_LOOKED_AT].strip()):
+            if secrets:
+                said = Secrets(secrets, named=True).hide(said)
+            return _cut(" ".join(hide(said).split()), most)
+    return None
+
+
+def _cut(line: str, most: int) -> str:
+    if len(line) <= most:
+        return line
+    words, blank, _ = line[:most].rpartition(" ")
+    return f"{words if blank and len(words) > most // 2 else line[: most - 1]}…"

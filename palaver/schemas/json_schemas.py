@@ -1,0 +1,281 @@
+"""Values against JSON schemas, each of which may be made to cost as much as it can.
+
+A schema comes from a client or from whoever declares a tool, a value from a model or a client, and a check holds the
+loop. Patterns are matched in linear time, and each is charged, by what it compiles to, for all texts that it may meet;
+references stay within the schema and are counted as often as they are followed. Of a schema that refers to
+itself it is asked only whether a value fits: the library says that in linear time, and where a value does not fit in
+exponential. So it is of patterns in many choices within each other.
+
+The library is imported with the first schema: it is 3 MB of each process, and many never see one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from palaver.vocabulary.limits import beyond, most
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+_MASK: Final = "it"
+"""What stands for a value: none that was sent is said again."""
+_PATTERN: Final = 1 << 16
+_DFA: Final = 1 << 14
+"""Bytes that a pattern, and what is kept to match it, may take: it is matched in linear time, and none is taken for
+which that is not so."""
+_WEIGHTS: Final = ((1, 1 << 13), (3, 1 << 14))
+"""What a pattern counts that compiles to at most so many bytes: by the time that a character takes where nearly each is
+a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
+_HEAVIEST: Final = 9
+_KEPT: Final = 16
+"""Schemas that stay compiled, with at most a few MB each."""
+_APART: Final = frozenset({"properties", "prefixItems"})
+"""Keywords that hold schemas of which a value meets one."""
+_ASIDE: Final = frozenset({"$defs", "definitions"})
+"""Keywords that hold schemas which only references lead to; no other is compiled."""
+_HOLDERS: Final = _APART | _ASIDE | {"patternProperties", "dependentSchemas", "dependencies"}
+"""Keywords whose schemas have names, which are no keywords; or places."""
+_TWICE: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+"""Keywords for which what stands beside them is looked at again."""
+_TOLD: Final = 50
+"""Faults that are looked at; a model is told a few of them."""
+_ALL_FAULTS: Final = 5_000
+"""Of values times parts of the schema: up to here all faults are looked for, which takes 50 µs each; beyond, one is."""
+_A_VALUE: Final = 64
+"""Characters that cost as much as a value: a pattern looks at all of them."""
+_LEVELS: Final = 64
+"""Of a schema, references followed: its own depth is bounded by that of a body."""
+_POINTED: Final = str.maketrans({"~": "~0", "/": "~1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """What of a value does not fit: where, and in words without the value. Names of an object, if it is about them."""
+
+    place: tuple[int | str, ...]
+    said: str
+    missing: str | None = None
+    unexpected: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, error: jsonschema_rs.ValidationError) -> Misfit:
+        """What the library found."""
+        from jsonschema_rs import ValidationErrorKind as Kind
+
+        place, said = tuple(error.instance_path), error.message.removeprefix(f"{_MASK} ")
+        match error.kind:
+            case Kind.Required() as kind:
+                return cls(place, said, missing=kind.property)
+            case Kind.AdditionalProperties() as kind:
+                return cls(place, said, unexpected=tuple(kind.unexpected))
+            case _:
+                return cls(place, said)
+
+
+class Unfit(ValueError):
+    """A schema that nothing can be held to; says why, with a JSON pointer into it."""
+
+    def __init__(self, pointer: str, why: str) -> None:
+        super().__init__(why)
+        self.pointer = pointer
+
+
+def misfits(schema: dict[str, Any], found: Any) -> list[Misfit]:
+    """What of ``found`` does not fit; of much that does not, a part.
+
+    Raises:
+        Unfit: as `require_fit` says.
+    """
+    extent, validator = _prepared(orjson.dumps(schema))
+    values, characters = _amount(found)
+    work, matching = extent.size * (values + characters // _A_VALUE), extent.matching * characters
+    if work > most("schema_work"):
+        beyond("schema_work")
+        return [Misfit((), "has too many values for so large a schema")]
+    if matching > most("schema_matching"):
+        beyond("schema_matching")
+        return [Misfit((), "has too many characters for the patterns of the schema")]
+    if validator.is_valid(found):
+        return []
+    if extent.recursive or extent.choices * matching > most("schema_matching"):
+        return [Misfit((), "does not fit in some place")]
+    if max(work, matching) > _ALL_FAULTS:
+        return [Misfit.of(_first(validator, found))]
+    return [Misfit.of(each) for each in islice(validator.iter_errors(found), _TOLD)]
+
+
+def _first(validator: jsonschema_rs.Validator, found: Any) -> jsonschema_rs.ValidationError:
+    """The first fault of what does not fit."""
+    from jsonschema_rs import ValidationError
+
+    try:
+        validator.validate(found)
+    except ValidationError as error:
+        return error
+    raise AssertionError("it does not fit")
+
+
+def require_fit(schema: dict[str, Any]) -> None:
+    """Raise Unfit if nothing can be held to ``schema``: it is none, is too large, or costs too much."""
+    _prepared(orjson.dumps(schema))
+
+
+@lru_cache(maxsize=_KEPT)
+def _prepared(text: bytes) -> tuple[_Extent, jsonschema_rs.Validator]:
+    """The schema in the JSON ``text``, measured before it is compiled."""
+    schema = orjson.loads(text)
+    extent = _Extent(schema)
+    try:
+        return extent, _compiled(schema, _PATTERN)
+    except ValueError as error:
+        said = str(getattr(error, "message", error)).partition("\n")[0][:200]
+        hint = "; a pattern has neither look-around nor back-references" if "regex" in said else ""
+        raise Unfit("", f"cannot be held to: {said}{hint}") from None
+
+
+def _compiled(schema: dict[str, Any], size: int) -> jsonschema_rs.Validator:
+    """Raises ValueError, also the library's own, if it cannot be, with patterns of at most ``size`` bytes."""
+    import jsonschema_rs
+
+    options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_DFA)
+    return jsonschema_rs.validator_for(schema, mask=_MASK, retriever=_nothing_from_elsewhere, pattern_options=options)
+
+
+def _nothing_from_elsewhere(uri: str) -> Any:
+    """What a reference to another document gets. Raises ValueError."""
+    raise ValueError("a schema has to be whole")
+
+
+def _weight(pattern: str) -> int:
+    """What ``pattern`` counts."""
+    for weight, size in _WEIGHTS:
+        try:
+            _compiled({"pattern": pattern}, size)
+        except ValueError:
+            continue
+        return weight
+    return _HEAVIEST
+
+
+def _amount(found: Any) -> tuple[int, int]:
+    """How many values there are, at every level, and how many characters in texts and names."""
+    values, characters, left = 0, 0, [found]
+    while left:
+        each = left.pop()
+        values += 1
+        if isinstance(each, str):
+            characters += len(each)
+        elif isinstance(each, dict):
+            characters += sum(map(len, each))
+            left.extend(each.values())
+        elif isinstance(each, list):
+            left.extend(each)
+    return values, characters
+
+
+class _Cost(NamedTuple):
+    """Of a part of a schema, with its references followed."""
+
+    parts: int
+    """Objects and arrays."""
+    patterns: int
+    """Their weight together: what it takes to compile them."""
+    matching: int
+    """The weight of those that one text may meet at most."""
+    choices: int = 0
+    """``anyOf`` and ``oneOf`` within each other: to find out what is wrong, each is looked at again."""
+
+
+_CHOICES: Final = frozenset({"anyOf", "oneOf"})
+_NOTHING: Final = _Cost(0, 0, 0)
+
+
+class _Extent:
+    """How large a schema is with its references followed, but for those that lead into themselves.
+
+    Raises:
+        Unfit: it is too large, or refers to what is not within it.
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        self._costs: dict[str, _Cost] = {}
+        self._following: set[str] = set()
+        self.recursive = False
+        self.size, patterns, matching, self.choices = self._cost(schema, "", 0)
+        self.matching = patterns if self.recursive else matching
+
+    def _cost(self, part: Any, where: str, level: int, holder: str = "") -> _Cost:
+        """What ``part`` costs, which is at ``where``; a ``holder`` is the keyword whose schemas are in it."""
+        if level > _LEVELS:
+            raise Unfit(where, f"has more than {_LEVELS} levels, references followed")
+        if not isinstance(part, dict | list):
+            return _NOTHING
+        own = self._own(part, where, level) if isinstance(part, dict) and not holder else _NOTHING
+        parts, patterns, matching, apart, choices = 1 + own.parts, own.patterns, own.matching, 0, own.choices
+        for name, each in part.items() if isinstance(part, dict) else enumerate(part):
+            holds = str(name) if name in _HOLDERS and not holder else ""
+            cost = self._cost(each, f"{where}/{str(name).translate(_POINTED)}"[:300], level + 1, holds)
+            weight = _weight(str(name)) if holder == "patternProperties" else 0
+            parts += cost.parts
+            _bounded(where, "schema_parts", parts, "parts, references followed")
+            if holds in _ASIDE:
+                continue
+            patterns, choices = patterns + cost.patterns + weight, max(choices, cost.choices)
+            if holder in _APART:
+                apart = max(apart, cost.matching)
+            else:
+                matching += cost.matching + weight
+            _bounded(where, "schema_patterns", patterns, "patterns, references followed; large ones count as several")
+        if isinstance(part, dict) and not holder:
+            matching *= 1 if _TWICE.isdisjoint(part) else 2  # what is apart is so in a holder alone
+            choices += not _CHOICES.isdisjoint(part)
+        return _Cost(parts, patterns, matching + apart, choices)
+
+    def _own(self, part: dict[str, Any], where: str, level: int) -> _Cost:
+        """What a schema costs but for those that it holds."""
+        cost, pattern = self._referred(part, where, level), part.get("pattern")
+        weight = _weight(pattern) if isinstance(pattern, str) else 0
+        return _Cost(cost.parts, cost.patterns + weight, cost.matching + weight, cost.choices)
+
+    def _referred(self, part: dict[str, Any], where: str, level: int) -> _Cost:
+        for name in ("$dynamicRef", "$recursiveRef", "$id"):
+            if isinstance(part.get(name), str) and (where or name != "$id"):
+                raise Unfit(f"{where}/{name}", "is not supported: refer to #/$defs/NAME of the schema itself")
+        target = part.get("$ref")
+        if not isinstance(target, str):
+            return _NOTHING
+        if target in self._following:
+            self.recursive = True
+            return _NOTHING
+        if target not in self._costs:
+            self._following.add(target)
+            self._costs[target] = self._cost(self._at(target, where), target[1:301], level + 1)
+            self._following.discard(target)
+        return self._costs[target]
+
+    def _at(self, target: str, where: str) -> Any:
+        """What the reference ``target`` leads to."""
+        found: Any = self._schema
+        try:
+            first, *names = target.split("/")
+            if first != "#":
+                raise KeyError(first)
+            for name in names:
+                name = name.replace("~1", "/").replace("~0", "~")
+                found = found[int(name) if isinstance(found, list) else name]
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise Unfit(f"{where}/$ref", "leads to nothing: refer to #/$defs/NAME of the schema itself") from None
+        return found
+
+
+def _bounded(where: str, limit: str, there: int, what: str) -> None:
+    if there > most(limit):
+        beyond(limit)
+        raise Unfit(where, f"has more than {most(limit)} {what}")

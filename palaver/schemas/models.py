@@ -1,0 +1,308 @@
+"""What travels: agent specs, messages and runs, as they are on the wire.
+
+Requests are strict (an unknown field or a string where a number belongs is an error that names the field);
+answers carry every field, null where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
+
+from palaver.errors import ErrorClassName, ErrorObject
+from palaver.schemas.actions import Approvals, ClientTool, PendingAction
+from palaver.schemas.content import Content, text_of
+from palaver.schemas.current_steps import CurrentStep
+from palaver.schemas.endpoints import Endpoint
+from palaver.schemas.fields import (
+    AsItCame,
+    AtMost,
+    Metadata,
+    ModelName,
+    SecretName,
+    SecretText,
+    Strict,
+    Tag,
+    Tags,
+    ToolName,
+)
+from palaver.schemas.model_options import ModelOptions
+from palaver.schemas.stuck_limits import StuckLimits
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
+
+
+class AgentSpec(ModelOptions):
+    """Who answers: the model, what it is told and asked with, and which tools it may ask for."""
+
+    model: ModelName
+    endpoint: Endpoint | None = None
+    """Where the models ``inline/NAME`` are asked; all others are of providers that the operator has set up."""
+    name: Tag | None = None
+    """What you call this agent, to find its runs by."""
+    instructions: Annotated[str, AtMost("instructions")] = ""
+    """The system message; empty for none."""
+    tools: Annotated[tuple[ToolName, ...], AtMost("agent_tools")] = ()
+    """Names of server tools, in the order in which the model sees them."""
+    client_tools: Annotated[tuple[ClientTool, ...], AtMost("agent_tools")] = ()
+    """Tools that the client runs; the model sees them behind the server's."""
+    approvals: Approvals = Approvals()
+    max_steps: int = Field(default=100, ge=1, le=10_000)
+    """Model calls that one run may make."""
+    stream: bool = True
+    """Whether the provider is asked to stream; watchers see deltas only if so."""
+    condense: bool = True
+    """Whether the older part of a conversation that is too long for the model is replaced by a summary of it."""
+    condense_at: int | None = Field(default=None, ge=1000)
+    """Input tokens of a call beyond which the next one is condensed; None waits until the model refuses."""
+    condense_at_messages: int | None = Field(default=None, ge=10)
+    """Messages beyond which a call is condensed, as its protocol counts them; half of them are kept at most."""
+    stuck: StuckLimits | None = StuckLimits()
+    """When a run that repeats itself ends; None for never."""
+    fallbacks: Annotated[tuple[ModelName, ...], AtMost("fallbacks")] = ()
+    """Models to go on with, in this order, where a retry rule says ``fallback_model``."""
+    retry: str | dict[str, Any] | None = None
+    """How model calls are retried: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place whose rules
+    go before the default ones (docs/reference/errors.md). A run keeps what its name meant when it was submitted."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The model and its fallbacks by the names of their providers, in the order in which they are asked."""
+        named = (self.model, *self.fallbacks)
+        return named if self.endpoint is None else tuple(map(self.endpoint.called, named))
+
+    @property
+    def provider(self) -> str:
+        """The part of ``model`` before the first slash."""
+        return self.model.partition("/")[0]
+
+    @property
+    def model_name(self) -> str:
+        """The provider's own name of the model."""
+        return self.model.partition("/")[2]
+
+
+NewSecrets = Annotated[dict[SecretName, SecretText | None], AtMost("secrets")]
+"""Secrets by name; None removes one."""
+CancelMode = Literal["graceful", "now", "rollback"]
+OnConflict = Literal["enqueue", "reject", "interrupt", "rollback", "steer"]
+
+
+class ToolCall(BaseModel):
+    """What the model asked for. ``arguments`` is the JSON text as the model wrote it: it may be invalid."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class Message(BaseModel):
+    """One entry of a conversation that a model sees.
+
+    ``user`` and ``assistant`` carry ``content``, a text or a list of parts; an assistant message may carry
+    ``tool_calls``; a ``tool`` message answers one call by ``call_id`` and says with ``is_error`` whether the call
+    failed.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    role: Literal["user", "assistant", "tool"]
+    content: Content = ""
+    tool_calls: Annotated[tuple[ToolCall, ...], FailFast()] = ()
+    call_id: str | None = None
+    name: str | None = None
+    is_error: bool = False
+    partial: bool = False
+    """The answer was cut off: kept as far as it came."""
+
+    @field_validator("tool_calls", mode="before")
+    @classmethod
+    def _json_arrays_are_tuples(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @property
+    def text(self) -> str:
+        """What of ``content`` is text."""
+        return text_of(self.content)
+
+
+class Usage(BaseModel):
+    """Tokens and calls, counted from what the providers report, and what they cost."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    """Those of the input tokens that came from the provider's prompt cache."""
+    cache_write_tokens: int = 0
+    """Those of the input tokens that were put into it, where the provider says so."""
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Those of the output tokens that the model thought with, where the provider says so."""
+    model_calls: int = 0
+    tool_calls: int = 0
+    cost_usd: float | None = None
+    """US dollars, by the prices in ``PALAVER_PROVIDERS``; None when the cost of any call is unknown."""
+
+
+class Waiting(BaseModel):
+    """Why nobody works on the run right now."""
+
+    reason: WaitReason
+    until: datetime | None = None
+    run_id: str | None = None
+    """The run ahead, with ``conversation_busy``."""
+    attempt: int | None = None
+    """The attempt that will be next, with ``backoff``."""
+    error_class: ErrorClassName | None = None
+    code: str | None = None
+    """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached; or ``outage``,
+    with the ``error_class`` of the last failure. With ``no_worker`` what is lacked: ``tool:NAME``, ``provider:NAME`` or
+    ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses."""
+
+
+class Cancel(BaseModel):
+    """Who asked a run to stop, and how long it took."""
+
+    requested_at: datetime
+    by: str | None = None
+    """The key that asked, by its name in ``PALAVER_API_KEYS``; None without keys."""
+    mode: CancelMode
+    reason: str | None = None
+    acked_ms: int = 0
+    """Milliseconds from the arrival of the request to its acknowledgement, from which on the cancel holds."""
+    stopped_ms: int | None = None
+    """Milliseconds from the request to the terminal status."""
+
+
+class RunTimes(BaseModel):
+    """When things happened to a run; UTC."""
+
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    deadline: datetime
+    start_by: datetime | None = None
+    start_after: datetime | None = None
+
+
+class Budget(Strict):
+    """What a run may use up.
+
+    The script that makes the next call ready looks at it, and the model calls of a run come one after another: nothing
+    else takes from the budget in between. A call is not begun once nothing is left, so the last one may go beyond
+    ``tokens`` and ``cost_usd``. The tool calls of a turn are taken from the budget together, before any of them begins.
+    """
+
+    tokens: int | None = Field(default=None, ge=1)
+    """Input and output tokens of all model calls, as the providers report them."""
+    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """US dollars for all model calls; every model of the agent needs a price. A call of unknown cost ends the run."""
+    tool_calls: int | None = Field(default=None, ge=1)
+    """A turn that asks for more than are left ends the run; none of its calls is started."""
+    seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
+    """From the run's start to its end, waits included. What is under way then is stopped."""
+
+
+class Run(BaseModel):
+    """One execution of the agent over a conversation, from an input to a stop."""
+
+    id: str
+    conversation_id: str
+    status: RunStatus
+    stop_reason: StopReason | None = None
+    waiting: Waiting | None = None
+    current_steps: tuple[CurrentStep, ...] = ()
+    """What it is doing now: its open steps, those that a worker has first; 16 at most."""
+    current_step_count: int = 0
+    """All of its open steps."""
+    pending_actions: tuple[PendingAction, ...] = ()
+    """Calls that wait for a decision or a client's output, in call order."""
+    pausing: bool = False
+    """A pause is asked for; it holds once nothing is under way any more."""
+    withdrawn: bool = False
+    """Rolled back: models are not told of its messages any more."""
+    submitted_by: str | None = None
+    """The key that submitted it, by its name in ``PALAVER_API_KEYS``; None without keys."""
+    retried_from: str | None = None
+    """The run that this one goes on with, or is a fork of."""
+    retried_as: str | None = None
+    """The run that goes on with this one; a fork does not."""
+    agent: AgentSpec
+    model: str
+    """The model that is asked now: the agent's, or one of its fallbacks."""
+    step: int = 0
+    """The model step that the run is at; 0 before the first."""
+    attempt: int = 0
+    """The attempt of that step."""
+    input_preview: str | None = None
+    """The first words that the user said last in its input; None if there are none."""
+    output: str | None = None
+    """The text of the last assistant message, or what a tool ended the run with, once it has ended."""
+    structured_output: Any = None
+    """That as JSON, if the run completed and its agent's ``response_format`` asks for it."""
+    error: Annotated[ErrorObject, AsItCame] | None = None
+    """Set on every failed run, and on no other."""
+    incomplete_details: Annotated[ErrorObject, AsItCame] | None = None
+    """What is known of an answer that the provider withheld, if that ended the run (``content_filter``)."""
+    cancel: Cancel | None = None
+    usage: Usage = Usage()
+    times: RunTimes
+    last_event_id: int = 0
+    trace_id: str | None = None
+    """The trace that it is in; None if tracing was off when it was submitted."""
+    budget: Budget | None = None
+    metadata: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
+
+    @property
+    def needs_somebody(self) -> bool:
+        """Whether it goes on only after an approval, a client's output or a resume."""
+        return self.status is RunStatus.PAUSED or bool(self.pending_actions)
+
+
+class Submission(Strict):
+    """The body of ``POST /v1/runs``. Only ``agent`` (or the conversation's own) and ``input`` are needed."""
+
+    agent: AgentSpec | None = None
+    """May be left out when the conversation has one."""
+    input: Annotated[str | tuple[Message, ...], AtMost("input_text", items="input_messages")]
+    """The user's words, or messages to add to the conversation (whole turns only)."""
+    conversation_id: str | None = None
+    """Go on with this conversation; None begins a new one."""
+    on_conflict: OnConflict = "enqueue"
+    """When the conversation is busy: wait behind its runs (refused while one waits for a person or a client), be
+    refused, cancel them (and with ``rollback`` withdraw what they said), or put the input into the active one."""
+    start_after: datetime | None = None
+    start_by: datetime | None = None
+    """Expire if nobody has begun by then."""
+    deadline: datetime | None = None
+    """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
+    budget: Budget | None = None
+    metadata: Metadata = Field(default={})
+    tags: Tags = ()
+    secrets: NewSecrets = Field(default={})
+    """Secrets that the conversation has from now on, for tools; null removes one."""
+
+
+class Retry(Strict):
+    """The body of ``POST /v1/runs/{id}/retry``: how to go on with a run that has ended, or from where to fork it.
+
+    What is not given is as it was in that run.
+    """
+
+    from_step: int | None = Field(default=None, ge=1)
+    """Fork: a new conversation with everything before this model step, and a run in it that repeats the step."""
+    input: Annotated[str, AtMost("input_text"), Field(min_length=1)] | None = None
+    """With ``from_step``: the user's words at the end of the new conversation."""
+    agent: AgentSpec | None = None
+    budget: Budget | None = None
+    deadline: datetime | None = None
+    """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Retry:
+        if self.input is not None and self.from_step is None:
+            raise ValueError("input goes with from_step: without it, the run goes on where it stopped")
+        return self

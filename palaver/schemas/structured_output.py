@@ -1,0 +1,52 @@
+"""Answers that have to be JSON, perhaps of a schema: whether a schema can be held to, and whether an answer fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic_core import from_json
+
+from palaver.schemas.arguments import exceeded, in_words
+from palaver.schemas.json_schemas import Unfit, misfits, require_fit
+from palaver.schemas.model_options import JsonObjectFormat, JsonSchemaFormat, ResponseFormat, TextFormat
+from palaver.vocabulary.limits import beyond, most
+
+
+class NotAsAsked(ValueError):
+    """An answer that is not what its format asks for; says why, in words for the model."""
+
+
+def structured(wanted: ResponseFormat, text: str) -> Any:
+    """What ``text`` is as JSON.
+
+    Raises:
+        NotAsAsked: it is none, or does not fit.
+    """
+    if len(text) > most("structured_output"):
+        beyond("structured_output")
+        raise NotAsAsked(f"it has more than {most('structured_output')} characters")
+    try:
+        found = from_json(text.strip().encode(), allow_inf_nan=False)
+    except ValueError as error:
+        raise NotAsAsked(f"it is not JSON, or not JSON alone: {str(error)[:100]}") from None
+    if isinstance(found, dict | list) and (limit := exceeded(found, text)) is not None:
+        beyond(limit)
+        raise NotAsAsked(f"it has more than {most(limit)} {'levels' if limit == 'arguments_depth' else 'values'}")
+    match wanted:
+        case JsonObjectFormat() if not isinstance(found, dict):
+            raise NotAsAsked("it is no JSON object")
+        case JsonSchemaFormat(json_schema=schema):
+            if faults := [(each.place, each.said) for each in misfits(schema, found)]:
+                raise NotAsAsked(f"it does not fit the schema: {in_words(faults, whole='it')}")
+        case JsonObjectFormat() | TextFormat():
+            pass
+    return found
+
+
+def output_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Why answers cannot be held to ``schema``, each with a JSON pointer into it. Its shape was looked at before."""
+    try:
+        require_fit(schema)
+    except Unfit as error:
+        yield error.pointer, str(error)

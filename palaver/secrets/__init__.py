@@ -1,0 +1,1 @@
+"""Secrets: redacted in what is shown, sealed in what is stored."""

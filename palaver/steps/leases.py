@@ -1,0 +1,218 @@
+"""What moves between the store, the broker and the workers: deliveries and leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+import orjson
+
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.telemetry.traces import Trace
+from palaver.vocabulary.opaque import Opaque
+from palaver.vocabulary.step_kinds import KIND_OF, RECOVERED
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A Celery message that asks a worker to try a step. Only a hint: it may be lost, late or doubled."""
+
+    queue: str
+    """The queue of its step's kind. With the suffix ``.recovered`` it is consumed first: it is repeated, or its run
+    has begun."""
+    run_id: str
+    conversation_id: str
+    step: str
+    """``3`` for a model step, ``3/call_id`` for a tool step."""
+    number: int
+    """The number of deliveries of this step so far."""
+    title: str = ""
+    """What the step is, for operators: its model or tool, and the agent. Names only."""
+
+    @property
+    def task_id(self) -> str:
+        """``<run_id>:<seq>[:<call_id>]:<delivery>``, as Flower shows it."""
+        return f"{self.run_id}:{self.step.replace('/', ':')}:{self.number}"
+
+    @property
+    def task_name(self) -> str:
+        """The Celery task that does such a step."""
+        return KIND_OF[self.queue.removesuffix(RECOVERED)].task
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on one step until a certain time. The store checks ``fence``."""
+
+    run_id: str
+    conversation_id: str
+    step: str
+    fence: int
+    attempt: int
+    """The number of the attempt as a retry policy counts: failed attempts plus this one."""
+    try_number: int
+    """The number of the attempt as watchers see it: attempts of lost workers count too."""
+    elapsed: float
+    """Seconds since the step was first claimed."""
+    time_left: float
+    """Seconds until the run's time is up."""
+    agent: AgentSpec
+    """Its ``model`` is the one to call now, which may be a fallback."""
+    fallback: str | None
+    """The model to go on with where a retry rule says so; None if the agent has no other."""
+    call: ToolCall | None
+    """The call to answer; None for a model step."""
+    position: int
+    """The log position that ``entries`` reaches."""
+    entries: tuple[LogMessage, ...]
+    """What the log has for the model beyond the position that the worker knew."""
+    position_at: int = 0
+    """When the entry at ``position`` was written: ms since the epoch, by Redis's clock."""
+    calls_left: int | None = None
+    """Tool calls that the run's budget has left; None for any number."""
+    rebuilt: bool = False
+    """``entries`` begin at the start of the log: the worker must discard what it had cached."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """The run's."""
+    submitted_by: str | None = None
+    """The name of the key that submitted the run."""
+    edited: bool = False
+    """Somebody changed the arguments of ``call``."""
+    out_for: float | None = None
+    """Seconds since the step met the outage of its provider; None if it is in none."""
+    lacking_for: float = 0.0
+    """Seconds since a worker first lacked what the step needs; 0 if none did."""
+    condenses: bool = False
+    """The step condenses the conversation, and that is all that the run does."""
+    waited: float = 0.0
+    """Seconds from the delivery of the step to the claim."""
+    secrets_at: str = ""
+    """Another value after each change of the conversation's secrets; empty if it has none."""
+    trace: Trace | None = None
+    """The trace of the run, if it has one."""
+
+    def allows(self, calls: int) -> bool:
+        """Whether the run's budget has room for an answer with so many tool calls. If not, the store begins none of
+        them."""
+        return self.calls_left is None or calls <= self.calls_left
+
+    @property
+    def in_trace(self) -> Mapping[str, str]:
+        """Where log lines about this attempt belong in the trace of the run, if it has one."""
+        if self.trace is None:
+            return {}
+        return {"trace_id": self.trace.trace_id, "span_id": self.trace.span_id(self.step, self.fence)}
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """A message as the log has it."""
+
+    position: int
+    message: Message
+    run_id: str = ""
+    nudge: bool = False
+    """A user message of the engine's own."""
+    misfit: bool = False
+    """Such a message that says what is wrong with the answer before it."""
+    through: int = 0
+    """Set on a summary: the summary replaces all entries up to this position."""
+    prompt_tokens: int = 0
+    """On an answer: input tokens of the call that it came from; 0 if unknown."""
+    opaque: Opaque | None = None
+    """On an answer: what its provider wants back with it."""
+    drops: str = ""
+    """No message: from here on, what was made by this origin is not sent back to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A delivery without work: its step is settled, leased to another worker, cancelled or not yet due."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProgress:
+    """How far a model's answer has come."""
+
+    received: int
+    """Bytes of the answer."""
+    characters: int
+    """Of its text."""
+    quiet: float
+    """Seconds since the last of it came."""
+    left: float
+    """Seconds until the call is given up, unless more comes."""
+
+
+class Renewal(IntEnum):
+    """The answer to renewing a lease."""
+
+    GONE = 0
+    """The step is settled, or another worker has the lease."""
+    PROLONGED = 1
+    CANCELLING = 2
+    """Stop the step: the run is being cancelled, and the lease is not prolonged."""
+    PAUSING = 3
+    """The lease is prolonged, but the worker must abort the model call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The result of a change of a run: its status now, and the deliveries to publish."""
+
+    status: str
+    deliveries: tuple[Delivery, ...]
+    next_run: str | None
+    """The conversation's next run, which has to be started now."""
+
+
+class Shown(Enum):
+    """How much of its answer a model step has written as deltas when it is settled."""
+
+    NOTHING = "nothing"
+    """It came too fast, or in one piece."""
+    ALL = "all"
+    HALF = "half"
+    """Of an answer that is not kept, or not as it was shown: watchers are to forget it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of an answer's text, or of its reasoning, for watchers, with the lease under which the model produced
+    it."""
+
+    lease: Lease
+    text: str
+    reasoning: bool = False
+
+    @property
+    def payload(self) -> bytes:
+        """What the event carries (`palaver.events.MessageDelta`, `palaver.events.ReasoningDelta`)."""
+        return orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": self.text})
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a tool says that a call is, with the lease under which the tool runs."""
+
+    lease: Lease
+    call: ToolCall
+    text: str
+    fraction: float | None
+
+    @property
+    def payload(self) -> bytes:
+        """What the event carries (`palaver.events.ToolProgress`)."""
+        return orjson.dumps(
+            {
+                "step": self.lease.step,
+                "attempt": self.lease.try_number,
+                "call_id": self.call.id,
+                "tool": self.call.name,
+                "text": self.text,
+                "fraction": self.fraction,
+            }
+        )

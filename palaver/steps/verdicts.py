@@ -1,0 +1,178 @@
+"""What a step answers: a closed union of values, not a set of magic exceptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from palaver.errors.failure import Failure
+from palaver.schemas.actions import ActionType
+from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.steps.stuck import Nudge
+from palaver.vocabulary.lifecycle import StopReason, WaitReason
+from palaver.vocabulary.opaque import Opaque
+from palaver.vocabulary.step_kinds import TOOL, StepKind
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """The answer to one tool call: the message for the model and, if it is an error, the judged failure."""
+
+    message: Message
+    failure: Failure | None = None
+    ends_run: bool = False
+    """The message is what the run ends with, once the other calls of the turn have their results."""
+
+    @classmethod
+    def failed(cls, call: ToolCall, failure: Failure) -> ToolOutcome:
+        """A failure as the answer to ``call``: what the model is told of it."""
+        message = Message(role="tool", call_id=call.id, name=call.name, content=failure.message, is_error=True)
+        return cls(message, failure)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call that becomes a tool step, now or once somebody has decided on it or answered it."""
+
+    call: ToolCall
+    idempotent: bool
+    awaits: ActionType | None = None
+    """What must happen before the call begins; None if it may begin now."""
+    timeout: float = 0.0
+    """The longest wait, in seconds."""
+    limit: float | None = None
+    """The longest that an attempt may take, in seconds; None if nobody knows."""
+    kind: StepKind = TOOL
+    """Of the step that it becomes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """The answer is not what the agent's format asks for."""
+
+    text: str
+    """What the model is told, behind its answer."""
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Condensed:
+    """From here on the model sees ``summary`` in place of what the log has up to position ``through``."""
+
+    summary: str
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDropped:
+    """From here on nothing that ``origin`` made so far is sent back to it: it does not take it any more."""
+
+    origin: str
+    """``protocol/provider/model``."""
+
+
+LogNote = Nudge | Condensed | ReasoningDropped
+"""What an attempt did to the conversation before its outcome. The log gets it together with the outcome, whatever that
+is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """The turn goes on: with the model's message and its calls, or with the answer to a call."""
+
+    message: Message | None = None
+    """The assistant message; None from a tool step."""
+    outcomes: tuple[ToolOutcome, ...] = ()
+    """Calls that are answered already."""
+    calls: tuple[OpenCall, ...] = ()
+    """Calls that become tool steps."""
+    risky: tuple[str, ...] = ()
+    """Ids of the calls of tools that are declared risky."""
+    usage: Usage = field(default_factory=Usage)
+    """Of all calls of the attempt, also of those that failed."""
+    notes: tuple[LogNote, ...] = ()
+    prompt_tokens: int = 0
+    """Input tokens of the one call that ``message`` answers, as its provider counts."""
+    opaque: Opaque | None = None
+    """What the provider of ``message`` wants back with it."""
+    misfit: Misfit | None = None
+    """What is wrong with ``message``, which calls nothing: the model is told so and asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run ends here, without an error."""
+
+    message: Message | None
+    stop_reason: StopReason
+    usage: Usage = field(default_factory=Usage)
+    notes: tuple[LogNote, ...] = ()
+    prompt_tokens: int = 0
+    opaque: Opaque | None = None
+    withheld: Failure | None = None
+    """What there is to say of an answer that the provider withheld."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    """Try this step again."""
+
+    delay: float
+    """Seconds until the next attempt is due."""
+    failure: Failure
+    attempts: int | None = None
+    """How many the policy allows after such a failure; None with a ``fallback``."""
+    fallback: bool = False
+    """Use the agent's next model. Attempts and time are counted from zero, and the run stays with that model."""
+    usage: Usage = field(default_factory=Usage)
+    notes: tuple[LogNote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """No further attempt of this step.
+
+    The model is told of a recoverable failure and the run continues; any other failure ends the run.
+    """
+
+    failure: Failure
+    stop_reason: StopReason
+    """Why the run ends, if it does."""
+    usage: Usage = field(default_factory=Usage)
+    notes: tuple[LogNote, ...] = ()
+    message: Message | None = None
+    """The answer that the run ends with, though it is not what was asked for."""
+    opaque: Opaque | None = None
+    """What the provider of ``message`` wants back with it."""
+    misfit: Misfit | None = None
+    """What is wrong with it: the model is told so if the run is retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postpone:
+    """A limit does not allow the work yet, or the worker lacks what it needs. The step waits, and this does not count
+    as an attempt."""
+
+    delay: float
+    """Seconds until the step is due again."""
+    code: str
+    """The limit that was reached, or what is lacked, as shown in the run's ``waiting``."""
+    reason: WaitReason = WaitReason.PROVIDER_COOLDOWN
+    failure: Failure | None = None
+    """How the provider failed last, in an outage."""
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """The worker stops, or the run is being paused. Another worker does the step, at once or when the run is resumed.
+
+    This does not count as a loss. A tool call that has begun and is not declared idempotent is not started again: its
+    result says that it was interrupted, and the model decides what to do.
+    """
+
+    begun: bool
+    """Whether the work may have begun."""
+    usage: Usage = field(default_factory=Usage)
+
+
+Verdict = Continue | Finish | RetryAfter | GiveUp | Postpone | HandBack

@@ -1,0 +1,267 @@
+"""Conversations as a resource: begin one, and change what is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import starmap
+from typing import Any, Final, Literal, assert_never, cast
+
+import orjson
+
+from palaver.errors import StateConflict
+from palaver.schemas.conversation import (
+    Conversation,
+    ConversationCount,
+    ConversationFilter,
+    ConversationOrder,
+    ConversationPatch,
+    NewConversation,
+)
+from palaver.schemas.models import AgentSpec
+from palaver.store.conversations.vault import Vault, endpoint_of, with_key
+from palaver.store.reading import records
+from palaver.store.reading.finding import Place, Search, ShardLists, find, look
+from palaver.store.reading.reading import Reading, check_conversation_id, known_fields, unknown_conversation
+from palaver.store.redis import keys
+from palaver.store.redis.capacity import Capacity
+from palaver.store.redis.connection import Connection
+from palaver.store.scripting.contracts import BeginConversation, ChangeConversation
+from palaver.store.scripting.contracts.conversations import Begun, Changed, GivenField, Revised
+from palaver.store.scripting.contracts.listing import FieldTest
+from palaver.store.scripting.contracts.replies import Busy, Unknown
+from palaver.store.scripting.contracts.secrets import Overfull
+from palaver.store.scripting.moving import promised
+from palaver.store.scripting.refusals import refusal
+from palaver.store.scripting.scripts import Scripts
+from palaver.vocabulary.limits import beyond, most
+
+Kept = Mapping[str, str | None]
+"""For the name of a dialect, a text that it keeps with a conversation; None takes it away."""
+_POSITION: Final = "position"
+"""The one member of what watchers leave: its score is the position."""
+_ABOUT: Final[tuple[str, ...]] = ("title", "metadata", "tags", "agent")
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationList:
+    """Conversations in the order that was asked for, and where the next page starts."""
+
+    conversations: list[Conversation] = field(default_factory=list)
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptText:
+    """What a dialect keeps with a conversation."""
+
+    text: str | None
+    revision: int
+    """Of the conversation, to change it by if nobody else has meanwhile."""
+
+
+class Conversations:
+    """Conversations, beside what is said in them."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, reading: Reading, capacity: Capacity, vault: Vault) -> None:
+        self._vault = vault
+        self._redis = redis
+        self._scripts = scripts
+        self._reading = reading
+        self._capacity = capacity
+
+    async def begin(
+        self, wanted: NewConversation, conversation_id: str | None = None, *, kept: Kept | None = None
+    ) -> tuple[Conversation, bool]:
+        """An empty conversation, or the one that has that id already: then it is left as it is, and the second value
+        is true. It goes after the retention unless a run uses it.
+
+        Raises:
+            NoRoom: ``store_nearly_full``.
+            StateConflict: ``conversation_busy``, it is being deleted; ``secrets_full``.
+            NotDurable: begun, but not as safely as PALAVER_DURABILITY asks; with the same id it is found.
+        """
+        await self._capacity.admit()
+        chosen = conversation_id or self._reading.new_conversation()
+        about = {name: getattr(wanted, name) for name in _ABOUT}
+        secrets = starmap(GivenField, self._vault.begun_with(chosen, with_key(wanted.secrets, wanted.agent)).items())
+        begin = BeginConversation(
+            conversation=keys.conversation(chosen),
+            log=keys.log(chosen),
+            given=tuple(each for each in (*fields_of(about, kept or {}), *secrets) if each.value is not None),
+        )
+        there = await promised(self._scripts.promise(begin), _begun)
+        return await self._reading.conversation(chosen), there
+
+    async def change(
+        self, conversation_id: str, wanted: ConversationPatch, *, kept: Kept | None = None
+    ) -> Conversation:
+        """The conversation with what ``wanted`` gives, and with these texts.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+            StateConflict: ``conversation_revised``, it has another revision than ``wanted`` says; ``secrets_full``.
+            NoRoom: ``store_nearly_full``.
+            NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
+        """
+        check_conversation_id(conversation_id)
+        await self._capacity.admit()
+        about = {name: getattr(wanted, name) for name in _ABOUT if name in wanted.model_fields_set}
+        change = ChangeConversation(
+            conversation=keys.conversation(conversation_id),
+            log=keys.log(conversation_id),
+            revision=wanted.revision,
+            given=tuple(fields_of(about, kept or {})),
+            secrets=self._vault.sealed(conversation_id, with_key({}, wanted.agent)),
+            endpoint=endpoint_of(wanted.agent) if "agent" in about else None,
+        )
+        await promised(self._scripts.promise(change), lambda reply: _changed(conversation_id, reply))
+        return await self._reading.conversation(conversation_id)
+
+    async def kept(self, conversation_id: str, dialect: str) -> KeptText:
+        """What a dialect keeps with a conversation.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+        """
+        text, revision = await known_fields(self._redis, conversation_id, f"kept:{dialect}", "revision")
+        return KeptText(None if text is None else text.decode(), int(revision or 0))
+
+    async def leave_position(self, conversation_id: str, position: int, lasts: int) -> None:
+        """Say up to which position a watcher was told everything, for ``lasts`` seconds. Of several the smallest stays,
+        as long as the last one. It is no change of the conversation, and goes by itself."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.zadd(keys.left(conversation_id), {_POSITION: position}, lt=True)
+        pipeline.expire(keys.left(conversation_id), lasts)
+        await pipeline.execute()
+
+    async def position_left(self, conversation_id: str) -> int | None:
+        """That position, while it lasts."""
+        position = await self._redis.zscore(keys.left(conversation_id), _POSITION)
+        return None if position is None else int(position)
+
+    async def list(
+        self,
+        admitted: ConversationFilter,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        order: ConversationOrder = "-updated",
+    ) -> ConversationList:
+        """A page of conversations: few where they are long, or where many that do not fit lie between them. One that
+        changes meanwhile has another place by ``updated``.
+
+        Raises:
+            ValueError: the cursor is none of ours.
+        """
+        search, first = self._search(admitted, order)
+        place = records.parse_cursor(cursor, "conv") if cursor else first
+
+        async def read(ids: Sequence[str]) -> dict[str, tuple[Conversation, int]]:
+            found = await self._reading.conversations(ids)
+            return {each.id: (each, len(each.model_dump_json())) for each in found}
+
+        page = await find(self._scripts, search, read, limit=limit, place=place)
+        return ConversationList(page.found, records.cursor(page.behind) if page.behind else None)
+
+    async def count(
+        self, admitted: ConversationFilter, *, most_looked: int = most("count_looked")
+    ) -> ConversationCount:
+        """How many conversations fit, of about ``most_looked`` at most."""
+        search, place = self._search(admitted, "-created")
+        count = looked = 0
+        while True:
+            part = await look(self._scripts, search, place, most_looked - looked)
+            count, looked, place = count + len(part.places), looked + part.looked, part.end
+            if place is None:
+                return ConversationCount(count=count, complete=True)
+            if looked >= most_looked:
+                beyond("count_looked")
+                return ConversationCount(count=count, complete=False)
+
+    def _search(self, admitted: ConversationFilter, order: ConversationOrder) -> tuple[Search, Place | None]:
+        """What a filter asks for in that order, and the place before the first that may fit."""
+        field, ascending = order.removeprefix("-"), not order.startswith("-")
+        index: Literal["", ":updated"] = ":updated" if field == "updated" else ""
+        shards = [
+            ShardLists(keys.conversation_prefix(shard), [keys.conversations(shard, index)])
+            for shard in self._reading.shards
+        ]
+        after, before = (
+            records.millis(moment) if isinstance(moment, datetime) else None
+            for moment in (admitted.get(f"{field}_after"), admitted.get(f"{field}_before"))
+        )
+        first, last = (after, before) if ascending else (None if before is None else before + 1, after)
+        return Search(shards, tuple(_tests(admitted, field)), last, ascending), None if first is None else (first, "")
+
+
+def _tests(wanted: ConversationFilter, ordered_by: str) -> Iterator[FieldTest]:
+    """What the hash of a conversation that fits must be like, beside the time that the list is ordered by."""
+    for name in ("created", "updated"):
+        if name != ordered_by:
+            for edge, kind in (("after", "from"), ("before", "to")):
+                if isinstance(moment := wanted.get(f"{name}_{edge}"), datetime):
+                    yield FieldTest(f"{name}_at", cast(Any, kind), str(records.millis(moment)))
+    if (title := wanted.get("title")) is not None:
+        yield FieldTest("folded", "has", title.casefold())
+    if (tag := wanted.get("tag")) is not None:
+        yield FieldTest("tags", "entry", _written(tag))
+    for key, value in (wanted.get("metadata") or {}).items():
+        yield FieldTest("metadata", "entry", f"{_written(key)}:{_written(value)}")
+    if (status := wanted.get("status")) is not None:
+        named = status if isinstance(status, str) else ",".join(status)
+        yield FieldTest("status", "status", f",{named},")
+    # Last: most of those that are gone do not fit anyway, and every look costs.
+    yield FieldTest("id", "set")
+    yield FieldTest("deleting", "unset")
+
+
+def _written(text: str) -> str:
+    """As it is in tags and metadata."""
+    return orjson.dumps(text).decode()
+
+
+def fields_of(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:
+    """The fields of the hash for what is said about a conversation; None for those that it is not to have."""
+    for name, value in about.items():
+        if name == "agent":
+            agent = value if isinstance(value, AgentSpec) else None
+            yield GivenField("agent", records.agent_json(agent) if agent else None)
+            yield GivenField("names", records.names(agent) if agent else None)
+            yield GivenField("max_steps", str(agent.max_steps) if agent else None)
+        elif name == "title":
+            yield GivenField("title", value if isinstance(value, str) else None)
+            # What a search compares: scripts know the small letters of ASCII only.
+            yield GivenField("folded", value.casefold() if isinstance(value, str) else None)
+            yield GivenField("titled_by", None)
+        else:
+            yield GivenField(name, orjson.dumps(value).decode() if value else None)
+    for dialect, text in kept.items():
+        yield GivenField(f"kept:{dialect}", text)
+
+
+def _begun(reply: Begun | Busy) -> bool:
+    match reply:
+        case Begun(there):
+            return there
+        case Busy():
+            raise StateConflict("conversation_busy", None, "a conversation of that id is being deleted")
+        case other:
+            assert_never(other)
+
+
+def _changed(conversation_id: str, reply: Changed | Overfull | Revised | Unknown) -> None:
+    match reply:
+        case Changed():
+            return
+        case Overfull(code):
+            raise refusal(code, None)
+        case Revised():
+            raise StateConflict(
+                "conversation_revised", None, "somebody else has changed the conversation: read it, and change it again"
+            )
+        case Unknown():
+            raise unknown_conversation(conversation_id)
+        case other:
+            assert_never(other)

@@ -1,0 +1,1 @@
+"""Workers, their tools, their queues, and the providers that they share."""

@@ -1,0 +1,244 @@
+"""What workers report of themselves, how they hear of cancels, and which of them are gone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from palaver.config.settings import Settings
+from palaver.errors import ConfigurationError
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, Listener, PubSub, now_ms
+from palaver.vocabulary.limits import most
+from palaver.vocabulary.step_kinds import KINDS, MODEL
+
+KNOWN_FOR: Final = most("no_worker")
+"""Seconds for which a tool or a provider is known that no worker has any more: a restart of all of them loses none.
+After that nobody may ask for it, and what waits for it fails."""
+_OF_CHILDREN: Final = frozenset(kind.queue for kind in KINDS if kind.isolated)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """A worker process as it says it is."""
+
+    id: str
+    queue: str
+    in_flight: int
+    capacity: int
+    draining: bool
+    tools: str = ""
+    """The digest of its set of tools; empty before it has told of them."""
+    providers: tuple[str, ...] = ()
+    """Those that it can call."""
+    lacks: tuple[str, ...] = ()
+    """What its own settings name and it cannot do, as `Postpone` names it."""
+    refused: tuple[str, ...] = ()
+    """Commands that its broker or its store refuses it, or `login`. Then it does no steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """A run that a worker must let go: cancelled, or, if ``pausing``, to be handed back."""
+
+    run_id: str
+    pausing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A worker that has no connection to Redis any more, as it was when somebody looked."""
+
+    id: str
+    connection: int
+    """The one of its connections that it named last. If another look finds another one, it has spoken in between."""
+    unrenewed_before: int
+    """A lease of this worker that ends before then was neither claimed nor renewed after the look. Milliseconds, by
+    Redis's clock."""
+    child: bool
+    """Whether it has a parent that sees its death, too, and can say what it died of."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollCall:
+    """What one look at all workers found."""
+
+    known: int
+    """How many reported lately."""
+    gone: tuple[Gone, ...]
+
+
+class CancelListener:
+    """The runs that this worker must let go, as they are. Lossy: renewing a lease says it too.
+
+    That somebody is subscribed to its channel is also how others see that the worker lives.
+    """
+
+    def __init__(self, pubsub: PubSub, channel: str, on_reconnect: Callable[[], None]) -> None:
+        self._pubsub = pubsub
+        self._channel = channel
+        self._on_reconnect = on_reconnect
+
+    async def listen(self) -> AsyncIterator[Interruption]:
+        """Runs, for ever. Raises what Redis raises; start again then."""
+        await self._pubsub.subscribe(self._channel)
+        listener = Listener(self._pubsub)
+        subscribed = False
+        while True:
+            message = await listener.hear()
+            if message is not None and message["type"] == "subscribe":
+                # redis-py connects again in silence, but each connection has its subscription confirmed.
+                if subscribed:
+                    self._on_reconnect()
+                subscribed = True
+            elif message is not None:
+                run_id = message["data"].decode()
+                yield Interruption(run_id.removeprefix(keys.PAUSE), run_id.startswith(keys.PAUSE))
+
+    async def close(self) -> None:
+        """Hear no more."""
+        await self._pubsub.aclose()
+
+
+class Fleet:
+    """The workers there are."""
+
+    def __init__(self, redis: Connection, settings: Settings) -> None:
+        self._redis = redis
+        self._ttl = max(3, round(settings.heartbeat * 3))
+        self._lease_ms = int(settings.lease_seconds * 1000)
+
+    async def report(self, worker: WorkerReport, *, connected: bool = False) -> None:
+        """Say that ``worker`` is there; forgotten after three heartbeats.
+
+        One that is ``connected`` keeps its connections and listens to its channel: without them it is dead.
+        """
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.time()
+        pipeline.execute_command("CLIENT ID")
+        pipeline.info("server")
+        time, connection, server = await pipeline.execute(raise_on_error=False)
+        if isinstance(time, Exception):
+            raise time
+        seconds, _ = time
+        name = keys.worker(worker.id)
+        pipeline.hset(
+            name,
+            mapping={
+                "queue": worker.queue,
+                "in_flight": worker.in_flight,
+                "capacity": worker.capacity,
+                "draining": int(worker.draining),
+                "tools": worker.tools,
+                "providers": " ".join(worker.providers),
+                "lacks": " ".join(worker.lacks),
+                "refused": " ".join(worker.refused),
+                "lease_ms": self._lease_ms,
+                # A worker that may not ask for them is not judged by them.
+                "connection": connection if connected and isinstance(connection, int) else 0,
+                "server": server.get("run_id", "") if isinstance(server, dict) else "",
+            },
+        )
+        pipeline.expire(name, self._ttl)
+        pipeline.zadd(keys.WORKERS, {worker.id: seconds})
+        # Another worker may have longer leases, and speak less often.
+        pipeline.zremrangebyscore(keys.WORKERS, "-inf", seconds - max(self._ttl, KNOWN_FOR))
+        if worker.providers:
+            pipeline.zadd(keys.WORKER_PROVIDERS, dict.fromkeys(worker.providers, seconds))
+        pipeline.zremrangebyscore(keys.WORKER_PROVIDERS, "-inf", seconds - KNOWN_FOR)
+        await pipeline.execute()
+
+    async def leave(self, worker_id: str) -> bool:
+        """Say that a worker is gone. Returns whether nobody has said so before."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.delete(keys.worker(worker_id))
+        pipeline.zrem(keys.WORKERS, worker_id)
+        _, removed = await pipeline.execute()
+        return bool(removed)
+
+    async def call_roll(self, asking: str) -> RollCall:
+        """Look for workers that have no connection to this Redis any more; ``asking`` is the worker who looks.
+
+        A worker is gone if nobody is subscribed to its channel and the connection that it named last is closed. It is
+        not judged if it named none, as older workers do, or one to another server: to this one before a restart, or to
+        its master before a failover. Nobody is, if the one who looks is not subscribed itself.
+
+        Raises:
+            ConfigurationError: the server does not answer such questions, or not to us.
+        """
+        now = await now_ms(self._redis)
+        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        try:
+            heard = await self._redis.pubsub_numsub(*(keys.cancel_channel(each) for each in (asking, *ids)))
+            deaf, *silent = (subscribers == 0 for _, subscribers in heard)
+            absent = [each for each, nobody in zip(ids, silent, strict=True) if nobody]
+            gone = await self._unconnected(absent, now) if absent and not deaf else ()
+        except ResponseError as error:
+            if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
+                raise
+            raise ConfigurationError(
+                f"the server does not tell who is connected ({error}): steps of a worker that dies wait until their "
+                "leases run out. Let the user of workers call what deploy/users.acl lists for it"
+            ) from None
+        return RollCall(len(ids), gone)
+
+    async def _unconnected(self, workers: Sequence[str], now: int) -> tuple[Gone, ...]:
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.info("server")
+        for worker_id in workers:
+            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queue"))
+        info, *reports = await pipeline.execute()
+        here = info.get("run_id", "").encode()
+        named = [
+            Gone(worker_id, int(connection), now + int(lease_ms), queue.decode() in _OF_CHILDREN)
+            for worker_id, (server, connection, lease_ms, queue) in zip(workers, reports, strict=True)
+            if server and server == here and int(connection)
+        ]
+        if not named:
+            return ()
+        there = {each["id"] for each in await self._redis.client_list(client_id=[each.connection for each in named])}
+        return tuple(each for each in named if str(each.connection) not in there)
+
+    async def workers(self) -> list[WorkerReport]:
+        """All workers that reported lately."""
+        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for worker_id in ids:
+            pipeline.hgetall(keys.worker(worker_id))
+        return [
+            WorkerReport(
+                id=worker_id,
+                queue=found[b"queue"].decode(),
+                in_flight=int(found[b"in_flight"]),
+                capacity=int(found[b"capacity"]),
+                draining=found[b"draining"] == b"1",
+                tools=found.get(b"tools", b"").decode(),
+                providers=tuple(found.get(b"providers", b"").decode().split()),
+                lacks=tuple(found.get(b"lacks", b"").decode().split()),
+                refused=tuple(found.get(b"refused", b"").decode().split()),
+            )
+            for worker_id, found in zip(ids, await pipeline.execute(), strict=True)
+            if found
+        ]
+
+    async def providers(self) -> frozenset[str] | None:
+        """Providers that a worker can call, or could within the last hour; none if none has told yet.
+
+        None while a model worker is older than this report: it may be able to call any.
+        """
+        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(keys.WORKER_PROVIDERS, 0, -1)
+        for worker_id in ids:
+            pipeline.hmget(keys.worker(worker_id), ("queue", "providers"))
+        names, *reports = await pipeline.execute()
+        if any(queue == MODEL.queue.encode() and told is None for queue, told in reports):
+            return None
+        return frozenset(name.decode() for name in names)
+
+    def cancels(self, worker_id: str, on_reconnect: Callable[[], None] = lambda: None) -> CancelListener:
+        """A listener on one pub/sub connection of its own; ``on_reconnect`` is called when it was cut and is back."""
+        return CancelListener(self._redis.pubsub(), keys.cancel_channel(worker_id), on_reconnect)

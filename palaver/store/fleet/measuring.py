@@ -1,0 +1,232 @@
+"""What the store knows for metrics: what its scripts have counted, and how long its lists are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final, get_args
+
+from redis.exceptions import ResponseError
+
+from palaver.config.settings import Settings
+from palaver.schemas.actions import ActionType
+from palaver.store.fleet.fleet import Fleet, WorkerReport
+from palaver.store.fleet.provider_states import ProviderUsage
+from palaver.store.fleet.providers import Providers
+from palaver.store.redis import keys
+from palaver.store.redis.capacity import Capacity, Memory
+from palaver.store.redis.connection import Connection, Fields, Pipeline, now_ms
+from palaver.store.server.rewinds import Rewinds
+from palaver.store.server.server_state import NO_EVICTION, ServerState
+from palaver.telemetry.exposition import Samples, Times, Values
+from palaver.telemetry.metrics import COUNTED, Metric
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.lifecycle import RunStatus, WaitReason
+from palaver.vocabulary.step_kinds import QUEUES
+
+_AT_ONCE: Final = 16
+"""Shards that are read in one go: others get their turn in between."""
+_COUNTED: Final[Mapping[str, Metric]] = {each.series: each for each in COUNTED}
+
+
+@dataclass
+class _Line:
+    """Those that wait for the same: how many, and since when the first of them does (ms)."""
+
+    length: int = 0
+    since: float | None = None
+
+    def add(self, length: int, first: Sequence[tuple[bytes, float]]) -> None:
+        """The part of it in another shard."""
+        self.length += length
+        for _, since in first:
+            self.since = since if self.since is None else min(self.since, since)
+
+    def seconds(self, now: int) -> float:
+        """For how long its first has waited; 0 if there is none, or if its time is still to come."""
+        return 0.0 if self.since is None else round(max(0.0, now - self.since) / 1000, 3)
+
+
+@dataclass
+class _Shards:
+    """What all shards have together."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    runs: Counter[str] = field(default_factory=Counter)
+    waiting: dict[str, _Line] = field(default_factory=lambda: {each: _Line() for each in WaitReason})
+    pending: dict[str, _Line] = field(default_factory=lambda: {each: _Line() for each in get_args(ActionType)})
+    ready: dict[str, _Line] = field(default_factory=lambda: {each: _Line() for each in QUEUES})
+    due: _Line = field(default_factory=_Line)
+
+    def lines(self, shard: str) -> Iterator[tuple[_Line, str]]:
+        """Each line, and the key of the shard's part of it."""
+        yield from ((line, keys.waiting(shard, reason)) for reason, line in self.waiting.items())
+        yield from ((line, keys.pending(shard, action_type)) for action_type, line in self.pending.items())
+        yield from ((line, keys.ready(shard, queue)) for queue, line in self.ready.items())
+        yield self.due, keys.due(shard)
+
+
+class Measuring:
+    """Reads metrics."""
+
+    def __init__(
+        self,
+        redis: Connection,
+        settings: Settings,
+        fleet: Fleet,
+        providers: Providers,
+        capacity: Capacity,
+        rewinds: Rewinds,
+    ) -> None:
+        self._redis = redis
+        self._shards = all_shards(settings.shards)
+        self._fleet = fleet
+        self._providers = providers
+        self._capacity = capacity
+        self._rewinds = rewinds
+
+    async def read(self, providers: Iterable[str]) -> Samples:
+        """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
+        now, shards, workers, usage, server, rewind = await asyncio.gather(
+            now_ms(self._redis),
+            self._read_shards(),
+            self._fleet.workers(),
+            self._providers.state(providers),
+            self._read_server(),
+            self._rewinds.last(),
+        )
+        return {
+            **_counted(shards.counts),
+            **_lines(shards, now),
+            **_of_workers(workers),
+            **_of_providers(usage),
+            **server,
+            "palaver_store_rewound_timestamp_seconds": {(): rewind.at if rewind else 0},
+        }
+
+    async def _read_server(self) -> Samples:
+        memory = _of_memory(await self._capacity.memory())
+        try:
+            return {**memory, **_of_server(ServerState.of(await self._redis.info("default")))}
+        except ResponseError:
+            # The user may not run INFO: the look at the start has said so.
+            return memory
+
+    async def _read_shards(self) -> _Shards:
+        found = _Shards()
+        for first in range(0, len(self._shards), _AT_ONCE):
+            shards = self._shards[first : first + _AT_ONCE]
+            pipeline = self._redis.pipeline(transaction=False)
+            for shard in shards:
+                _ask(pipeline, found, shard)
+            replies = iter(await pipeline.execute())
+            for shard in shards:
+                _take(replies, found, shard)
+        return found
+
+
+def _ask(pipeline: Pipeline, of: _Shards, shard: str) -> None:
+    pipeline.hgetall(keys.counts(shard))
+    for status in RunStatus:
+        pipeline.zcard(keys.runs(shard, status))
+    for _, key in of.lines(shard):
+        pipeline.zcard(key)
+        pipeline.zrange(key, 0, 0, withscores=True)
+
+
+def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
+    """In the order in which ``_ask`` asked."""
+    counts: Fields = next(replies)
+    of.counts.update({series.decode(): int(number) for series, number in counts.items()})
+    for status in RunStatus:
+        of.runs[status] += next(replies)
+    for line, _ in of.lines(shard):
+        line.add(next(replies), next(replies))
+
+
+def _counted(counts: Mapping[str, int]) -> Samples:
+    """What the scripts have counted; what only newer code knows is left out."""
+    found: dict[str, dict[tuple[str, ...], Any]] = {each.name: {} for each in COUNTED}
+    times: dict[tuple[str, tuple[str, ...]], dict[str, int]] = {}
+    for series, number in counts.items():
+        name, *labels = series.split(" ")
+        metric = _COUNTED.get(name)
+        if metric is None or len(labels) != len(metric.labels) + bool(metric.buckets):
+            continue
+        if metric.buckets:
+            times.setdefault((name, tuple(labels[:-1])), {})[labels[-1]] = number
+        else:
+            found[metric.name][tuple(labels)] = Decimal(number) / metric.per if metric.per > 1 else number
+    for (name, values), parts in times.items():
+        metric = _COUNTED[name]
+        buckets = tuple(parts.get(str(edge), 0) for edge in (*metric.buckets, "inf"))
+        found[metric.name][values] = Times(buckets, Decimal(parts.get("sum", 0)) / metric.per)
+    return found
+
+
+def _lines(shards: _Shards, now: int) -> Samples:
+    return {
+        "palaver_runs": {(status,): number for status, number in shards.runs.items()},
+        "palaver_waiting": _lengths(shards.waiting),
+        "palaver_waiting_oldest_seconds": _ages(shards.waiting, now),
+        "palaver_pending_actions": _lengths(shards.pending),
+        "palaver_pending_actions_oldest_seconds": _ages(shards.pending, now),
+        "palaver_queue_ready": _lengths(shards.ready),
+        "palaver_queue_oldest_seconds": _ages(shards.ready, now),
+        "palaver_overdue_seconds": {(): shards.due.seconds(now)},
+    }
+
+
+def _lengths(lines: Mapping[str, _Line]) -> Values:
+    return {(name,): line.length for name, line in lines.items()}
+
+
+def _ages(lines: Mapping[str, _Line], now: int) -> Values:
+    return {(name,): line.seconds(now) for name, line in lines.items()}
+
+
+def _of_workers(workers: Iterable[WorkerReport]) -> Samples:
+    there, running, capacity = (Counter[tuple[str, ...]]() for _ in range(3))
+    for each in workers:
+        there[each.queue, "refused" if each.refused else "draining" if each.draining else "working"] += 1
+        running[each.queue,] += each.in_flight
+        capacity[each.queue,] += 0 if each.draining or each.refused else each.capacity
+    return {"palaver_workers": there, "palaver_queue_running": running, "palaver_queue_capacity": capacity}
+
+
+def _of_providers(usage: Iterable[ProviderUsage]) -> Samples:
+    listed = list(usage)
+    return {
+        "palaver_provider_cooling": {(each.name,): int(each.cooling_until is not None) for each in listed},
+        "palaver_provider_cooldowns_total": {(each.name,): each.cooldowns for each in listed},
+        "palaver_provider_outages": {(each.name,): len(each.outages) for each in listed},
+        "palaver_provider_waiting": {(each.name,): each.waiting for each in listed},
+        "palaver_provider_in_flight": {(each.name,): each.in_flight for each in listed},
+    }
+
+
+def _of_memory(memory: Memory) -> Samples:
+    """Nothing if the server does not tell."""
+    found: dict[str, Values] = {}
+    if memory.used:
+        found["palaver_store_memory_bytes"] = {(): memory.used}
+    if memory.used and memory.most:
+        found["palaver_store_memory_ratio"] = {(): round(memory.used / memory.most, 4)}
+        found["palaver_store_memory_limit_ratio"] = {(): memory.limit / memory.most}
+    return found
+
+
+def _of_server(state: ServerState) -> Samples:
+    """What the server tells of its state."""
+    told = {
+        "palaver_store_append_only": state.append_only,
+        "palaver_store_disk_good": state.disk_good,
+        "palaver_store_noeviction": None if state.policy is None else state.policy == NO_EVICTION,
+        "palaver_store_evicted_keys_total": state.evicted,
+        "palaver_store_replicas": state.replicas,
+        "palaver_store_replication_lag_bytes": state.lag,
+    }
+    return {name: {(): int(value)} for name, value in told.items() if value is not None}

@@ -1,0 +1,165 @@
+"""Providers as the store knows them, for people to see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import orjson
+
+from palaver.errors import Failure
+from palaver.store.reading import records
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, Fields, now_ms
+
+_MOST_MODELS: Final = 100
+"""Gates of models that are looked at, of one provider."""
+_ABSENT_MS: Final = 10_000
+"""A call that is later than this is not counted as waiting: most likely its run was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A provider that is out, or one of its models."""
+
+    model: str | None
+    """None: all of them."""
+    since: datetime
+    failure: Failure
+    """The last one."""
+    next_probe: datetime
+    """The next call begins then at the earliest, unless the one that is under way is answered."""
+    waiting: int
+    """Calls that wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoolDown:
+    """A provider that asked for fewer requests, for all of its models or for one."""
+
+    model: str | None
+    """None: all of them."""
+    until: datetime
+    waiting: int
+    """Calls that wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderUsage:
+    """A provider as the store knows it."""
+
+    name: str
+    cooling: tuple[CoolDown, ...]
+    cooldowns: int
+    """How many have begun, since it had none for ten minutes."""
+    in_flight: int
+    """Calls that hold a place; only those of providers with ``max_in_flight`` do."""
+    waiting: int
+    requests_last_minute: int
+    """Of providers with a limit; those of others are not counted."""
+    tokens_last_minute: int
+    outages: tuple[Outage, ...]
+
+    @property
+    def cooling_until(self) -> datetime | None:
+        """When the last of its cool-downs ends."""
+        return max((each.until for each in self.cooling), default=None)
+
+    def model_cools_until(self, model: str) -> datetime | None:
+        """When a model of its own name may be called again; None if it may be now."""
+        return max((each.until for each in self.cooling if each.model in (None, model)), default=None)
+
+
+async def provider_states(redis: Connection, names: Sequence[str]) -> list[ProviderUsage]:
+    """The providers of these names."""
+    now = await now_ms(redis)
+    of_models = await gates_of_models(redis, names, now)
+    gates = [gate for name in names for gate in (name, *of_models[name])]
+    pipeline = redis.pipeline(transaction=False)
+    for gate in gates:
+        of = keys.of_gate(gate)
+        pipeline.hgetall(of.gate)
+        pipeline.zcount(of.calls, f"({now}", "+inf")
+        pipeline.zcount(of.waiting, now - _ABSENT_MS, "+inf")
+        pipeline.hget(of.outage, "error")
+    for name in names:
+        pipeline.hget(keys.of_gate(name).cooldowns, "begun")
+    replies = await pipeline.execute() if gates else []
+    begun = dict(zip(names, replies[4 * len(gates) :], strict=True))
+    found = {gate: _Record(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
+    return [
+        _state(found[name], [found[each] for each in (name, *of_models[name])], int(begun[name] or 0), now)
+        for name in names
+    ]
+
+
+async def gates_of_models(redis: Connection, providers: Sequence[str], now: int) -> dict[str, list[str]]:
+    """The gates of models that have to be asked, by provider."""
+    pipeline = redis.pipeline(transaction=False)
+    for name in providers:
+        pipeline.zrange(keys.of_gate(name).models, f"({now}", "+inf", byscore=True, offset=0, num=_MOST_MODELS)
+    replies = await pipeline.execute() if providers else []
+    return {
+        name: [f"{name}/{model.decode()}" for model in models] for name, models in zip(providers, replies, strict=True)
+    }
+
+
+class _Record(NamedTuple):
+    """What there is of a gate."""
+
+    name: str
+    fields: Fields
+    in_flight: int
+    waiting: int
+    error: bytes | None
+    """The last failure of its outage."""
+
+    def number(self, field: bytes) -> float:
+        """A field of it, 0 if it has none."""
+        return float(self.fields.get(field, 0))
+
+
+def _state(provider: _Record, gates: Sequence[_Record], cooldowns: int, now: int) -> ProviderUsage:
+    return ProviderUsage(
+        name=provider.name,
+        cooling=tuple(cool_down for gate in gates if (cool_down := _cool_down(gate, now)) is not None),
+        cooldowns=cooldowns,
+        in_flight=provider.in_flight,
+        waiting=sum(gate.waiting for gate in gates),
+        requests_last_minute=_last_minute(provider.fields, b"requests", now),
+        tokens_last_minute=_last_minute(provider.fields, b"tokens", now),
+        outages=tuple(outage for gate in gates if (outage := _outage(gate, now)) is not None),
+    )
+
+
+def _cool_down(gate: _Record, now: int) -> CoolDown | None:
+    until = gate.number(b"until")
+    if until <= now or b"out" in gate.fields:
+        return None
+    return CoolDown(gate.name.partition("/")[2] or None, records.instant(until), gate.waiting)
+
+
+def _outage(gate: _Record, now: int) -> Outage | None:
+    if b"out" not in gate.fields or gate.error is None or gate.number(b"opens") <= now:
+        return None
+    return Outage(
+        model=gate.name.partition("/")[2] or None,
+        since=records.instant(gate.number(b"out")),
+        failure=Failure.of_error(orjson.loads(gate.error)),
+        next_probe=records.instant(max(now, gate.number(b"until"))),
+        waiting=gate.waiting,
+    )
+
+
+def _last_minute(gate: Fields, rate: bytes, now: int) -> int:
+    """The last 60 s, as if what the minute before used had been spread evenly over it."""
+    minute, into = divmod(now, 60_000)
+    age = minute - int(float(gate.get(b"minute", -2)))
+    this, before = float(gate.get(rate, 0)), float(gate.get(rate + b"_before", 0))
+    if age == 1:
+        this, before = 0.0, this
+    elif age != 0:
+        return 0
+    return max(0, round(this + before * (1 - into / 60_000)))

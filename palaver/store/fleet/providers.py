@@ -1,0 +1,218 @@
+"""The gate in front of each provider, shared by all workers: cool-downs, outages, calls in flight, rates.
+
+A call that may not begin gets a time at which to ask again; it takes no place in flight, and nothing polls for it.
+Waiting calls keep their order until they begin, however often the provider cools down (``lua/_queue.lua``). After a
+cool-down the calls begin one by one and then ever faster (``lua/_ramp.lua`` has the numbers). Rates are counted by
+GCRA, in ``lua/admit.lua``. In an outage one call at a time probes whether it is over (``lua/_breaker.lua``).
+
+A gate has the name of its provider. One of its models that is out alone has a gate too, ``provider/model``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import orjson
+
+from palaver.config.providers import Limits
+from palaver.config.settings import Settings
+from palaver.errors import Failure
+from palaver.store.fleet.provider_states import ProviderUsage, gates_of_models, provider_states
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, Listener, now_ms
+from palaver.store.scripting.contracts import providers as contract
+from palaver.store.scripting.scripts import Scripts
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The call may begin."""
+
+    probes: bool = False
+    """It shows whether an outage is over: what became of it must be reported, or it is released."""
+    woken: tuple[str, ...] = ()
+    """Calls that have a place now, too: promote their steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The call may not begin yet."""
+
+    code: str
+    """Why: ``outage``, ``cooldown``, ``max_in_flight``, ``requests_per_minute`` or ``tokens_per_minute``."""
+    seconds: float
+    """Ask again then: this time is the caller's own."""
+    failure: Failure | None = None
+    """How the provider failed last, in an outage."""
+    woken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cooling:
+    """A gate has to be asked for ``seconds`` from now on: it cools down, or is out."""
+
+    gate: str
+    seconds: float
+    failing_for: float | None = None
+    """If it is out: seconds since the first of the failures in a row."""
+
+
+class Providers:
+    """Decides which calls of a provider may begin, and when. Times are by Redis's clock."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self._lease_ms = int(settings.lease_seconds * 1000)
+
+    async def admit(
+        self, provider: str, call: str, limits: Limits, tokens: int, *, looks: bool = False
+    ) -> Admitted | Wait:
+        """Let ``call``, which may take so many ``tokens``, begin now, or say how long it waits. If it only ``looks``
+        whether its turn has come, it takes nothing, and asks again to begin.
+
+        A caller that waits must ask with the same ``call`` again. One that is admitted and has a limit must
+        ``release`` its place, and ``renew_places`` until then.
+        """
+        reply = await self._scripts.run(
+            contract.Admit(
+                provider=keys.of_gate(provider),
+                call=call,
+                lasts_ms=self._lease_ms,
+                limits=_in_script(limits),
+                tokens=tokens,
+                looks=looks,
+            )
+        )
+        match reply:
+            case contract.Admitted():
+                return Admitted(reply.probes, reply.woken)
+            case contract.Wait():
+                failure = Failure.of_error(orjson.loads(reply.error)) if reply.error else None
+                return Wait(reply.why, reply.ms / 1000, failure, reply.woken)
+            case _:
+                assert_never(reply)
+
+    async def release(
+        self, provider: str, call: str, limits: Limits, *, tokens: int, used: int, calls: int = 1
+    ) -> tuple[str, ...]:
+        """``call``, admitted with ``tokens``, has ended and ``used`` so many, in so many ``calls``: one is counted
+        already, so none takes it off again. Returns the calls to promote."""
+        released = await self._scripts.run(
+            contract.Release(
+                provider=keys.of_gate(provider),
+                call=call,
+                limits=_in_script(limits),
+                more=contract.Uncounted(calls - 1, used - tokens),
+            )
+        )
+        return released.woken
+
+    async def renew_places(self, provider: str, calls: Sequence[str]) -> None:
+        """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
+        await self._scripts.run(
+            contract.RenewPlaces(provider=keys.of_gate(provider), ms=self._lease_ms, calls=tuple(calls))
+        )
+
+    async def cool_down(self, provider: str, seconds: float, call: str | None = None) -> float:
+        """Nobody calls ``provider`` for at least so many ``seconds``; all workers hear it.
+
+        Answers the seconds until ``call``, which is to be made again, has its turn; without one, until the
+        cool-down ends.
+        """
+        cooled = await self._scripts.run(
+            contract.CoolDown(provider=keys.of_gate(provider), gate_name=provider, ms=int(seconds * 1000), call=call)
+        )
+        return cooled.turn_ms / 1000
+
+    async def report_failure(
+        self,
+        gate: str,
+        call: str,
+        failure: Failure,
+        *,
+        counts_as: str,
+        answered: float | None,
+        alone: float | None = None,
+    ) -> Wait | None:
+        """``call`` failed as in an outage: when it is to ask again, if it is one. Failures that ``counts_as`` the same
+        are one; ``answered`` is the seconds since the caller had its last answer. ``alone`` is set for a step that
+        failed often enough by itself: the seconds since its first attempt. It waits as in an outage, and nobody else
+        does, unless somebody was answered in that time."""
+        reply = await self._scripts.run(
+            contract.ReportFailure(
+                provider=keys.of_gate(gate),
+                gate_name=gate,
+                call=call,
+                counts_as=counts_as,
+                answered_ms=None if answered is None else int(answered * 1000),
+                alone_ms=None if alone is None else int(alone * 1000),
+                error=orjson.dumps(failure.to_error(step=None, attempt=None)),
+            )
+        )
+        match reply:
+            case contract.Counted():
+                return None
+            case contract.IsOut():
+                return Wait("outage", reply.ms / 1000, failure, reply.woken)
+            case contract.FailsAlone():
+                return Wait("outage", reply.ms / 1000, failure)
+            case _:
+                assert_never(reply)
+
+    async def report_answer(self, gate: str, call: str, *, answered: float = 0.0) -> tuple[str, ...]:
+        """``call`` was answered, so many seconds ago: no outage lasts from before. Returns the calls to promote."""
+        reply = await self._scripts.run(
+            contract.ReportAnswer(
+                provider=keys.of_gate(gate), gate_name=gate, call=call, answered_ms=int(answered * 1000)
+            )
+        )
+        return reply.woken
+
+    async def state(self, names: Iterable[str]) -> list[ProviderUsage]:
+        """The providers of these names."""
+        return await provider_states(self._redis, list(names))
+
+    async def news(self, names: Iterable[str]) -> AsyncGenerator[Cooling | None, None]:
+        """Gates that have to be asked, as they have, for ever; None once nothing more can be missed.
+
+        What was to be heard before that, or while the connection was broken, is looked up. Raises what Redis
+        raises; start again then.
+        """
+        pubsub = self._redis.pubsub()
+        try:
+            await pubsub.subscribe(keys.PROVIDERS)
+            listener = Listener(pubsub)
+            while True:
+                message = await listener.hear()
+                if message is None:
+                    continue
+                if message["type"] == "subscribe":
+                    for cooling in await self._cooling(names):
+                        yield cooling
+                    yield None
+                elif message["type"] == "message":
+                    # Older code does not tell the third.
+                    gate, left, failing = (*message["data"].decode().rsplit(" ", 2), "")[:3]
+                    yield Cooling(gate, int(left) / 1000, int(failing) / 1000 if failing else None)
+        finally:
+            await pubsub.aclose()
+
+    async def _cooling(self, names: Iterable[str]) -> list[Cooling]:
+        now, listed = await now_ms(self._redis), list(names)
+        of_models = await gates_of_models(self._redis, listed, now)
+        gates = [gate for name in listed for gate in (name, *of_models[name])]
+        pipeline = self._redis.pipeline(transaction=False)
+        for gate in gates:
+            pipeline.hmget(keys.of_gate(gate).gate, ("opens", "out"))
+        found = []
+        for gate, (opens, out) in zip(gates, await pipeline.execute() if gates else [], strict=True):
+            if opens and float(opens) > now:
+                found.append(Cooling(gate, (float(opens) - now) / 1000, (now - float(out)) / 1000 if out else None))
+        return found
+
+
+def _in_script(limits: Limits) -> contract.Rates:
+    return contract.Rates(limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)

@@ -1,0 +1,55 @@
+"""Which tools workers have: each distinct set of declarations once, however many workers have it.
+
+Two versions of a worker, as while a deployment rolls, have two sets. A set stays known for an hour after the last
+worker that had it was seen, so that a restart of all of them is no loss of the tools. Each key is read and written by
+itself: they may be on any slots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from palaver.store.fleet.fleet import KNOWN_FOR
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection
+from palaver.tools.declared import ToolDeclaration, ToolSet, declarations_in
+from palaver.vocabulary.limits import beyond, most
+
+
+class Tools:
+    """The sets of tools that workers declare."""
+
+    def __init__(self, redis: Connection) -> None:
+        self._redis = redis
+
+    async def publish(self, tools: ToolSet) -> None:
+        """Say that a worker has these tools, with each of its heartbeats."""
+        name = keys.tool_set(tools.digest)
+        seconds, _ = await self._redis.time()
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.expire(name, KNOWN_FOR)
+        pipeline.zadd(keys.TOOL_SETS, {tools.digest: seconds})
+        pipeline.zremrangebyscore(keys.TOOL_SETS, "-inf", seconds - KNOWN_FOR)
+        known, *_ = await pipeline.execute()
+        if not known:
+            pipeline.set(name, tools.text, ex=KNOWN_FOR)
+            await pipeline.execute()
+
+    async def declared(self) -> Mapping[str, list[ToolDeclaration]]:
+        """What each set has, by its digest; those that were seen last first."""
+        found = await self._redis.zrange(keys.TOOL_SETS, -most("tool_sets") - 1, -1)
+        digests = [digest.decode() for digest in reversed(found)]
+        if len(digests) > most("tool_sets"):
+            beyond("tool_sets")
+            digests.pop()
+        pipeline = self._redis.pipeline(transaction=False)
+        for digest in digests:
+            pipeline.get(keys.tool_set(digest))
+        texts = await pipeline.execute()
+        sets: dict[str, list[ToolDeclaration]] = {}
+        for digest, text in zip(digests, texts, strict=True):
+            if text is not None:
+                await asyncio.sleep(0)  # a full set takes some milliseconds of the loop
+                sets[digest] = declarations_in(text)
+        return sets

@@ -1,0 +1,1 @@
+"""Reads without a script: runs and logs, lists, feeds for watchers."""

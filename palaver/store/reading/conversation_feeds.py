@@ -1,0 +1,337 @@
+"""What watchers of a conversation see: the events of its log, of all of its runs, and between them what the run whose
+turn it is shows and nobody keeps.
+
+A place in this stream is a position of the log, which outlives connections and processes. The log says what comes in
+which order. The feed of the run that is active is heard beside it, because it has the deltas: an entry of that run is
+told once the feed has come to it, so that the deltas before it come before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from redis.exceptions import RedisError
+
+from palaver.errors import ErrorClass, UnknownConversation, UnknownRun, classify
+from palaver.events import EventKind
+from palaver.processes.tasks import end
+from palaver.store.reading import records
+from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent, about_stream, from_log
+from palaver.store.reading.feeds import AWAY, IDLE, Feeds, Watcher
+from palaver.store.reading.reading import Glance, Reading
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.sharing import Sharing
+from palaver.vocabulary.limits import most
+
+_READS: Final = 24
+"""Reads of logs under way at once: the connections of the pool are not all for watchers."""
+_KNOWN: Final = frozenset(EventKind)
+_DURABLE: Final = frozenset(kind for kind in EventKind if kind.durable)
+_BACK: Final = 32
+"""Entries that are read at once where one is looked for backwards."""
+
+
+class Place(NamedTuple):
+    """A place in the stream over a conversation."""
+
+    position: int = 0
+    """Of the last event that is kept."""
+    seq: int = 0
+    """Of the last event behind that which is not kept, in its run; 0 if there was none."""
+
+
+BEGINNING: Final = Place()
+PlacedBatches = AsyncGenerator[Sequence[PlacedEvent], None]
+"""What happens in a conversation, in order, as it comes; an empty batch says that nothing does."""
+
+
+def _full(events: Collection[StoredEvent]) -> bool:
+    """Whether these are as many as one watcher holds at once."""
+    return len(events) >= most("page_events") or sum(len(each.payload) for each in events) >= most("page_bytes")
+
+
+class ConversationFeeds:
+    """Follows conversations."""
+
+    def __init__(self, redis: Connection, feeds: Feeds, reading: Reading) -> None:
+        self._redis = redis
+        self._feeds = feeds
+        self._reading = reading
+        self._reads = Sharing(_READS)
+
+    async def follow(self, conversation_id: str, after: Place = BEGINNING) -> PlacedBatches:
+        """The events behind ``after`` as they come, those that are there together; none in long silences. It ends with
+        ``conversation.deleted``.
+
+        While Redis is away there is silence. Should the store have lost events that were told, ``stream.rewound`` comes
+        first, with positions.
+
+        Raises:
+            UnknownConversation: there is no such conversation (any more).
+        """
+        await self._reading.conversation(conversation_id)
+        with self._feeds.listening(keys.log(conversation_id)) as news:
+            follower = _Follower(self._redis, self._feeds, self.page, conversation_id, after, news)
+            async with aclosing(follower.batches()) as batches:
+                async for events in batches:
+                    yield events
+
+    def listening(self, conversation_id: str) -> contextlib.AbstractContextManager[Watcher]:
+        """Hear that something was said or done in a conversation, or changed of it."""
+        return self._feeds.listening(keys.log(conversation_id))
+
+    async def glance(self, conversation_id: str) -> Glance:
+        """How far a conversation is, read once for all who ask at the same time. Raises as `Reading.glance` does."""
+        return await self._reads.read(conversation_id, lambda: self._reading.glance(conversation_id))
+
+    async def page(self, conversation_id: str, after: int) -> Sequence[LogEntry]:
+        """A page of the log behind a position, read once for all who ask at the same time; empty at its end. Raises
+        what `Reading.pages` raises."""
+        return await self._reads.read((conversation_id, after), lambda: self._page(conversation_id, after))
+
+    async def _page(self, conversation_id: str, after: int) -> Sequence[LogEntry]:
+        async with aclosing(self._reading.pages(conversation_id, after=after)) as pages:
+            async for page in pages:
+                return page
+        return ()
+
+    async def close(self) -> None:
+        """Stop reading."""
+        await self._reads.close()
+
+
+class _Follower:
+    """How far one watcher has come."""
+
+    def __init__(
+        self,
+        redis: Connection,
+        feeds: Feeds,
+        page: Callable[[str, int], Awaitable[Sequence[LogEntry]]],
+        conversation_id: str,
+        after: Place,
+        news: Watcher,
+    ) -> None:
+        self._redis, self._feeds, self._page = redis, feeds, page
+        self._id = conversation_id
+        self._position, self._resumed = after
+        self._news = news
+        self._told_at: datetime | None = None
+        """When the event at the position happened, if this watcher was told it."""
+        self._entries: deque[LogEntry] = deque()
+        """Read and not told yet."""
+        self._run: str | None = None
+        """Whose feed is heard."""
+        self._heard = 0
+        """The number up to which it was."""
+        self._events: deque[StoredEvent] = deque()
+        """Those of the feed that nothing was done with yet."""
+        self._feed: AsyncIterator[Sequence[StoredEvent]] | None = None
+        self._next: asyncio.Task[Sequence[StoredEvent]] | None = None
+
+    async def batches(self) -> PlacedBatches:
+        """See `ConversationFeeds.follow`."""
+        away = False
+        try:
+            while True:
+                told: list[PlacedEvent] = []
+                try:
+                    await self._go_on(told)
+                    away = False
+                except UnknownConversation:
+                    now = records.instant(await now_ms(self._redis))
+                    gone = StoredEvent(self._run or "", 0, now, EventKind.CONVERSATION_DELETED, b"{}")
+                    yield [*told, PlacedEvent.of(gone, self._position)]
+                    return
+                except RedisError as error:
+                    if classify(error).error_class is not ErrorClass.STORAGE:
+                        raise
+                    away = True
+                if told:
+                    yield told
+                elif (away or not self._news.stale) and await self._silent(AWAY if away else IDLE):
+                    yield ()
+                if away:
+                    self._news.look()
+        finally:
+            await self._hear_no_more()
+
+    async def _go_on(self, told: list[PlacedEvent]) -> None:
+        """Add to ``told`` what there is by now."""
+        if self._news.stale:
+            self._news.stale = False
+            try:
+                if (lost := await self._lost()) is not None:
+                    told.append(lost)
+                await self._read()
+                if self._run is None:
+                    await self._hear_active_run()
+            except BaseException:
+                self._news.stale = True
+                raise
+        told += self._due()
+        while self._events and await self._tell_of_feed(self._events[0], told):
+            self._events.popleft()
+        if self._run is None and self._feed is not None:
+            await self._hear_no_more()
+            self._news.look()
+
+    async def _read(self) -> None:
+        """Read on in the log, a page, if there is room; whether there is more is seen once some of this is told."""
+        if _full(self._entries):
+            return
+        last = self._entries[-1].position if self._entries else self._position
+        self._entries += await self._page(self._id, last)
+
+    def _due(self) -> Sequence[PlacedEvent]:
+        """What of the log can be told now: of the run that is heard only what its feed has come to."""
+        due = list[PlacedEvent]()
+        while self._entries and (self._entries[0].run_id != self._run or self._entries[0].seq <= self._heard):
+            entry = self._entries.popleft()
+            self._position, self._told_at, self._resumed = entry.position, entry.at, 0
+            if entry.run_id == self._run and entry.type == EventKind.RUN_FINISHED:
+                self._run = None
+            due.append(PlacedEvent.of(entry, entry.position))
+        if due:
+            # There is room for more now.
+            self._news.look()
+        return due
+
+    async def _tell_of_feed(self, event: StoredEvent, told: list[PlacedEvent]) -> bool:
+        """Add to ``told`` what is to be told when the feed has come to ``event``; whether that is all of it."""
+        if event.type == EventKind.STREAM_REWOUND:
+            # What the log has lost is found out there.
+            self._heard = event.seq
+            self._news.look()
+            told.append(PlacedEvent.of(event, self._position))
+            return True
+        if event.seq <= self._heard or event.type not in _KNOWN:
+            return True
+        if event.seq > self._heard + 1:
+            first, last = self._heard + 1, event.seq - 1
+            gap = about_stream(EventKind.STREAM_GAP, event.run_id, self._heard, event.at, first, last)
+            told.append(PlacedEvent.of(gap, self._position))
+            self._heard = last
+        if event.type in _DURABLE:
+            while not any(each.run_id == event.run_id and each.seq >= event.seq for each in self._entries):
+                told += self._due()
+                if _full(told):
+                    return False
+                before = len(self._entries)
+                await self._read()
+                if len(self._entries) == before:
+                    break
+            self._heard = event.seq
+            told += self._due()
+        else:
+            self._heard = event.seq
+            told.append(PlacedEvent.of(event, self._position))
+        return True
+
+    async def _hear_active_run(self) -> None:
+        active = await self._redis.hget(keys.conversation(self._id), "active")
+        if active is None:
+            return
+        run_id = active.decode()
+        told = await self._told_before(run_id)
+        if told is None:
+            return
+        self._run, self._heard = run_id, told
+        self._feed = self._feeds.follow(run_id, after=self._heard, counted=False)
+
+    async def _told_before(self, run_id: str) -> int | None:
+        """The number of the run's last event up to the place where this watcher is; None if there is no such run."""
+        entered, logged = await self._redis.hmget(keys.run(run_id), ("entered", "logged"))
+        if logged is None:
+            return None
+        if int(logged.partition(b"-")[0]) > self._position:
+            return 0
+        # A number that somebody comes back with is of the run that had the turn there.
+        resumed = self._resumed if entered is not None and int(entered) <= self._position else 0
+        async with aclosing(self._back_from(self._position)) as entries:
+            async for entry in entries:
+                if entry.run_id == run_id:
+                    return max(entry.seq, resumed)
+        return resumed
+
+    async def _silent(self, seconds: float) -> bool:
+        """Wait for the log or the feed; whether nothing came for so long."""
+        if self._feed is None:
+            return await self._news.silent(seconds)
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._feed))
+        self._news.news.clear()
+        if self._news.stale:
+            return False
+        heard = asyncio.create_task(self._news.news.wait())
+        try:
+            await asyncio.wait([self._next, heard], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            silent = not self._next.done() and not heard.done()
+        finally:
+            await end(heard)
+        if self._next.done():
+            next_, self._next = self._next, None
+            try:
+                self._events += next_.result()
+            except (StopAsyncIteration, UnknownRun):
+                # It has ended, and the log has all of that; or it was deleted.
+                self._run = None
+        if silent:
+            self._news.look()
+        return silent
+
+    async def _hear_no_more(self) -> None:
+        feed, self._feed, self._run = self._feed, None, None
+        if self._next is not None:
+            await end(self._next)
+            self._next = None
+        self._events.clear()
+        if feed is not None:
+            with contextlib.suppress(RuntimeError):
+                await feed.aclose()  # type: ignore[attr-defined]
+
+    async def _lost(self) -> PlacedEvent | None:
+        """What to tell if events that this watcher was told are not there any more: then it goes on before them.
+
+        Those that were deleted are not lost. Redis's clock goes on: what took the place of lost events is younger.
+        """
+        if self._told_at is None:
+            return None
+        there, length = await asyncio.gather(
+            self._redis.xrange(keys.log(self._id), f"{self._position}-0", f"{self._position}-0", 1),
+            self._redis.hget(keys.conversation(self._id), "entries"),
+        )
+        if length is None:
+            return None
+        if int(length) >= self._position and (not there or from_log(*there[0]).at == self._told_at):
+            return None
+        kept, kept_at = await self._kept(min(int(length), self._position - 1))
+        now = records.instant(await now_ms(self._redis))
+        lost = about_stream(EventKind.STREAM_REWOUND, self._run or "", 0, now, kept + 1, self._position)
+        await self._hear_no_more()
+        self._entries.clear()
+        self._position, self._told_at, self._resumed = kept, kept_at, 0
+        return PlacedEvent.of(lost, kept)
+
+    async def _kept(self, newest: int) -> tuple[int, datetime | None]:
+        """The newest position up to ``newest`` whose event this watcher was told, and its time."""
+        async with aclosing(self._back_from(newest)) as entries:
+            async for entry in entries:
+                if self._told_at is not None and entry.at <= self._told_at:
+                    return entry.position, entry.at
+        return 0, None
+
+    async def _back_from(self, position: int) -> AsyncGenerator[LogEntry, None]:
+        """The entries of the log up to ``position``, the newest first."""
+        before = f"{position}-0"
+        while chunk := await self._redis.xrevrange(keys.log(self._id), before, "-", _BACK):
+            for entry in chunk:
+                yield from_log(*entry)
+            before = f"({chunk[-1][0].decode()}"

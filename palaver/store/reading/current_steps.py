@@ -1,0 +1,72 @@
+"""The open steps of a run, from their records in Redis, as people see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from palaver.schemas.current_steps import MOST_SHOWN, CurrentStep, StepFailure, StepProgress
+from palaver.schemas.models import Run
+from palaver.store.reading.records import instant, moment
+from palaver.store.redis.connection import Fields
+from palaver.vocabulary.lifecycle import StepState
+from palaver.vocabulary.step_kinds import KIND_OF
+
+_ORDER: Final = (StepState.LEASED, StepState.READY, StepState.LATER, StepState.AWAITING, StepState.PARKED)
+"""What is worked on comes first: among many steps it is looked for."""
+
+
+def show_steps(run: Run, steps: Fields, progress: bytes | None) -> None:
+    """Put the open ``steps`` on the run, with what its worker has told of the model's answer."""
+    found = [(name.decode(), orjson.loads(record)) for name, record in steps.items()]
+    shown = [(name, record) for name, record in found if record["state"] in _ORDER]
+    shown.sort(key=lambda each: (_ORDER.index(each[1]["state"]), each[1].get("since", 0), each[0]))
+    run.current_step_count = len(shown)
+    run.current_steps = tuple(_step(name, record, run.model, progress) for name, record in shown[:MOST_SHOWN])
+
+
+def _step(name: str, record: Mapping[str, Any], model: str, progress: bytes | None) -> CurrentStep:
+    state, losses = StepState(record["state"]), int(record["losses"])
+    leased = state is StepState.LEASED
+    call, failed = record.get("call"), record.get("failed") or {}
+    told, ends = _told(progress, record) if leased else (None, None)
+    attempts = failed.get("attempts")
+    return CurrentStep(
+        step=name,
+        kind=KIND_OF[record["queue"]].name,
+        name=model if call is None else record.get("tool") or orjson.loads(call)["name"],
+        state=state,
+        since=moment(record.get("since")),
+        attempt=int(record["attempt"]) + losses,
+        max_attempts=None if attempts is None else int(attempts) + losses + int(record.get("base", 0)),
+        worker=record["worker"] if leased else None,
+        progress=told,
+        last_failure=_failure(failed),
+        gives_up_at=ends or _end(state, record),
+        again_at=moment(record.get("until")) if state is StepState.LATER else None,
+    )
+
+
+def _told(progress: bytes | None, record: Mapping[str, Any]) -> tuple[StepProgress | None, datetime | None]:
+    """What the worker that has the step told of its answer, and when it gives the attempt up."""
+    fence, received, characters, at, ends = (progress or b"0 0 0 0 0").split()
+    if record.get("call") is not None or int(fence) != int(record["fence"]):
+        return None, None
+    return StepProgress(at=instant(at), bytes=int(received), characters=int(characters)), instant(ends)
+
+
+def _end(state: StepState, record: Mapping[str, Any]) -> datetime | None:
+    if state is StepState.LEASED and "limit_ms" in record and "since" in record:
+        return instant(record["since"] + record["limit_ms"])
+    return moment(record.get("until")) if state is StepState.AWAITING else None
+
+
+def _failure(failed: Mapping[str, Any]) -> StepFailure | None:
+    if not failed:
+        return None
+    return StepFailure(
+        error_class=failed["class"], code=failed["code"], message=failed["message"], at=instant(failed["at"])
+    )

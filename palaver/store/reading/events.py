@@ -1,0 +1,199 @@
+"""Events as the store has them: what one carries stays the JSON text that its writer made, and is mostly passed on
+unread.
+
+The entry of a message whose text nobody was shown while it came stands for deltas, too. It carries ``deltas``, the
+attempt and their number, and as many numbers before its own are free. Whoever reads the run's events makes them of the
+text: they cost nothing where nobody does, and are the same to everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import ceil
+from typing import Any, Final
+
+import orjson
+
+from palaver.errors import UNREADABLE, CorruptRecord
+from palaver.events import EventKind, complete, is_complete
+from palaver.store.reading.records import action, instant
+from palaver.store.redis.connection import Fields, StreamEntry
+from palaver.store.scripting.contracts.logs import EVERY_RUN
+from palaver.vocabulary.opaque import Opaque
+
+_ACTION_REQUIRED: Final = EventKind.ACTION_REQUIRED.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event of a run. ``type`` is an `EventKind`, or what a newer version has written."""
+
+    run_id: str
+    seq: int
+    at: datetime
+    type: str
+    payload: bytes
+    """A JSON object: the fields that events of its kind have."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The payload. It is parsed at each access."""
+        fields: dict[str, Any] = orjson.loads(self.payload)
+        return fields
+
+    def to_json(self) -> bytes:
+        """The event on the wire: one line."""
+        about = orjson.dumps(
+            {"type": self.type, "run_id": self.run_id, "seq": self.seq, "at": self.at}, option=orjson.OPT_UTC_Z
+        )
+        return about if self.payload == b"{}" else b"%b,%b" % (about[:-1], self.payload[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry(StoredEvent):
+    """An entry of a conversation's log: a durable event, at its position in the conversation (from 1)."""
+
+    position: int
+    withdrawn: bool = False
+    """Models are not told of it any more: its run was rolled back, or somebody went back to before it."""
+    opaque: Opaque | None = None
+    """What the provider of its message wants back unchanged: shown to who asks for it, and never in an event."""
+    deltas: tuple[int, int] | None = None
+    """The attempt and the number of those that its text stands for."""
+
+    def events(self) -> list[StoredEvent]:
+        """The events that it was."""
+        event = StoredEvent(self.run_id, self.seq, self.at, self.type, self.payload)
+        return [*_deltas(event, *self.deltas), event] if self.deltas else [event]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedEvent(StoredEvent):
+    """An event in a stream over a conversation, at or behind a position of its log."""
+
+    position: int
+
+    @classmethod
+    def of(cls, event: StoredEvent, position: int) -> PlacedEvent:
+        """``event`` there."""
+        return cls(event.run_id, event.seq, event.at, event.type, event.payload, position)
+
+    def to_json(self) -> bytes:
+        """The event on the wire, with its position: one line."""
+        return b'%b,"position":%d}' % (StoredEvent.to_json(self)[:-1], self.position)
+
+
+class Withdrawn:
+    """The parts of a conversation's log that models are not told of any more.
+
+    ``text`` is the JSON that the conversation has: for each part its first and its last position, and the run whose
+    part it is (`EVERY_RUN`: of all of them). Others that were queued meanwhile have entries between those.
+    """
+
+    def __init__(self, text: bytes | None) -> None:
+        self._parts: dict[str, list[tuple[int, int]]] = {}
+        for first, last, run_id in orjson.loads(text or b"[]"):
+            self._parts.setdefault(run_id, []).append((first, last))
+
+    def has(self, position: int, run_id: str) -> bool:
+        """Whether the entry of this run at this position is in one of them."""
+        parts = (*self._parts.get(run_id, ()), *(self._parts.get(EVERY_RUN, ()) if run_id != EVERY_RUN else ()))
+        return any(first <= position <= last for first, last in parts)
+
+    def without(self, run_id: str | None, through: int) -> bytes:
+        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none. What
+        comes behind ``through`` is something else now: one of every run that goes beyond is left out.
+        """
+        kept = [
+            (first, last, each)
+            for each, parts in self._parts.items()
+            for first, last in parts
+            if each != run_id and first <= through and (each != EVERY_RUN or last <= through)
+        ]
+        return orjson.dumps(kept) if kept else b""
+
+
+def in_reply(entry: Any) -> StreamEntry:
+    """An entry as a script's reply has it: its fields, each with its name before it."""
+    entry_id, fields = entry
+    return entry_id, dict(zip(fields[::2], fields[1::2], strict=True))
+
+
+def about_stream(kind: EventKind, run_id: str, seq: int, at: datetime, first: int, last: int) -> StoredEvent:
+    """What one watcher is told about the events ``first`` to ``last``, behind the one of number ``seq``."""
+    return StoredEvent(run_id, seq, at, kind, orjson.dumps({"first": first, "last": last}))
+
+
+def from_feed(run_id: str, entry_id: bytes, fields: Fields) -> list[StoredEvent]:
+    """The event of a feed entry, whose id is the sequence number, behind the deltas that the entry stands for. Raises
+    CorruptRecord if it is not as it was written."""
+    try:
+        return _events(run_id, number(entry_id), fields[b"at"], fields[b"type"], fields[b"data"])
+    except UNREADABLE as error:
+        raise CorruptRecord(f"the events of {run_id}") from error
+
+
+def from_log(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None = None) -> LogEntry:
+    """A log entry; its id is the position in the conversation. Raises CorruptRecord if it is not as it was written."""
+    try:
+        return _from_log(entry_id, fields, withdrawn)
+    except UNREADABLE as error:
+        raise CorruptRecord(f"the log, at {entry_id[:40].decode(errors='replace')}") from error
+
+
+def _from_log(entry_id: bytes, fields: Fields, withdrawn: Withdrawn | None) -> LogEntry:
+    position, run_id, kind = number(entry_id), fields[b"run"].decode(), fields[b"type"]
+    payload, deltas = _payload(kind, fields[b"data"])
+    return LogEntry(
+        run_id,
+        int(fields[b"seq"]),
+        instant(fields[b"at"]),
+        kind.decode(),
+        payload,
+        position,
+        withdrawn is not None and withdrawn.has(position, run_id),
+        Opaque.from_stored(fields[b"opaque"]) if b"opaque" in fields else None,
+        deltas,
+    )
+
+
+def from_channel(run_id: str, message: bytes) -> list[StoredEvent]:
+    """The same from the feed's channel: ``seq millis type payload``."""
+    seq, at, kind, payload = message.split(b" ", 3)
+    return _events(run_id, int(seq), at, kind, payload)
+
+
+def _events(run_id: str, seq: int, at: bytes, kind: bytes, text: bytes) -> list[StoredEvent]:
+    payload, deltas = _payload(kind, text)
+    event = StoredEvent(run_id, seq, instant(at), kind.decode(), payload)
+    return [*_deltas(event, *deltas), event] if deltas else [event]
+
+
+def _deltas(event: StoredEvent, attempt: int, number: int) -> Iterator[StoredEvent]:
+    data = event.data
+    text = data["message"]["content"]
+    size = ceil(len(text) / number)
+    for i in range(number):
+        about = {"step": data["step"], "attempt": attempt, "text": text[i * size : (i + 1) * size]}
+        yield replace(event, seq=event.seq - number + i, type=EventKind.MESSAGE_DELTA, payload=orjson.dumps(about))
+
+
+def _payload(kind: bytes, text: bytes) -> tuple[bytes, tuple[int, int] | None]:
+    """What the event carries, and the deltas that its entry stands for."""
+    if kind == _ACTION_REQUIRED:
+        # Scripts count in milliseconds.
+        data = orjson.loads(text)
+        return orjson.dumps({**data, "action": action(data["action"]).model_dump(mode="json")}), None
+    name = kind.decode()
+    if is_complete(name):
+        return text, None
+    data = complete(name, orjson.loads(text))
+    deltas = data.pop("deltas", None)
+    return orjson.dumps(data), deltas and (deltas[0], deltas[1])
+
+
+def number(entry_id: bytes) -> int:
+    """The number of a stream's entry: of an event in its run, of an entry in its log."""
+    return int(entry_id.partition(b"-")[0])

@@ -1,0 +1,301 @@
+"""What watchers see: the events of a run, from its feed while there is one, and from the log afterwards.
+
+One pub/sub connection serves all watchers of a process. Pub/sub loses messages when a connection breaks, so a
+watcher knows the sequence number it waits for, and reads the feed whenever one is missing or the subscription
+is (again) new.
+
+A Redis that lost its last writes (a power cut, a failover) gives numbers out a second time. It is never cut off
+without its connections breaking, so whoever reads the feed again looks whether the last event is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from palaver.errors import ErrorClass, classify
+from palaver.events import EventKind
+from palaver.processes.tasks import end
+from palaver.store.reading import records
+from palaver.store.reading.events import StoredEvent, about_stream, from_channel
+from palaver.store.reading.pages import PAGE, Pages, feed_of
+from palaver.store.redis.connection import Connection, Listener, PubSub, PubSubMessage, now_ms
+from palaver.store.redis.sharing import Sharing, in_turns
+from palaver.vocabulary.limits import beyond, most
+
+log = logging.getLogger(__name__)
+
+_READS: Final = 24
+"""Reads of feeds under way at once: the connections of the pool are not all for watchers."""
+_BACKLOG: Final = most("watcher_events")
+_BACKLOG_BYTES: Final = most("watcher_bytes")
+IDLE: Final = 10.0
+"""Seconds of silence after which a watcher looks into the feed, whatever the subscription seems to be."""
+AWAY: Final = 1.0
+"""Seconds after which a watcher whose reading failed looks again; it looks at once when the subscription is new."""
+_PAUSE: Final = 0.2
+"""Seconds between two attempts to subscribe again while Redis is away."""
+
+
+watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
+"""Who watches in this context, by the name of a key; empty for nobody in particular."""
+
+
+class Watcher:
+    """One reader of one run's events, or of a conversation."""
+
+    __slots__ = ("bytes", "events", "news", "stale")
+
+    def __init__(self) -> None:
+        self.events: deque[tuple[StoredEvent, int]] = deque()
+        self.bytes = 0
+        self.news = asyncio.Event()
+        self.stale = True
+
+    def offer(self, event: StoredEvent, size: int) -> None:
+        """Take an event, or note that the feed must be read because there is no room for it."""
+        if len(self.events) < _BACKLOG and (self.bytes + size <= _BACKLOG_BYTES or not self.events):
+            self.events.append((event, size))
+            self.bytes += size
+            self.news.set()
+        else:
+            beyond("watcher_events" if len(self.events) == _BACKLOG else "watcher_bytes")
+            self.look()
+
+    def take(self, last: int) -> Sequence[StoredEvent]:
+        """What was offered and follows on ``last``. If an event is missing in between, the feed must be read."""
+        taken: list[StoredEvent] = []
+        while self.events:
+            event, size = self.events.popleft()
+            self.bytes -= size
+            if event.seq > last + 1:
+                self.look()
+            elif event.seq > last:
+                taken.append(event)
+                last = event.seq
+        return taken
+
+    def look(self) -> None:
+        """Something may have been missed."""
+        self.forget()
+        self.stale = True
+        self.news.set()
+
+    async def silent(self, seconds: float) -> bool:
+        """Whether nothing was heard for so long: then something may have been missed."""
+        self.news.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.news.wait()
+        except TimeoutError:
+            self.look()
+            return True
+        return False
+
+    def forget(self) -> None:
+        """What was offered is of no use."""
+        self.events.clear()
+        self.bytes = 0
+
+
+class Feeds:
+    """Reads events, and fans live ones out to watchers."""
+
+    def __init__(self, redis: Connection) -> None:
+        self._redis = redis
+        self._pages = Pages(redis)
+        self._reads = Sharing(_READS)
+        self._watchers: dict[str, set[Watcher]] = {}
+        self._changed = asyncio.Event()
+        self._reader: asyncio.Task[None] | None = None
+        self.watching = 0
+        """Watchers that this process serves now."""
+        self.watching_for: Counter[str] = Counter()
+        """How many of them each key has, by its name."""
+
+    async def page(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> Sequence[StoredEvent]:
+        """Events behind ``after``, in order: from the feed, and from the log what the feed has no more.
+
+        At most ``limit``, fewer if they are large, at least one if there is one. The log has the durable ones only, so
+        the numbers of a page that reaches behind the feed have gaps.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        return await self._reads.read((run_id, after, limit), lambda: self._pages.page(run_id, after, limit))
+
+    async def watch(
+        self, run_id: str, *, after: int = 0, seen: datetime | None = None
+    ) -> AsyncGenerator[StoredEvent | None, None]:
+        """As ``follow``, one event after the other; None in long silences."""
+        async with aclosing(self.follow(run_id, after=after, seen=seen)) as batches:  # type: ignore[type-var]
+            async for events in batches:
+                if not events:
+                    yield None
+                for event in events:
+                    yield event
+
+    async def follow(
+        self, run_id: str, *, after: int = 0, seen: datetime | None = None, counted: bool = True
+    ) -> AsyncIterator[Sequence[StoredEvent]]:
+        """Events behind ``after`` as they come, those that are there together; none in long silences. Ends with
+        ``run.finished``.
+
+        While Redis is away or loads its data there is silence; then it goes on where it was. Should the store have lost
+        events that were seen, ``stream.rewound`` comes first, numbered as the newest that is left. ``seen`` is the
+        time of the event ``after``; without it only what is lost from now on is noticed. Whoever is ``counted``
+        otherwise is no further watcher.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        last, unread = after, False
+        with self.listening(feed_of(run_id), counted=counted) as watcher:
+            while True:
+                events: Sequence[StoredEvent] = ()
+                if watcher.stale:
+                    watcher.stale = unread = False
+                    try:
+                        events, kept, seen, over = await self._look(run_id, last, seen)
+                        watcher.stale |= bool(events)
+                        last = kept
+                    except RedisError as error:
+                        if classify(error).error_class is not ErrorClass.STORAGE:
+                            raise
+                        unread = True
+                        watcher.forget()
+                    else:
+                        if over:
+                            return
+                else:
+                    events = watcher.take(last)
+                if events:
+                    if events[-1].type != EventKind.STREAM_REWOUND:
+                        last, seen = events[-1].seq, events[-1].at
+                    yield events
+                    if events[-1].type == EventKind.RUN_FINISHED:
+                        return
+                elif not watcher.stale and not watcher.events:
+                    if await watcher.silent(AWAY if unread else IDLE):
+                        yield ()
+                    if unread:
+                        # What came live may be numbered anew: a store that loads its data lets one subscribe, not read.
+                        watcher.look()
+
+    async def _look(
+        self, run_id: str, last: int, seen: datetime | None
+    ) -> tuple[Sequence[StoredEvent], int, datetime | None, bool]:
+        """What the feed has behind ``last``: events, up to where and when what was seen is still there, whether that is
+        all. What was lost is told in place of events."""
+        found = await self._reads.read((run_id, last, seen), lambda: self._pages.glance(run_id, last, seen))
+        if found.kept == last:
+            return found.events, last, found.kept_at, found.over
+        now = records.instant(await now_ms(self._redis))
+        told = about_stream(EventKind.STREAM_REWOUND, run_id, found.kept, now, found.kept + 1, last)
+        return [told], found.kept, found.kept_at, False
+
+    @contextlib.contextmanager
+    def listening(self, channel: str, *, counted: bool = True) -> Iterator[Watcher]:
+        """Hear what is said on the channel of a run's feed, or that something was said on that of a log."""
+        watcher = Watcher()
+        self._watchers.setdefault(channel, set()).add(watcher)
+        self._changed.set()
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.create_task(self._read(), name="palaver-feeds")
+        try:
+            with self.place() if counted else contextlib.nullcontext():
+                yield watcher
+        finally:
+            others = self._watchers.get(channel, set())
+            others.discard(watcher)
+            if not others:
+                self._watchers.pop(channel, None)
+                self._changed.set()
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Count one watcher more."""
+        whose = watches_for.get()
+        self.watching += 1
+        self.watching_for[whose] += 1
+        try:
+            yield
+        finally:
+            self.watching -= 1
+            self.watching_for[whose] -= 1
+            if not self.watching_for[whose]:
+                del self.watching_for[whose]
+
+    async def _read(self) -> None:
+        """Serve watchers as long as there are any. After any error everything starts again, on a new connection."""
+        while self._watchers:
+            pubsub = self._redis.pubsub()
+            try:
+                await self._listen(pubsub)
+            except Exception as error:
+                # Not only RedisError: redis-py trips over itself when it sends while it reconnects.
+                log.warning("feeds: %s; subscribing again", type(error).__name__)
+                await asyncio.sleep(_PAUSE)
+            finally:
+                with contextlib.suppress(Exception):
+                    await pubsub.aclose()
+
+    async def _listen(self, pubsub: PubSub) -> None:
+        channels = set(self._watchers)
+        await pubsub.subscribe(*channels)
+        listener = Listener(pubsub)
+        following = asyncio.create_task(self._follow_changes(pubsub, channels))
+        try:
+            while self._watchers and not following.done():
+                await self._dispatch(await listener.hear())
+        finally:
+            await end(following)
+        if not following.cancelled():
+            following.result()
+
+    async def _follow_changes(self, pubsub: PubSub, channels: set[str]) -> None:
+        """Subscribe to what is watched, and to nothing else; ``channels`` are subscribed to already."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            wanted = set(self._watchers)
+            if new := wanted - channels:
+                await pubsub.subscribe(*new)
+            if old := channels - wanted:
+                await pubsub.unsubscribe(*old)
+            channels = wanted
+
+    async def _dispatch(self, message: PubSubMessage | None) -> None:
+        if message is None:
+            return
+        watchers = tuple(self._watchers.get(message["channel"].decode(), ()))
+        if message["type"] == "subscribe":
+            # Confirmed just now, at first or after a reconnection: what came before went unheard.
+            async for watcher in in_turns(watchers):
+                watcher.look()
+        elif message["type"] == "message" and watchers:
+            data = message["data"]
+            if b":log:" in message["channel"]:
+                async for watcher in in_turns(watchers):
+                    watcher.look()
+                return
+            events = from_channel(message["channel"].rpartition(b":")[2].decode(), data)
+            async for watcher in in_turns(watchers):
+                for event in events:
+                    watcher.offer(event, len(event.payload))
+
+    async def close(self) -> None:
+        """Stop fanning out."""
+        self._watchers.clear()
+        if self._reader is not None:
+            await end(self._reader)
+        await self._reads.close()

@@ -1,0 +1,135 @@
+"""Looking through the lists of all shards as if they were one, a part at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.contracts import Find
+from palaver.store.scripting.contracts.listing import FieldTest, Index
+from palaver.store.scripting.scripts import Scripts
+from palaver.vocabulary.limits import beyond, most
+
+_AT_ONCE: Final = 250
+"""Members that one script looks at: 1 to 2 ms of Redis, in which nobody else is served."""
+_PATIENCE: Final = 1.0
+"""Seconds after which a page ends where it is: others look for something, too."""
+_TOGETHER: Final = 25
+"""Those that are read at once: each may have some MB."""
+
+Place = tuple[int, str]
+"""The time (ms) that a member of a list has there, and its id."""
+T = TypeVar("T")
+Read = Callable[[Sequence[str]], Awaitable[Mapping[str, tuple[T, int]]]]
+"""Reads those of these ids that fit, each with how many bytes it has."""
+
+
+class ShardLists(NamedTuple):
+    """Where to look in one shard."""
+
+    hashes: str
+    """What the keys of the hashes begin with."""
+    lists: Sequence[Key]
+
+
+class Search(NamedTuple):
+    """Where to look, and for what."""
+
+    shards: Sequence[ShardLists]
+    tests: tuple[FieldTest, ...]
+    last: int | None = None
+    """None beyond that time (ms)."""
+    ascending: bool = False
+
+
+class Part(NamedTuple):
+    """A part of the lists that was looked through."""
+
+    places: Sequence[Place]
+    """Of those that passed the tests, in order."""
+    looked: int
+    bytes: int
+    """Read by that."""
+    end: Place | None
+    """Where to go on; None if the lists end."""
+
+
+class Page(NamedTuple, Generic[T]):
+    """What was found, in order."""
+
+    found: list[T]
+    behind: Place | None
+    """Where the next page begins; None if there is none."""
+
+
+async def look(scripts: Scripts, search: Search, place: Place | None, wanted: int) -> Part:
+    """The next part of the lists behind ``place``, with ``wanted`` that passed the tests at most."""
+    replies = await scripts.run_all(
+        Find(
+            hashes=shard.hashes,
+            ascending=search.ascending,
+            begin=place and place[0],
+            begin_id=place and place[1],
+            last=search.last,
+            most_looked=_AT_ONCE,
+            most_found=wanted,
+            lists=tuple(map(Index, shard.lists)),
+            tests=search.tests,
+        )
+        for shard in search.shards
+    )
+    first = min if search.ascending else max
+    places = sorted(((each.at, each.id) for reply in replies for each in reply.members), reverse=not search.ascending)
+    ends = [(reply.last_at or 0, reply.last_id or "") for reply in replies if not reply.ends]
+    end = first(ends) if ends else None
+    seen = [each for each in places if end is None or each == end or first(each, end) == each]
+    if len(seen) > wanted:
+        seen = seen[:wanted]
+        end = seen[-1]
+    return Part(seen, sum(reply.looked for reply in replies), sum(reply.bytes for reply in replies), end)
+
+
+async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, place: Place | None) -> Page[T]:
+    """A page of what fits, behind ``place``: few where they are long, or where many that do not fit lie between.
+
+    One search of a process looks at a time, and those that go on and on leave Redis to others for as long as they had
+    it: filters that nothing fits would keep everybody else waiting.
+    """
+    found, looked, looked_bytes, size = list[T](), 0, 0, 0
+    clock, taken = asyncio.get_running_loop().time, 0.0
+    end = clock() + _PATIENCE
+    while True:
+        async with scripts.searching:
+            await asyncio.sleep(taken)
+            began = clock()
+            part = await look(scripts, search, place, limit - len(found))
+            taken = clock() - began
+        looked, looked_bytes = looked + part.looked, looked_bytes + part.bytes
+        for some in _parts(part.places):
+            fitting = await read([each for _, each in some])
+            for each in some:
+                if each[1] in fitting:
+                    one, long = fitting[each[1]]
+                    found.append(one)
+                    size += long
+                    if size > most("answer_bytes"):
+                        beyond("answer_bytes")
+                        return Page(found, each)
+        if len(found) == limit and part.places:
+            return Page(found, part.places[-1])
+        if part.end is None:
+            return Page(found, None)
+        place = part.end
+        for limited, much in (("list_looked", looked), ("list_bytes", looked_bytes)):
+            if much >= most(limited):
+                beyond(limited)
+                return Page(found, place)
+        if clock() > end:
+            return Page(found, place)
+
+
+def _parts(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+    for start in range(0, len(places), _TOGETHER):
+        yield places[start : start + _TOGETHER]

@@ -1,0 +1,119 @@
+"""Lists of runs: what a filter asks for, found in the lists of each status, a page at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+from pydantic_core import to_json
+
+from palaver.schemas.filters import RunFilter, admits, possible_statuses
+from palaver.schemas.models import Run
+from palaver.store.reading import records
+from palaver.store.reading.finding import Search, ShardLists, find
+from palaver.store.reading.reading import Reading
+from palaver.store.redis import keys
+from palaver.store.scripting.contracts.listing import FieldTest
+from palaver.vocabulary.ids import is_id, shard_of
+
+_CLOCK_STEP: Final = 60_000
+"""ms by which Redis's clock may have been set back between a conversation and a run of it."""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
+"""What every writer of JSON writes as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Runs, newest first, and where the next page starts."""
+
+    runs: list[Run] = field(default_factory=list)
+    next_cursor: str | None = None
+
+
+class Listing(Reading):
+    """Reads runs by what they have in common."""
+
+    async def list(self, admitted: RunFilter, *, limit: int, cursor: str | None = None) -> RunPage:
+        """A page of runs, newest first: few where they are long, or where many that do not fit lie between them.
+
+        Raises:
+            ValueError: the cursor is none of ours.
+        """
+        place = records.parse_cursor(cursor) if cursor else None
+        newest = admitted.get("created_before")
+        if place is None and newest is not None:
+            place = (records.millis(newest) + 1, "")
+        search = await self._search(admitted)
+        if search is None:
+            return RunPage()
+
+        async def read(run_ids: Sequence[str]) -> dict[str, tuple[Run, int]]:
+            return {run.id: (run, size) for run, size in await self.weighed(run_ids) if admits(admitted, run)}
+
+        page = await find(self._scripts, search, read, limit=limit, place=place)
+        return RunPage(page.found, records.cursor(page.behind) if page.behind else None)
+
+    async def _search(self, admitted: RunFilter) -> Search | None:
+        """What a filter asks for; None if no run can fit."""
+        after, only = admitted.get("created_after"), admitted.get("conversation_id")
+        shards, oldest = tuple(self.shards), None if after is None else records.millis(after)
+        if only is not None:
+            begun = await self._redis.hget(keys.conversation(only), "created_at") if is_id("conv", only) else None
+            if begun is None:
+                return None
+            shards, oldest = (shard_of(only),), max(oldest or 0, int(begun) - _CLOCK_STEP)
+        possible = possible_statuses(admitted)
+        if possible == ():
+            return None
+        lists = [
+            ShardLists(keys.run_prefix(shard), [keys.runs(shard, status) for status in possible or (None,)])
+            for shard in shards
+        ]
+        return Search(lists, tuple(_tests(admitted)), last=oldest)
+
+
+def _tests(wanted: RunFilter) -> Iterator[FieldTest]:
+    """What can be told of a run from its hash without reading it whole. Each run that fits passes; a few others may.
+
+    Of JSON, a text is looked for as its writer writes it. What may be long comes last: it is read only of runs that
+    pass the tests before.
+    """
+    if (conversation := wanted.get("conversation_id")) is not None:
+        yield FieldTest("conversation", "has", conversation)
+    if (tag := wanted.get("tag")) is not None:
+        yield FieldTest("tags", "has", _written(tag))
+    for name, value in (wanted.get("metadata") or {}).items():
+        yield FieldTest("metadata", "has", f"{_written(name)}:{_written(value)}")
+    for name in ("submitted_by", "stop_reason"):
+        if isinstance(text := wanted.get(name), str):
+            yield FieldTest(name, "has", text)
+    for text in (wanted.get("error_class"), wanted.get("error_code")):
+        # Of these, some are written by scripts, which escape more.
+        if text is not None and _PLAIN.fullmatch(text):
+            yield FieldTest("error", "has", f'"{text}"')
+    if (retried := wanted.get("retried")) is not None:
+        yield FieldTest("retried_as", "set" if retried else "unset")
+    if (after := wanted.get("ended_after")) is not None:
+        yield FieldTest("ended_at", "from", str(records.millis(after)))
+    if (before := wanted.get("ended_before")) is not None:
+        yield FieldTest("ended_at", "to", str(records.millis(before)))
+    if (agent := wanted.get("agent")) is not None:
+        yield FieldTest("agent", "has", f'"name":{_in_agent(agent)}')
+    if (provider := wanted.get("provider")) is not None:
+        yield FieldTest("agent", "has", _in_agent(f"{provider}/")[:-1])
+    for text in (wanted.get("model"), wanted.get("tool")):
+        if text is not None:
+            yield FieldTest("agent", "has", _in_agent(text))
+
+
+def _written(text: str) -> str:
+    """As it is in tags and metadata."""
+    return orjson.dumps(text).decode()
+
+
+def _in_agent(text: str) -> str:
+    """As it is in an agent."""
+    return to_json(text).decode()

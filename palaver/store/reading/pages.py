@@ -1,0 +1,169 @@
+"""Reading a run's events: from its feed, and from the log what the feed has no more. Every read is bounded in bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from palaver.errors import UnknownRun
+from palaver.events import EventKind
+from palaver.store.reading.events import StoredEvent, from_feed, from_log, number
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, Fields, StreamEntry
+from palaver.vocabulary.ids import is_id
+from palaver.vocabulary.limits import most
+
+PAGE: Final = most("page_events")
+_BYTES: Final = most("page_bytes")
+_FIRST: Final = 32
+_MOST: Final = 64
+"""Entries in the first read of a page and in a later one, which has twice as many as the one before: nobody knows how
+large an entry is before it is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a watcher needs to know of a run whose events it has seen up to some number."""
+
+    events: Sequence[StoredEvent]
+    """The next page."""
+    kept: int
+    """The newest that was seen and is still there; less than what was seen if the store lost something."""
+    kept_at: datetime | None
+    over: bool
+    """There is nothing behind what was seen, nor will be."""
+
+
+class Pages:
+    """Reads events of one store."""
+
+    def __init__(self, redis: Connection) -> None:
+        self._redis = redis
+
+    async def glance(self, run_id: str, last: int, seen: datetime | None) -> Glance:
+        """How a run whose events up to ``last`` were seen goes on; ``seen`` is the time of that one, if it is known.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        events = await self.page(run_id, last, PAGE)
+        # Afterwards: what was read may be from before a loss, but not unnoticed from behind it.
+        kept, kept_at = await self._kept(run_id, last, seen)
+        over = not events and kept == last and await self._is_over(run_id, last)
+        return Glance(events, kept, kept_at, over)
+
+    async def page(self, run_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
+        """Events behind ``after``, in order, as many as are allowed on a page, and at least one if there is one.
+
+        The log has the durable ones only, so the numbers of a page that reaches behind the feed have gaps.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        feed = feed_of(run_id)
+        found, size = list[StoredEvent](), 0
+        async with aclosing(self._entries(feed, f"{after + 1}-0", limit)) as entries:  # type: ignore[type-var]
+            async for entry_id, fields in entries:
+                found += (event for event in from_feed(run_id, entry_id, fields) if event.seq > after)
+                size += _size(fields)
+                if len(found) >= limit or size >= _BYTES:
+                    break
+        if found and found[0].seq == after + 1:
+            return found[:limit]
+        if not found and await self._redis.exists(feed):
+            # Nothing new. The log must not be asked: what was written since then is in it only in part.
+            return []
+        before = found[0].seq if found else None
+        durable, whole = await self._durable(run_id, after, before, limit)
+        return [*durable, *found][:limit] if whole else durable
+
+    async def _entries(self, stream: str, position: str, limit: int = sys.maxsize) -> AsyncIterator[StreamEntry]:
+        """At most ``limit`` entries of a stream from ``position`` on."""
+        count, left = _FIRST, limit
+        while chunk := await self._redis.xrange(stream, position, "+", min(count, left)):
+            for entry in chunk:
+                yield entry
+            left -= len(chunk)
+            if len(chunk) < count or left == 0:
+                return
+            position = f"({chunk[-1][0].decode()}"
+            count = min(2 * count, _MOST)
+
+    async def _durable(
+        self, run_id: str, after: int, before: int | None, limit: int
+    ) -> tuple[Sequence[StoredEvent], bool]:
+        """What the log has of the run's events between two numbers, and whether that is all of it."""
+        conversation_id, newest, begin, deleting = await self._redis.hmget(
+            keys.run(run_id), ("conversation", "events", "logged", "deleting")
+        )
+        if conversation_id is None or deleting is not None:
+            raise UnknownRun(run_id)
+        events, size = list[StoredEvent](), 0
+        if newest is None or after >= int(newest):
+            return events, True
+        log, position = keys.log(conversation_id.decode()), begin.decode() if begin else "-"
+        async with aclosing(self._entries(log, position)) as entries:  # type: ignore[type-var]
+            async for entry_id, fields in entries:
+                if fields[b"run"].decode() != run_id or int(fields[b"seq"]) <= after:
+                    continue
+                entry = from_log(entry_id, fields)
+                if before is not None and entry.seq >= before:
+                    break
+                events += (event for event in entry.events() if event.seq > after)
+                size += _size(fields)
+                if entry.type == EventKind.RUN_FINISHED:
+                    break
+                if len(events) >= limit or size >= _BYTES:
+                    return events[:limit], False
+        return events, True
+
+    async def _kept(self, run_id: str, last: int, seen: datetime | None) -> tuple[int, datetime | None]:
+        """The newest event up to ``last`` that is still the one that was seen, and the time of that one.
+
+        Redis's clock goes on: what took the place of lost events is younger than all of them. Where the feed does not
+        reach back so far (any more), or nobody knows when the last event was seen, nothing is known to be lost.
+        """
+        if last == 0:
+            return 0, seen
+        feed = feed_of(run_id)
+        newest = await self._redis.xrevrange(feed, f"{last}-0", "-", 1)
+        if not newest:
+            return last, seen
+        if number(newest[0][0]) != last:
+            # One that the entry behind it stands for, too.
+            newest = await self._redis.xrange(feed, f"{last}-0", "+", 1)
+        found = next((each for entry in newest for each in from_feed(run_id, *entry) if each.seq == last), None)
+        if seen is None or (found is not None and found.at == seen):
+            return last, found.at if found else None
+        before = f"({last}-0"
+        while chunk := await self._redis.xrevrange(feed, before, "-", _FIRST):
+            for event in (from_feed(run_id, *entry)[-1] for entry in chunk):
+                if event.at <= seen:
+                    return event.seq, event.at
+            before = f"({chunk[-1][0].decode()}"
+        return 0, None
+
+    async def _is_over(self, run_id: str, last: int) -> bool:
+        newest, ended = await self._redis.hmget(keys.run(run_id), ("events", "ended_at"))
+        if newest is None:
+            raise UnknownRun(run_id)
+        return ended is not None and last >= int(newest)
+
+
+def feed_of(run_id: str) -> str:
+    """The key of a run's feed, and the channel of that name.
+
+    Raises:
+        UnknownRun: no run has such an id.
+    """
+    if not is_id("run", run_id):
+        raise UnknownRun(run_id)
+    return keys.feed(run_id)
+
+
+def _size(fields: Fields) -> int:
+    return sum(map(len, fields.values()))

@@ -1,0 +1,303 @@
+"""Runs and conversations as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar, assert_never
+from uuid import UUID
+
+from palaver.config.settings import Settings
+from palaver.errors import UNREADABLE, CorruptRecord, UnknownConversation, UnknownRun
+from palaver.schemas.conversation import Conversation
+from palaver.schemas.models import Run, Waiting
+from palaver.store.reading import records
+from palaver.store.reading.current_steps import show_steps
+from palaver.store.reading.events import LogEntry, Withdrawn, from_log, in_reply
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, Fields, now_ms
+from palaver.store.scripting.contracts import ReadLog
+from palaver.store.scripting.contracts.logs import LogPage
+from palaver.store.scripting.contracts.replies import Unknown
+from palaver.store.scripting.scripts import Command, Scripts
+from palaver.vocabulary.ids import all_shards, conversation_id, is_id, new_conversation_id
+from palaver.vocabulary.lifecycle import WaitReason
+from palaver.vocabulary.limits import KIB
+
+log = logging.getLogger("palaver.store.reading.reading")
+
+_LARGE: Final = 64 * KIB
+"""Bytes of a run after which others get a turn on the loop: it takes a millisecond or more to read."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """How far a conversation is."""
+
+    entries: int
+    revision: int
+
+
+class Reading:
+    """Reads; changes nothing."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self.shards = all_shards(settings.shards)
+
+    async def now(self) -> datetime:
+        """The store's clock, the only one that counts; UTC."""
+        return records.instant(await now_ms(self._redis))
+
+    def new_conversation(self, shard: str | None = None) -> str:
+        """An id that no conversation has, on ``shard`` or on any."""
+        return new_conversation_id(len(self.shards), shard)
+
+    def conversation_of_number(self, number: UUID) -> str:
+        """The id of the conversation that others know by ``number``, whether there is one or not."""
+        return conversation_id(number, len(self.shards))
+
+    async def get(self, run_id: str) -> Run:
+        """The run as it is now.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+            CorruptRecord: it is not as it was written.
+        """
+        found = await self._runs([run_id]) if is_id("run", run_id) else []
+        if not found:
+            raise UnknownRun(run_id)
+        return _readable(found[0])[0]
+
+    async def weighed(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int]]:
+        """Runs that are there, each with how many bytes it has. One that cannot be read is left out: no list is to be
+        refused for it."""
+        return _left(await self._runs(run_ids))
+
+    async def _runs(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int] | CorruptRecord]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in (each for run_id in run_ids for each in reads_of(run_id)):
+            pipeline.execute_command(*command)
+        replies = await pipeline.execute()
+        found: list[tuple[Run, int] | CorruptRecord] = []
+        for values, steps in zip(replies[::2], replies[1::2], strict=True):
+            try:
+                each = weighed(values, steps)
+            except CorruptRecord as error:
+                found.append(error)
+                continue
+            if each:
+                found.append(each)
+                if each[1] > _LARGE:
+                    await asyncio.sleep(0)
+        await self._say_who_is_ahead([each[0] for each in found if not isinstance(each, CorruptRecord)])
+        return found
+
+    async def _say_who_is_ahead(self, runs: Sequence[Run]) -> None:
+        behind = [run for run in runs if is_behind(run)]
+        if not behind:
+            return
+        pipeline = self._redis.pipeline(transaction=False)
+        for run in behind:
+            pipeline.hget(keys.conversation(run.conversation_id), "active")
+        # Who is ahead changes with every run that ends, so the run's own record does not say it.
+        for run, active in zip(behind, await pipeline.execute(), strict=True):
+            run.waiting = Waiting(reason=WaitReason.CONVERSATION_BUSY, run_id=active and active.decode())
+
+    async def conversation_of(self, run_id: str) -> str:
+        """The id of the run's conversation.
+
+        Raises:
+            UnknownRun: there is no such run (any more).
+        """
+        found = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
+        if found is None:
+            raise UnknownRun(run_id)
+        return found.decode()
+
+    async def begins_at(self, run_id: str) -> int:
+        """The position in its conversation's log behind which the run's entries are."""
+        found = await self._redis.hget(keys.run(run_id), "logged")
+        return int(found.partition(b"-")[0]) - 1 if found else 0
+
+    async def check_there(self, conversation_id: str) -> None:
+        """Check that there is something of a conversation, be it half deleted.
+
+        Raises:
+            UnknownConversation: there is nothing.
+        """
+        check_conversation_id(conversation_id)
+        if not await self._redis.exists(keys.conversation(conversation_id)):
+            raise unknown_conversation(conversation_id)
+
+    async def conversation(self, conversation_id: str) -> Conversation:
+        """The conversation as it is now.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+            CorruptRecord: it is not as it was written.
+        """
+        found = await self._conversations([conversation_id]) if is_id("conv", conversation_id) else []
+        if not found:
+            raise unknown_conversation(conversation_id)
+        return _readable(found[0])
+
+    async def conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation]:
+        """Those conversations that are there, as they are now. One that cannot be read is left out: no list is to be
+        refused for it."""
+        return _left(await self._conversations(conversation_ids) if conversation_ids else [])
+
+    async def _conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation | CorruptRecord]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for each in conversation_ids:
+            pipeline.hmget(keys.conversation(each), records.CONVERSATION_FIELDS)
+        found = [records.conversation_fields(values) for values in await pipeline.execute()]
+        active = [run_id for fields in found if fields and (run_id := _active(fields))]
+        # Read behind the conversations: a run that ends meanwhile is counted once, here.
+        for run_id in active:
+            pipeline.hmget(keys.run(run_id), records.ACTIVE_RUN_FIELDS)
+        runs = map(records.active_run_fields, await pipeline.execute() if active else [])
+        known = dict(zip(active, runs, strict=True))
+        made = list[Conversation | CorruptRecord]()
+        for fields in filter(None, found):
+            try:
+                made.append(records.conversation(fields, known.get(_active(fields), {})))
+            except CorruptRecord as error:
+                made.append(error)
+            if len(fields.get(b"agent", b"")) > _LARGE:
+                await asyncio.sleep(0)
+        return made
+
+    async def glance(self, conversation_id: str) -> Glance:
+        """How far a conversation is: the least that tells whether there is something new.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+        """
+        entries, revision = await known_fields(self._redis, conversation_id, "entries", "revision")
+        return Glance(int(entries or 0), int(revision or 0))
+
+    async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[LogEntry]:
+        """Log entries behind position ``after``, in order: ``limit`` at most, fewer only at the log's end.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+        """
+        found: Sequence[LogEntry] = ()
+        async with aclosing(self.pages(conversation_id, after=after)) as pages:
+            async for page in pages:
+                found = [*found, *page]
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
+    async def pages(
+        self, conversation_id: str, *, after: int = 0, newest_first: bool = False
+    ) -> AsyncGenerator[Sequence[LogEntry], None]:
+        """The log behind position ``after``, in order, a page at a time: Redis keeps others waiting for one. With
+        ``newest_first`` from there back to its beginning; 0 is its end then.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+        """
+        check_conversation_id(conversation_id)
+        conversation, log, ends = keys.conversation(conversation_id), keys.log(conversation_id), False
+        while not ends:
+            read = ReadLog(conversation=conversation, log=log, after=after, newest_first=newest_first)
+            match await self._scripts.run(read):
+                case LogPage() as found:
+                    ends, parts = found.ends, Withdrawn(found.withdrawn)
+                    page = [from_log(*in_reply(each), parts) for each in found.entries]
+                    if page:
+                        after = page[-1].position
+                        yield page
+                case Unknown():
+                    raise unknown_conversation(conversation_id)
+                case other:
+                    assert_never(other)
+
+
+def _active(fields: Fields) -> str:
+    """The id of the active run of a conversation; empty if there is none, or what is there is no id."""
+    run_id = fields.get(b"active", b"").decode(errors="replace")
+    return run_id if is_id("run", run_id) else ""
+
+
+def _readable(found: T | CorruptRecord) -> T:
+    if isinstance(found, CorruptRecord):
+        raise found
+    return found
+
+
+def _left(found: Sequence[T | CorruptRecord]) -> list[T]:
+    """Those that can be read; of the others the log tells."""
+    left: list[T] = []
+    for each in found:
+        if isinstance(each, CorruptRecord):
+            log.error("%s and is left out of a list: %r", each, each.__cause__)
+        else:
+            left.append(each)
+    return left
+
+
+def reads_of(run_id: str) -> tuple[Command, Command]:
+    """The commands whose answers show a run."""
+    return ("HMGET", keys.run(run_id), *records.RUN_FIELDS), ("HGETALL", keys.steps(run_id))
+
+
+def weighed(values: Sequence[bytes | None], steps: Fields) -> tuple[Run, int] | None:
+    """The run that these answers show, but for who is ahead of it, and how many bytes it has; None if it is not there
+    (any more)."""
+    fields = records.run_fields(values)
+    if fields is None:
+        return None
+    run = records.run(fields)
+    try:
+        show_steps(run, steps, fields.get(b"progress"))
+    except UNREADABLE as error:
+        raise CorruptRecord(f"the steps of {run.id}") from error
+    return run, sum(map(len, (*fields.values(), *steps.values())))
+
+
+def shown(answers: Sequence[Any]) -> Run | None:
+    """The run of which these are the answers to `reads_of` it, if they say all."""
+    if any(isinstance(each, Exception) for each in answers):
+        return None
+    found = weighed(*answers)
+    # Who is ahead of it, another record has to say.
+    return found[0] if found and not is_behind(found[0]) else None
+
+
+def is_behind(run: Run) -> bool:
+    """Whether it waits for another run of its conversation."""
+    return run.waiting is not None and run.waiting.reason is WaitReason.CONVERSATION_BUSY
+
+
+async def known_fields(redis: Connection, conversation_id: str, *names: str) -> Sequence[bytes | None]:
+    """Fields of a conversation's hash.
+
+    Raises:
+        UnknownConversation: there is none of that id (any more).
+    """
+    check_conversation_id(conversation_id)
+    there, deleting, *found = await redis.hmget(keys.conversation(conversation_id), ("id", "deleting", *names))
+    if there is None or deleting is not None:
+        raise unknown_conversation(conversation_id)
+    return found
+
+
+def check_conversation_id(text: str) -> None:
+    """Raise UnknownConversation for what is no id of one: there is no key for it."""
+    if not is_id("conv", text):
+        raise unknown_conversation(text)
+
+
+def unknown_conversation(conversation_id: str) -> UnknownConversation:
+    """The error that says so."""
+    return UnknownConversation(conversation_id)

@@ -1,0 +1,107 @@
+"""The capacity of the store: unfinished runs and used memory, against their limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from redis.exceptions import ResponseError
+
+from palaver.config.settings import Settings
+from palaver.errors import NoRoom
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.limits import beyond
+
+_FRESH: Final = 1.0
+"""Seconds for which a memory reading is reused: a process asks Redis no more often, however many runs are submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The bytes that Redis uses, its ``maxmemory``, and the share of that above which no new run is accepted; 0 means
+    that there is no limit, or that nobody knows."""
+
+    used: int = 0
+    most: int = 0
+    limit: float = 0.0
+
+
+class Capacity:
+    """Refuses new runs, conversations and messages before Redis would refuse to write."""
+
+    def __init__(
+        self,
+        redis: Connection,
+        settings: Settings,
+        taken: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``taken`` says how many bytes this process has asked Redis to store since it began."""
+        self._redis = redis
+        self._taken = taken
+        self._shards = all_shards(settings.shards)
+        self._max_runs = settings.max_runs
+        self._max_percent = settings.max_memory_percent
+        self._clock = clock
+        self._memory = Memory()
+        self._looked_at: float | None = None
+        self._taken_before = 0
+        """What was taken in before the reading was asked for."""
+
+    async def memory(self) -> Memory:
+        """The memory reading, at most a second old."""
+        now = self._clock()
+        if self._looked_at is None or now - self._looked_at >= _FRESH:
+            # Set before the answer: others go on with what was known, and one question is enough.
+            self._looked_at = now
+            taken = self._taken()
+            self._memory = await self._look()
+            self._taken_before = taken
+        return self._memory
+
+    async def nearly_full(self) -> bool:
+        """Whether the free memory has to be kept for the existing runs. A rush fills it between two readings, so what
+        this process has taken in since counts."""
+        memory = await self.memory()
+        return 0 < memory.limit <= memory.used + self._taken() - self._taken_before
+
+    async def admit(self) -> None:
+        """Allow a request that makes the store grow and ends no run.
+
+        Raises:
+            NoRoom: ``store_nearly_full``.
+        """
+        if await self.nearly_full():
+            beyond("memory")
+            raise NoRoom("store_nearly_full", "the store has no memory left for more")
+
+    def runs_of_a_shard(self) -> int:
+        """Entries of a shard's due index beyond which it takes no run on."""
+        return ceil(self._max_runs / len(self._shards))
+
+    async def runs(self) -> int:
+        """Unfinished runs, about: those that are worked on or wait for a time count twice.
+
+        It is the size of the due index, which has an entry for each of them: no counter that could drift.
+        """
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self._shards:
+            pipeline.zcard(keys.due(shard))
+        return sum(await pipeline.execute())
+
+    async def _look(self) -> Memory:
+        try:
+            found = await self._redis.info("memory")
+        except ResponseError:
+            # The user may not run INFO, or the server does not know it: then the server itself refuses writes.
+            return Memory()
+        # Buffers for replicas and the AOF do not count towards Redis's memory limit.
+        apart = int(found.get("mem_not_counted_for_evict", 0))
+        most = int(found.get("maxmemory", 0))
+        used = max(0, int(found.get("used_memory", 0)) - apart)
+        return Memory(used, most, most * self._max_percent / 100)

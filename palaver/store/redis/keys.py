@@ -1,0 +1,268 @@
+"""Every key there is. The keys of a conversation and the indexes of its shard share one hash tag: ``{p00}``.
+
+{p00}:run:<id>     hash     the run                      TTL: retention after its end
+{p00}:steps:<id>   hash     its open steps               gone when it ends
+{p00}:feed:<id>    stream   what its watchers see        TTL: feed retention after its end
+                            and the pub/sub channel of the same name
+{p00}:conv:<id>    hash     the conversation             TTL: retention after its last run
+{p00}:log:<id>     stream   its log                      TTL: as above
+                            the pub/sub channel of the same name says that something happened to the conversation
+{p00}:left:<id>    zset     the position up to which whoever watched it was told all of it when their process ended
+                            TTL: as long as they may take to be back
+{p00}:copy:<name>  hash     how far the log is copied that a fork is to begin with  TTL: ten minutes
+{p00}:copied:<name> stream  these entries; they become the log of the fork    TTL: as above
+{p00}:idem:<hash>  hash     an idempotency key           TTL: retention
+{p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
+{p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
+{p00}:lacking      zset     steps that wait for a worker that has what they need, behind that  no TTL
+{p00}:runs         zset     runs by time of creation                                           no TTL
+{p00}:runs:<status> zset    those that have this status, by the same                           no TTL
+{p00}:convs        zset     conversations by time of creation                                  no TTL
+{p00}:convs:updated zset    the same by the time at which something last happened to them      no TTL
+{p00}:convs:expiring zset   those without an unfinished run, by the time at which their retention is over
+{p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
+                            sweepers take what is over out of this one and of the lists above
+{p00}:trace:<id>   stream   for its trace: what happens to a run that is sampled   gone when it ends
+{p00}:spans        stream   for traces: attempts and runs that are over and were not sent yet  TTL: retention
+{p00}:sender       string   the worker that sends them   TTL: five seconds
+{p00}:waiting:<reason> zset  unfinished runs that wait for that, by since when                 no TTL
+{p00}:pending:<type> zset  actions of that type that are pending, by since when                no TTL
+{p00}:counts       hash     what was ever counted: a number for each series of a metric        no TTL
+{p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
+{p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
+{p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
+palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
+palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
+palaver:worker-tools:<digest> string  declarations of a set of tools that workers have        TTL: an hour
+palaver:worker-tools zset   digests of these sets, by time of report  trimmed by age           no TTL
+palaver:worker-providers zset  providers that workers can call, by time of report  trimmed by age   no TTL
+palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
+
+The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
+what they say has lost its meaning. There are none for a provider without limits that neither failed nor asked to slow
+down.
+
+{palaver:provider:<name>}:gate     hash   its cool-down, and how far its rates are used
+{palaver:provider:<name>}:calls    zset   calls in flight, by the time until which their place lasts
+{palaver:provider:<name>}:waiting  zset   calls that wait, by the time that they were told
+{palaver:provider:<name>}:places   hash   the place of each of them in the queue, and what it asks for
+{palaver:provider:<name>}:line     zset   those that wait for the end of another call, in order
+{palaver:provider:<name>}:queue    zset   all that wait and are not late, in order
+{palaver:provider:<name>}:sums     hash   tokens that they ask for, summed up for 32 places at once
+{palaver:provider:<name>}:streak   zset   the last failures in a row that an outage shows itself by, by time
+{palaver:provider:<name>}:outage   hash   while it is out: who probes it, and how it failed last
+{palaver:provider:<name>}:models   zset   its models with a gate that has to be asked, by the time until which
+{palaver:provider:<name>}:model:<model>:…   the same keys, but for `models`: the gate of a model that is out
+palaver:providers           pub/sub channel: gates that have to be asked
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, NamedTuple
+
+from palaver.vocabulary.ids import shard_of
+from palaver.vocabulary.step_kinds import QUEUES
+
+Key = Annotated[str, "a key of Redis"]
+WORKERS = "palaver:workers"
+TOOL_SETS = "palaver:worker-tools"
+WORKER_PROVIDERS = "palaver:worker-providers"
+PROVIDERS = "palaver:providers"
+PAUSE = "pause "
+"""Before a run's id on a worker's channel: abort its model call, but keep the lease."""
+ReadyKeys = Annotated[tuple[str, ...], QUEUES]
+"""A key for each queue."""
+
+
+def run_prefix(shard: str) -> str:
+    """What the keys of the runs of a shard begin with."""
+    return f"{{p{shard}}}:run:"
+
+
+def conversation_prefix(shard: str) -> str:
+    """What those of its conversations begin with."""
+    return f"{{p{shard}}}:conv:"
+
+
+def worker(worker_id: str) -> str:
+    """The report of a worker."""
+    return f"palaver:worker:{worker_id}"
+
+
+def tool_set(digest: str) -> str:
+    """The declarations of a set of tools."""
+    return f"{TOOL_SETS}:{digest}"
+
+
+def cancel_channel(worker_id: str) -> str:
+    """Where a worker hears which runs to let go."""
+    return f"palaver:cancel:{worker_id}"
+
+
+def run(run_id: str) -> str:
+    """The run's hash."""
+    return f"{{p{shard_of(run_id)}}}:run:{run_id}"
+
+
+def steps(run_id: str) -> str:
+    """The run's open steps."""
+    return f"{{p{shard_of(run_id)}}}:steps:{run_id}"
+
+
+def feed(run_id: str) -> str:
+    """The run's feed, and the channel it is published on."""
+    return f"{{p{shard_of(run_id)}}}:feed:{run_id}"
+
+
+def conversation(conversation_id: str) -> str:
+    """The conversation's hash."""
+    return f"{{p{shard_of(conversation_id)}}}:conv:{conversation_id}"
+
+
+def log(conversation_id: str) -> str:
+    """The conversation's log."""
+    return f"{{p{shard_of(conversation_id)}}}:log:{conversation_id}"
+
+
+def left(conversation_id: str) -> str:
+    """The position up to which whoever watched the conversation was told all of it when their process ended."""
+    return f"{{p{shard_of(conversation_id)}}}:left:{conversation_id}"
+
+
+def copy(shard: str, name: str) -> str:
+    """How far a copy of a log goes that a fork is to begin with."""
+    return f"{{p{shard}}}:copy:{name}"
+
+
+def copied(shard: str, name: str) -> str:
+    """Its entries."""
+    return f"{{p{shard}}}:copied:{name}"
+
+
+def idempotency(shard: str, digest: str) -> str:
+    """The record of an idempotency key."""
+    return f"{{p{shard}}}:idem:{digest}"
+
+
+def promised(key: str) -> str:
+    """What is written before waiting for disk or replicas, beside ``key``."""
+    return f"{key.partition('}')[0]}}}:promised"
+
+
+def due(shard: str) -> str:
+    """The due index."""
+    return f"{{p{shard}}}:due"
+
+
+def lacking(shard: str) -> str:
+    """Steps that wait for a worker that has what they need."""
+    return f"{{p{shard}}}:lacking"
+
+
+def ready(shard: str, queue: str) -> str:
+    """Delivered and not yet claimed."""
+    return f"{{p{shard}}}:ready:{queue}"
+
+
+def runs(shard: str, status: str | None = None) -> str:
+    """Runs by time of creation: all of them, or those that have ``status``."""
+    return f"{{p{shard}}}:runs" if status is None else f"{{p{shard}}}:runs:{status}"
+
+
+def conversations(shard: str, order: Literal["", ":updated", ":expiring"] = "") -> str:
+    """Conversations by time of creation, by when something last happened to them, or by when they expire."""
+    return f"{{p{shard}}}:convs{order}"
+
+
+def ended(shard: str) -> str:
+    """Runs that have ended, by the time at which their retention is over."""
+    return f"{{p{shard}}}:ended"
+
+
+def spans(shard: str) -> str:
+    """What traces are still to be told."""
+    return f"{{p{shard}}}:spans"
+
+
+def sender(shard: str) -> str:
+    """Who tells them."""
+    return f"{{p{shard}}}:sender"
+
+
+def waiting(shard: str, reason: str) -> str:
+    """Unfinished runs that wait for ``reason``, by since when."""
+    return f"{{p{shard}}}:waiting:{reason}"
+
+
+def pending(shard: str, action_type: str) -> str:
+    """Actions of that type that are pending, by since when."""
+    return f"{{p{shard}}}:pending:{action_type}"
+
+
+def counts(shard: str) -> str:
+    """What was ever counted."""
+    return f"{{p{shard}}}:counts"
+
+
+def generation() -> str:
+    """The name of this store, in its first shard."""
+    return "{p00}:generation"
+
+
+def rewound() -> str:
+    """The last loss that was noticed, in its first shard."""
+    return "{p00}:rewound"
+
+
+class RunKeys(NamedTuple):
+    """The keys of every script about one run."""
+
+    run: Key
+    steps: Key
+    conversation: Key
+    log: Key
+    feed: Key
+    due: Key
+    ready: ReadyKeys
+
+
+def of_run(run_id: str, conversation_id: str) -> RunKeys:
+    """The keys that a script about one run is given."""
+    tag = f"{{p{run_id[4:6]}}}"
+    return RunKeys(
+        f"{tag}:run:{run_id}",
+        f"{tag}:steps:{run_id}",
+        f"{tag}:conv:{conversation_id}",
+        f"{tag}:log:{conversation_id}",
+        f"{tag}:feed:{run_id}",
+        f"{tag}:due",
+        tuple(f"{tag}:ready:{queue}" for queue in QUEUES),
+    )
+
+
+class ProviderKeys(NamedTuple):
+    """The keys of every script about one provider."""
+
+    gate: Key
+    calls: Key
+    waiting: Key
+    places: Key
+    line: Key
+    queue: Key
+    sums: Key
+    streak: Key
+    outage: Key
+    models: Key
+    """The provider's, also among the keys of a model, as the next."""
+    cooldowns: Key
+
+
+_OF_PROVIDER: Final = ("models", "cooldowns")
+
+
+def of_gate(name: str) -> ProviderKeys:
+    """The keys that a script about a gate is given: ``provider``, or ``provider/model``."""
+    provider, _, model = name.partition("/")
+    tag = f"{{palaver:provider:{provider}}}"
+    place = f"{tag}:model:{model}" if model else tag
+    return ProviderKeys(*(f"{tag if kind in _OF_PROVIDER else place}:{kind}" for kind in ProviderKeys._fields))

@@ -1,0 +1,124 @@
+"""One read for all who want the same at the same time, or within a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Sized
+from typing import Any, Final, Generic, TypeVar
+
+from palaver.processes.tasks import end
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Sized | None)
+
+_TURN: Final = 16
+"""Tasks that are woken at once. Each has something to do then, and others want the loop, too."""
+
+
+async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
+    """Each of ``many``, with a turn of the loop for others now and then."""
+    for number, each in enumerate(many, 1):
+        yield each
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
+
+
+class Sharing:
+    """Reads of which no more than ``at_once`` are under way, and of the same thing one.
+
+    Who asks while one is under way shares the next with all that ask meanwhile: what is told was read after it was
+    asked for.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._asked: dict[Hashable, list[asyncio.Future[Any]]] = {}
+        """Who waits for a read that has not begun."""
+        self._under_way: dict[Hashable, asyncio.Event] = {}
+        """Set when it is over."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def read(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """What ``make`` answers, or the ``make`` of somebody else with the same ``key``. Raises what that raises."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = []
+            task = asyncio.create_task(self._read(key, make))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        asked.append(answer)
+        return await answer
+
+    async def read_now(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """As `read`, for reads that mostly nobody shares. Who finds nobody else makes it without a task for that, which
+        would cost as much; of many who come at once, the first shares with none of them."""
+        if key in self._asked or key in self._under_way or self._slots.locked():
+            return await self.read(key, make)
+        me = asyncio.current_task()
+        assert me is not None
+        over = self._under_way[key] = asyncio.Event()
+        self._tasks.add(me)
+        try:
+            async with self._slots:
+                return await make()
+        finally:
+            self._tasks.discard(me)
+            del self._under_way[key]
+            over.set()
+
+    async def _read(self, key: Hashable, make: Callable[[], Awaitable[object]]) -> None:
+        asked = self._asked[key]
+        try:
+            try:
+                found, error = await self._in_turn(key, make), None
+            except Exception as raised:
+                found, error = None, raised
+            async for answer in in_turns(asked):
+                if answer.done():
+                    continue
+                if error is not None:
+                    answer.set_exception(error)
+                else:
+                    answer.set_result(found)
+        finally:
+            for answer in asked:
+                answer.cancel()
+
+    async def _in_turn(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        if key in self._under_way:
+            await self._under_way[key].wait()
+        async with self._slots:
+            # Whoever asks from here on may know of something that this read does not see.
+            del self._asked[key]
+            over = self._under_way[key] = asyncio.Event()
+            try:
+                return await make()
+            finally:
+                del self._under_way[key]
+                over.set()
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await end(*self._tasks)
+
+
+class Fresh(Generic[S]):
+    """Something that is read again once it is older than ``seconds``, or as long as there is nothing."""
+
+    def __init__(self, reads: Sharing, read: Callable[[], Awaitable[S]], seconds: float) -> None:
+        self._reads = reads
+        self._read = read
+        self._seconds = seconds
+        self._kept: tuple[S, float] | None = None
+        """What was read, and until when it is used."""
+
+    async def get(self) -> S:
+        """As it was a moment ago. Raises what reading raises."""
+        if self._kept is None or time.monotonic() >= self._kept[1]:
+            found = await self._reads.read(self, self._read)
+            nothing = found is not None and not found
+            self._kept = None if nothing else (found, time.monotonic() + self._seconds)
+            return found
+        return self._kept[0]

@@ -1,0 +1,1 @@
+"""Runs: submitted, controlled, copied, and many at once."""

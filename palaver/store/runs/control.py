@@ -1,0 +1,250 @@
+"""What is done to runs that are there: decisions and outputs, pauses, another try, deletion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, assert_never
+
+import orjson
+
+from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
+from palaver.errors.sentences import Sentence
+from palaver.events import EventKind
+from palaver.schemas.actions import ApprovalDecision, Item, Pause, Resume, Steering, Stop, ToolOutput
+from palaver.schemas.models import Message, Retry, Run, Submission
+from palaver.steps.leases import Settled
+from palaver.store.reading.events import LogEntry
+from palaver.store.redis import keys
+from palaver.store.runs.runs import Runs, Submitted
+from palaver.store.scripting.contracts import Act, DeleteConversation, DeleteRun
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.logs import Deleted
+from palaver.store.scripting.contracts.replies import Active, Busy, Ended, Mismatch, More, Unknown
+from palaver.store.scripting.contracts.runs import Accepted, NewItem, RefusedItem
+from palaver.store.scripting.idempotency import IdempotencyKey, TakenOnce, idempotency
+from palaver.store.scripting.moving import deliveries, promised
+from palaver.store.scripting.refusals import refusal
+from palaver.store.scripting.scripts import Scripts
+from palaver.tools.rendering import render
+from palaver.vocabulary.ids import shard_of
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What came of a request's items, now or, with ``replayed``, by an earlier request with the same key."""
+
+    settled: Settled
+    replayed: bool
+
+
+class RunControl:
+    """Changes of runs that clients ask for."""
+
+    def __init__(self, scripts: Scripts, runs: Runs) -> None:
+        self._scripts = scripts
+        self._runs = runs
+
+    async def act(
+        self, run_id: str, items: Sequence[Item], *, by: str | None = None, idempotency_key: str | None = None
+    ) -> Acted:
+        """Put ``items`` into a run, all of them or none; ``by`` is who asks.
+
+        Raises:
+            UnknownRun: there is no such run.
+            IdempotencyMismatch: the key was used with another request.
+            StateConflict: ``run_ended``, or what is wrong with an item (``unknown_action``,
+                ``action_already_resolved``, ``action_expired``, ``wrong_action``, ``digest_mismatch``,
+                ``no_pending_action``, ``not_paused``), or that there is no room for the user's words
+                (``conversation_full``, ``steering_full``).
+            NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
+        """
+        conversation_id = await self._runs.conversation_of(run_id)
+        new = tuple(map(_new_item, items))
+        what = orjson.dumps([each._asdict() for each in new]).decode()
+        key = TakenOnce.of(idempotency_key, run_id, what, by)
+        act = Act(
+            run=keys.of_run(run_id, conversation_id),
+            idempotency=key.record,
+            fingerprint=key.fingerprint,
+            request=key.request,
+            by=orjson.dumps(by),
+            items=new,
+        )
+        return await promised(self._scripts.promise(act), partial(_acted, run_id, conversation_id, len(items)))
+
+    async def retry(
+        self, run_id: str, wanted: Retry, *, idempotency_key: str | None = None, by: str | None = None
+    ) -> Submitted:
+        """Go on where an ended run stopped, with a new run: the work that was done is in the conversation's log.
+
+        With ``from_step`` that is a new conversation, which has everything before that model step of the run.
+
+        Raises:
+            UnknownRun: there is no such run.
+            IdempotencyMismatch: the key was used with another request.
+            StateConflict: ``run_active``, ``nothing_to_retry``, ``conversation_moved_on``, ``unknown_step``.
+            NoRoom, TimePassed, NotDurable: as `Runs.submit`.
+        """
+        run = await self._runs.get(run_id)
+        if not run.status.terminal:
+            raise StateConflict("run_active", run_id, f"the run has not ended: it is {run.status}")
+        key = idempotency(idempotency_key, f"{run_id} {wanted.model_dump_json(exclude_defaults=True)}", by)
+        again = again_of(run, wanted)
+        if wanted.from_step is not None:
+            return await self._fork(run, wanted.from_step, again, key, by)
+        if not run.status.allows("retry") or run.withdrawn:
+            raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
+        return await self._runs.take_on(
+            await self._runs.to_submit(again, run.conversation_id, "retry", key, by=by, retried_from=run_id)
+        )
+
+    async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
+        through = await self._position_before(run, step)
+        target = self._runs.new_conversation(shard_of(run.id))
+        copied = await self._runs.copy(run.conversation_id, through=through, made_anew=run.id, agent=again.agent)
+        try:
+            made = await self._runs.take_on(
+                await self._runs.to_submit(again, target, "fork", key, by=by, retried_from=run.id, fork=copied)
+            )
+        except (StateConflict, IdempotencyMismatch, NoRoom, TimePassed):
+            # Refused for certain. After any other error there may be a run that has it.
+            await self._runs.forget_copy(copied)
+            raise
+        if made.replayed:
+            await self._runs.forget_copy(copied)
+        return made
+
+    async def delete_run(self, run_id: str) -> None:
+        """Delete an ended run, with what it said. From the beginning of that on nobody is shown it; what breaks off may
+        be done again.
+
+        Raises:
+            UnknownRun: there is no such run.
+            StateConflict: ``run_active``.
+        """
+        conversation_id = await self._runs.conversation_of(run_id)
+        names, runs = keys.of_run(run_id, conversation_id), keys.runs(shard_of(run_id))
+        match await self._deleted(DeleteRun(run=names, runs=runs)):
+            case Active(status=status):
+                raise StateConflict("run_active", run_id, f"the run has not ended: it is {status}; cancel it first")
+            case Unknown() | More() | Deleted():
+                pass
+            case other:
+                assert_never(other)
+
+    async def delete_conversation(self, conversation_id: str) -> None:
+        """Delete a conversation with all its runs. From the beginning of that on nobody is shown it; what breaks off
+        may be done again.
+
+        Raises:
+            UnknownConversation: there is none of that id.
+            StateConflict: ``conversation_busy``.
+        """
+        await self._runs.check_there(conversation_id)
+        delete = DeleteConversation(
+            conversation=keys.conversation(conversation_id),
+            log=keys.log(conversation_id),
+            runs=keys.runs(shard_of(conversation_id)),
+        )
+        match await self._deleted(delete):
+            case Busy():
+                raise StateConflict(
+                    "conversation_busy", None, "the conversation has runs that have not ended; cancel them first"
+                )
+            case Unknown() | More() | Deleted():
+                pass
+            case other:
+                assert_never(other)
+
+    async def _deleted(self, script: Script[R]) -> R:
+        """What a script that deletes a part at a time says in the end: `Unknown` once all is gone, or why it may not.
+
+        Asked once more when it is done, as safely as PALAVER_DURABILITY says: a failover may have brought it back.
+        """
+        reply = await self._scripts.run(script)
+        while isinstance(reply, More | Deleted):
+            ask = self._scripts.promise if isinstance(reply, Deleted) else self._scripts.run
+            reply = await ask(script)
+        return reply
+
+    async def _position_before(self, run: Run, step: int) -> int:
+        """The log position right before the answer of the run's model step ``step``, or where that failed."""
+        async for entry in self._log(run, await self._runs.begins_at(run.id)):
+            if entry.run_id != run.id:
+                continue
+            # Of the messages, only answers of the model are of a step.
+            answer = entry.type == EventKind.MESSAGE_CREATED and entry.data.get("step") == str(step)
+            if answer or (entry.type == EventKind.RUN_FINISHED and step == run.step):
+                return entry.position - 1
+        raise StateConflict("unknown_step", run.id, f"the run has made no model step {step}")
+
+    async def _log(self, run: Run, after: int) -> AsyncIterator[LogEntry]:
+        """The log of the run's conversation behind position ``after``."""
+        async with aclosing(self._runs.pages(run.conversation_id, after=after)) as pages:
+            async for page in pages:
+                for entry in page:
+                    yield entry
+
+
+def _acted(
+    run_id: str, conversation_id: str, items: int, reply: Accepted | Ended | Mismatch | RefusedItem | Unknown
+) -> Acted:
+    """What the reply to so many items means. Raises as `RunControl.act`."""
+    match reply:
+        case Accepted() as done:
+            publish = deliveries(done.deliveries, run_id, conversation_id)
+            return Acted(Settled(done.status, publish, done.next_run), done.replayed)
+        case Unknown():
+            raise UnknownRun(run_id)
+        case Mismatch():
+            raise IdempotencyMismatch("this Idempotency-Key was used with another request")
+        case Ended(status=status):
+            raise StateConflict("run_ended", run_id, f"the run has ended and can take no more input: it is {status}")
+        case RefusedItem(number, code):
+            raise refusal(code, run_id, f"item {number}: " if items > 1 else "")
+        case other:
+            assert_never(other)
+
+
+def again_of(run: Run, wanted: Retry) -> Submission:
+    """What is submitted to go on with ``run``: what is not given is as it was."""
+    return Submission(
+        agent=wanted.agent or run.agent,
+        input=() if wanted.input is None else (Message(role="user", content=wanted.input),),
+        deadline=wanted.deadline,
+        budget=wanted.budget or run.budget,
+        metadata=run.metadata,
+        tags=run.tags,
+    )
+
+
+def _new_item(item: Item) -> NewItem:
+    """One item for ``act.lua``."""
+    match item:
+        case ApprovalDecision():
+            denied = item.decision == "deny"
+            return NewItem(
+                item.decision,
+                item.action_id,
+                digest=item.digest or None,
+                arguments=json.dumps(item.arguments, ensure_ascii=False) if item.decision == "edit" else None,
+                reason=item.reason or None if denied else None,
+                text=" ".join(filter(None, (Sentence.DENIED, item.reason))) if denied else None,
+            )
+        case ToolOutput():
+            return NewItem("output", item.call_id, text=render(item.output) or None, is_error=item.is_error)
+        case Steering():
+            message = Message(role="user", content=item.content).model_dump_json(exclude_defaults=True)
+            return NewItem("message", text=message)
+        case Pause():
+            return NewItem("pause", now=item.now)
+        case Resume():
+            return NewItem("resume")
+        case Stop():
+            return NewItem("stop", reason=item.reason or None)

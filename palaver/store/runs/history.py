@@ -1,0 +1,234 @@
+"""What becomes of a log without a run: the user's words are added, its end is withdrawn, another one begins with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import starmap
+from typing import Final, assert_never
+
+import orjson
+
+from palaver.errors import IdempotencyMismatch, StateConflict, UnknownConversation
+from palaver.schemas.conversation import Conversation
+from palaver.schemas.conversation import Fork as WantedFork
+from palaver.schemas.first_words import TITLE, first_words
+from palaver.schemas.models import Message
+from palaver.store.conversations.conversations import Kept, fields_of
+from palaver.store.conversations.vault import Vault, with_key
+from palaver.store.reading.reading import check_conversation_id, unknown_conversation
+from palaver.store.redis import keys
+from palaver.store.redis.capacity import Capacity
+from palaver.store.runs.runs import Runs
+from palaver.store.scripting.contracts import Append, FindPlace, Fork, WithdrawAfter
+from palaver.store.scripting.contracts.conversations import GivenField
+from palaver.store.scripting.contracts.logs import Appended, Forked, Misplaced, NoPlace, Place, ToCopy, WithdrawnBehind
+from palaver.store.scripting.contracts.replies import Busy, Mismatch, Unknown
+from palaver.store.scripting.contracts.runs import Refused
+from palaver.store.scripting.idempotency import TakenOnce
+from palaver.store.scripting.moving import promised
+from palaver.store.scripting.refusals import refusal
+from palaver.store.scripting.scripts import Scripts
+from palaver.vocabulary.ids import new_run_id, shard_of
+
+_MISPLACED: Final[Mapping[Misplaced, str]] = {
+    "beyond": "is behind the end of the log",
+    "withdrawn": "is in a part of the log that is withdrawn",
+    "open_turn": "is within a turn: a call has no result there",
+    "far": "is too far behind the last message to see whether a turn is open there: name one nearer to it",
+}
+_ABOUT: Final = ("title", "metadata", "tags", "agent")
+
+
+class History:
+    """Changes of logs that no run makes."""
+
+    def __init__(self, scripts: Scripts, runs: Runs, capacity: Capacity, vault: Vault) -> None:
+        self._scripts = scripts
+        self._runs = runs
+        self._capacity = capacity
+        self._vault = vault
+
+    async def append(
+        self,
+        conversation_id: str,
+        messages: Sequence[Message],
+        *,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> Appended:
+        """Add the user's ``messages`` to the log. A run that is active is told them by its next model call; if it is
+        being cancelled, they come behind it.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+            IdempotencyMismatch: the key was used with another request.
+            StateConflict: ``conversation_full`` or ``steering_full``, there is no room for them.
+            NotDurable: taken, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
+        """
+        check_conversation_id(conversation_id)
+        texts = tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages)
+        key = TakenOnce.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
+        title = first_words(messages, TITLE)
+        append = Append(
+            run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
+            idempotency=key.record,
+            fingerprint=key.fingerprint,
+            request=key.request,
+            messages=texts,
+            title=title,
+            folded=title and title.casefold(),
+        )
+        return await promised(self._scripts.promise(append), partial(_appended, conversation_id))
+
+    async def withdraw(
+        self, conversation_id: str, after: int, *, idempotency_key: str | None = None, by: str | None = None
+    ) -> WithdrawnBehind:
+        """Go back to position ``after``: models are not told any more of what the log has behind it.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+            IdempotencyMismatch: the key was used with another request.
+            StateConflict: ``conversation_busy``, a run is active; ``unknown_position``, it cannot be gone back to that.
+            NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
+        """
+        check_conversation_id(conversation_id)
+        key = TakenOnce.of(idempotency_key, conversation_id, f"after {after}", by)
+        withdraw = WithdrawAfter(
+            run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
+            idempotency=key.record,
+            fingerprint=key.fingerprint,
+            request=key.request,
+            position=after,
+        )
+        return await promised(self._scripts.promise(withdraw), partial(_withdrawn, conversation_id))
+
+    async def fork(
+        self,
+        conversation_id: str,
+        wanted: WantedFork,
+        target: str | None = None,
+        *,
+        kept: Kept | None = None,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> tuple[Conversation, bool]:
+        """A new conversation that begins with the log of this one; with true, one that an earlier request made.
+        ``target`` is its id, on the same shard.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+            IdempotencyMismatch: the key was used with another request.
+            StateConflict: ``unknown_position``, it cannot be cut there; ``conversation_changed`` since it was copied;
+                ``conversation_busy``, there is another one of the id ``target``.
+            NoRoom: ``store_nearly_full``.
+            NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
+        """
+        check_conversation_id(conversation_id)
+        key = TakenOnce.of(idempotency_key, conversation_id, f"fork {wanted.model_dump_json(exclude_unset=True)}", by)
+        chosen = target or self._runs.new_conversation(shard_of(conversation_id))
+        fork = Fork(
+            conversation=keys.conversation(chosen),
+            log=keys.log(chosen),
+            source=keys.conversation(conversation_id),
+            idempotency=key.record,
+            fingerprint=key.fingerprint,
+            request=key.request,
+            forked_from=conversation_id,
+            copy=None,
+            through=0,
+            withdrawals=b"",
+            withdrawn=None,
+            given=(),
+        )
+        earlier = await self._scripts.run(fork)
+        if not isinstance(earlier, ToCopy):
+            forked = await promised(self._scripts.promise(fork), _forked)
+            return await self._runs.conversation(forked.conversation_id), forked.replayed
+        await self._capacity.admit()
+        source = await self._runs.conversation(conversation_id)
+        through = await self._place(conversation_id, wanted.through)
+        given = {name: getattr(wanted if name in wanted.model_fields_set else source, name) for name in _ABOUT}
+        copied = await self._runs.copy(conversation_id, through=through, made_anew=None, agent=given["agent"])
+        try:
+            secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(wanted.secrets, wanted.agent)})
+            fields = (*fields_of(given, kept or {}), *starmap(GivenField, secrets.items()))
+            fork = replace(
+                fork,
+                copy=copied.copy,
+                through=through,
+                withdrawals=copied.withdrawals,
+                withdrawn=copied.withdrawn or None,
+                given=tuple(each for each in fields if each.value is not None),
+            )
+            forked = await promised(self._scripts.promise(fork), _forked)
+        except (StateConflict, IdempotencyMismatch):
+            await self._runs.forget_copy(copied)
+            raise
+        if forked.replayed:
+            await self._runs.forget_copy(copied)
+        return await self._runs.conversation(forked.conversation_id), forked.replayed
+
+    async def _place(self, conversation_id: str, position: int | None) -> int:
+        """Where the log is cut that is to be cut at ``position``, or at its end."""
+        conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
+        match await self._scripts.run(FindPlace(conversation=conversation, log=log, position=position)):
+            case Place(found):
+                return found
+            case NoPlace(why):
+                raise StateConflict("unknown_position", None, _MISPLACED[why])
+            case Unknown():
+                raise unknown_conversation(conversation_id)
+            case other:
+                assert_never(other)
+
+
+def _appended(conversation_id: str, reply: Appended | Mismatch | Refused | Unknown) -> Appended:
+    match reply:
+        case Appended() as appended:
+            return appended
+        case Mismatch() | Refused() | Unknown() as none:
+            raise _hindrance(conversation_id, none)
+        case other:
+            assert_never(other)
+
+
+def _withdrawn(
+    conversation_id: str, reply: WithdrawnBehind | NoPlace | Mismatch | Refused | Unknown
+) -> WithdrawnBehind:
+    match reply:
+        case WithdrawnBehind() as withdrawn:
+            return withdrawn
+        case NoPlace(why):
+            raise StateConflict("unknown_position", None, _MISPLACED[why])
+        case Mismatch() | Refused() | Unknown() as none:
+            raise _hindrance(conversation_id, none)
+        case other:
+            assert_never(other)
+
+
+def _forked(reply: Forked | ToCopy | Busy | Mismatch | Refused) -> Forked:
+    match reply:
+        case Forked() as forked:
+            return forked
+        case Busy():
+            raise StateConflict("conversation_busy", None, "there is another conversation of that id")
+        case ToCopy():
+            raise StateConflict("conversation_changed", None, "the fork was there, and was deleted meanwhile")
+        case Mismatch() | Refused() as none:
+            raise _hindrance("", none)
+        case other:
+            assert_never(other)
+
+
+def _hindrance(
+    conversation_id: str, reply: Mismatch | Refused | Unknown
+) -> IdempotencyMismatch | StateConflict | UnknownConversation:
+    match reply:
+        case Mismatch():
+            return IdempotencyMismatch("this Idempotency-Key was used with another request")
+        case Refused(code, other):
+            return refusal(code, other)
+        case Unknown():
+            return unknown_conversation(conversation_id)

@@ -1,0 +1,303 @@
+"""What the API does with runs: submit, cancel, list (``listing.py``) and read (``reading.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from secrets import token_hex
+from typing import Any, assert_never
+
+import orjson
+
+from palaver.config.settings import Settings
+from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
+from palaver.schemas.first_words import PREVIEW, TITLE, first_words
+from palaver.schemas.models import AgentSpec, CancelMode, Message, Run, Submission
+from palaver.steps.leases import Delivery, Settled
+from palaver.store.conversations.vault import Vault, endpoint_of, with_key
+from palaver.store.reading import records
+from palaver.store.reading.events import Withdrawn
+from palaver.store.reading.listing import Listing
+from palaver.store.reading.reading import check_conversation_id, reads_of, shown, unknown_conversation
+from palaver.store.redis import keys
+from palaver.store.redis.capacity import Capacity
+from palaver.store.redis.connection import Connection
+from palaver.store.scripting.contracts import Cancel, CopyLog, Submit
+from palaver.store.scripting.contracts.logs import Copied
+from palaver.store.scripting.contracts.replies import Ended, Mismatch, Moved, Unknown
+from palaver.store.scripting.contracts.runs import Created, Full, Past, Refused, Replayed, Steered, SubmitKind
+from palaver.store.scripting.idempotency import IdempotencyKey, idempotency, sha256
+from palaver.store.scripting.moving import deliveries, promised, settled
+from palaver.store.scripting.refusals import refusal
+from palaver.store.scripting.scripts import Scripts
+from palaver.telemetry.traces import new_trace
+from palaver.vocabulary.ids import new_run_id, pick_shard, shard_of
+from palaver.vocabulary.limits import beyond
+
+SubmitReply = Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A run that was taken on, now or, with ``replayed``, by an earlier request with the same key."""
+
+    run_id: str
+    replayed: bool
+    deliveries: tuple[Delivery, ...]
+    steered: bool = False
+    """There is no new run: the input went into ``run_id``, which was active."""
+    run: Run | None = None
+    """The new run as it was right behind that, if it was to be shown; None if it says too little, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A conversation's log that was copied for another one to begin with, up to position ``through``."""
+
+    conversation_id: str
+    copy: str
+    """The name of the copy, which nobody else knows."""
+    through: int
+    withdrawals: bytes
+    """Of the conversation before it was copied: with others, the copy may have what was deleted since."""
+    withdrawn: bytes
+    """What of the copy models are not told."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Opened: they are sealed for the copy."""
+
+
+class Runs(Listing):
+    """Runs and conversations, as the API sees them."""
+
+    def __init__(
+        self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity, vault: Vault
+    ) -> None:
+        super().__init__(redis, scripts, settings)
+        self._vault = vault
+        self._capacity = capacity
+        self._settings = settings
+
+    async def submit(
+        self,
+        submission: Submission,
+        *,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+        condenses: bool = False,
+        show: bool = False,
+    ) -> Submitted:
+        """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
+        who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``condenses`` does
+        nothing else. With ``show`` a new run comes with the answer.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+            IdempotencyMismatch: the key was used with another body.
+            StateConflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run
+                waits for somebody, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
+                ``conversation_full`` or ``steering_full``, there is no room for it.
+            NoRoom: ``too_many_runs`` or ``store_nearly_full``, and this would be one more.
+            TimePassed: ``start_by`` or ``deadline`` has.
+            NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
+        """
+        # Without defaults: a field that a later version adds must not change what an old body hashes to.
+        body = submission.model_dump_json(exclude_defaults=True) if idempotency_key is not None else ""
+        key = idempotency(idempotency_key, f"condense {body}" if condenses else body, by)
+        conversation_id = submission.conversation_id
+        if conversation_id is None:
+            # An idempotency key is found again by its own shard.
+            target = self.new_conversation(pick_shard(key.digest, len(self.shards)) if key.digest else None)
+            return await self.take_on(await self.to_submit(submission, target, "new", key, by=by), show=show)
+        check_conversation_id(conversation_id)
+        kind: SubmitKind = "condense" if condenses else "known"
+        return await self.take_on(await self.to_submit(submission, conversation_id, kind, key, by=by), show=show)
+
+    async def take_on(self, submit: Submit, *, show: bool = False) -> Submitted:
+        """What came of a submit that `to_submit` made. With ``show`` a new run comes with it.
+
+        Raises:
+            StateConflict: as ``submit``; also ``conversation_moved_on``, and ``conversation_changed`` since it was
+                copied.
+            UnknownConversation, IdempotencyMismatch, NoRoom, TimePassed, NotDurable: as ``submit``.
+        """
+        if not show:
+            return await promised(self._scripts.promise(submit), partial(taken_on, submit))
+
+        def read(told: tuple[SubmitReply, Sequence[Any]]) -> Submitted:
+            reply, answers = told
+            return replace(taken_on(submit, reply), run=shown(answers))
+
+        return await promised(self._scripts.promise_and_read(submit, reads_of(submit.run_id)), read)
+
+    async def to_submit(
+        self,
+        submission: Submission,
+        target: str,
+        kind: SubmitKind,
+        key: IdempotencyKey,
+        *,
+        by: str | None,
+        retried_from: str | None = None,
+        fork: Fork | None = None,
+    ) -> Submit:
+        """What to ask the store for, for a run in the conversation ``target``: with ``retry`` only right behind the run
+        that it goes on with, and with ``fork`` in one that begins as another one did."""
+        nearly_full = await self._capacity.nearly_full()
+        shard = shard_of(target)
+        run_id = new_run_id(shard)
+        given = submission.input
+        messages = (Message(role="user", content=given),) if isinstance(given, str) else given
+        agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
+        trace = new_trace()
+        secrets = with_key(submission.secrets, agent)
+        hidden = tuple(filter(None, secrets.values()))
+        title = first_words(messages, TITLE, hidden)
+        return Submit(
+            run=keys.of_run(run_id, target),
+            runs=keys.runs(shard),
+            idempotency=keys.idempotency(shard, key.digest or sha256(run_id)),
+            forked=keys.conversation(fork.conversation_id) if fork else None,
+            run_id=run_id,
+            conversation_id=target,
+            kind=kind,
+            fingerprint=key.fingerprint or None,
+            on_conflict=submission.on_conflict,
+            agent=records.agent_json(agent) if agent else None,
+            names=records.names(agent) if agent else None,
+            max_steps=agent.max_steps if agent else None,
+            start_after=records.millis(submission.start_after) if submission.start_after else None,
+            start_by=records.millis(submission.start_by) if submission.start_by else None,
+            deadline=records.millis(submission.deadline) if submission.deadline else None,
+            metadata=orjson.dumps(submission.metadata),
+            tags=orjson.dumps(submission.tags),
+            budget=submission.budget.model_dump_json(exclude_none=True) if submission.budget else None,
+            submitted_by=by,
+            retried_from=retried_from,
+            copy=fork.copy if fork else None,
+            copied_through=fork.through if fork else None,
+            most_due=ceiling,
+            withdrawals=fork.withdrawals if fork else b"",
+            withdrawn=fork.withdrawn or None if fork else None,
+            trace=trace.stored if trace else None,
+            messages=tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages),
+            title=title,
+            folded=title and title.casefold(),
+            input_preview=first_words(reversed(messages), PREVIEW, hidden),
+            secrets=self._vault.sealed(target, {**(fork.secrets if fork else {}), **secrets}),
+            endpoint=endpoint_of(agent) if agent else None,
+        )
+
+    async def copy(self, conversation_id: str, *, through: int, made_anew: str | None, agent: AgentSpec | None) -> Fork:
+        """Copy a conversation's log up to position ``through``, a part at a time, for another one to begin with.
+
+        What the run ``made_anew`` said before counts there even if it was rolled back. A copy that no conversation
+        begins with is forgotten after ten minutes. ``agent`` is that of the other one.
+
+        Raises:
+            UnknownConversation: the conversation is not there (any more).
+            KeyMissing: this process cannot open its secrets, which the copy is to have, too.
+        """
+        shard, name = shard_of(conversation_id), token_hex(16)
+        copy = CopyLog(
+            conversation=keys.conversation(conversation_id),
+            log=keys.log(conversation_id),
+            copy=keys.copy(shard, name),
+            copied=keys.copied(shard, name),
+            through=through,
+        )
+        first = part = await self._copy(copy, conversation_id)
+        while not part.ends:
+            part = await self._copy(copy, conversation_id)
+        withdrawn = Withdrawn(first.withdrawn).without(made_anew, through)
+        secrets = await self._vault.opened(conversation_id, agent)
+        return Fork(conversation_id, name, through, first.withdrawals, withdrawn, secrets)
+
+    async def _copy(self, copy: CopyLog, conversation_id: str) -> Copied:
+        match await self._scripts.run(copy):
+            case Copied() as part:
+                return part
+            case Unknown():
+                raise unknown_conversation(conversation_id)
+            case other:
+                assert_never(other)
+
+    async def forget_copy(self, fork: Fork) -> None:
+        """Forget a copy. That changes nothing if a conversation has begun with it."""
+        shard = shard_of(fork.conversation_id)
+        await self._redis.unlink(keys.copy(shard, fork.copy), keys.copied(shard, fork.copy))
+
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        mode: CancelMode = "now",
+        reason: str | None = None,
+        by: str | None = None,
+        acked_ms: int = 0,
+    ) -> Settled:
+        """Acknowledge a cancel, ``acked_ms`` milliseconds after it was asked for.
+
+        Doing it again changes nothing, unless the mode is stronger: graceful, now, rollback.
+
+        Raises:
+            UnknownRun: there is no such run.
+            StateConflict: ``run_ended``, it had ended otherwise; the message names the status.
+            NotDurable: acknowledged, but not as safely as PALAVER_DURABILITY asks; again, it may be.
+        """
+        conversation_id = await self.conversation_of(run_id)
+        cancel = to_cancel(run_id, conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms)
+        return await promised(self._scripts.promise(cancel), partial(cancelled, run_id, conversation_id))
+
+
+def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
+    """What the reply to ``submit`` means. Raises as `Runs.take_on`."""
+    match reply:
+        case Created(found, due):
+            return Submitted(found, False, deliveries(due, found, submit.conversation_id))
+        case Steered(found):
+            return Submitted(found, False, (), steered=True)
+        case Replayed(found, steered):
+            return Submitted(found, True, (), steered=steered)
+        case Mismatch():
+            raise IdempotencyMismatch("this Idempotency-Key was used with another body")
+        case Past(name):
+            raise TimePassed(name, f"{name} has passed")
+        case Full() if submit.most_due == 0:
+            beyond("memory")
+            raise NoRoom("store_nearly_full", "the store has no memory left for new runs")
+        case Full():
+            beyond("runs")
+            raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
+        case Refused(code, other):
+            raise refusal(code, other or submit.retried_from)
+        case Unknown():
+            raise unknown_conversation(submit.conversation_id)
+        case none:
+            assert_never(none)
+
+
+def to_cancel(
+    run_id: str, conversation_id: str, *, mode: CancelMode, reason: str | None, by: str | None, acked_ms: int
+) -> Cancel:
+    """What `Runs.cancel` asks the store for; `cancelled` reads the answer."""
+    return Cancel(
+        run=keys.of_run(run_id, conversation_id),
+        mode=mode,
+        by=orjson.dumps(by),
+        reason=orjson.dumps(reason),
+        acked_ms=acked_ms,
+    )
+
+
+def cancelled(run_id: str, conversation_id: str, reply: Moved | Ended | Unknown) -> Settled:
+    """What the reply to a cancel means. Raises as `Runs.cancel`."""
+    match reply:
+        case Moved() as moved:
+            return settled(moved, run_id, conversation_id)
+        case Ended(status):
+            raise StateConflict("run_ended", run_id, f"the run has already ended: {status}")
+        case Unknown():
+            raise UnknownRun(run_id)
+        case other:
+            assert_never(other)

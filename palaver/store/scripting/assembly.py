@@ -1,0 +1,283 @@
+"""The text of each script: what is generated from its declaration, the parts that it needs, and its own file.
+
+A Lua file says on a line ``-- needs: …`` which parts it builds on; the assembler puts each of them in front of it, once
+and behind its own needs. A part is a block of its own: what is behind it sees those of its names that it uses, and
+functions that nobody uses are left out. ``Namespace.NAME`` in Lua is what Python knows by that name
+(``shared_names.py``) and is put in as a literal. A name that Python does not know is an error here, not in Redis.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Final, NamedTuple
+
+from palaver.store.scripting.contracts.declaration import Group, List, Script, ScriptReply, Shape
+from palaver.store.scripting.contracts.wire import Field
+
+_NEEDS: Final = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+_TOKENS: Final = re.compile(
+    r"""--[^\n]*
+    | '(?:\\.|[^'\\\n])*'
+    | \b(?P<namespace>[A-Z][A-Za-z]*[a-z][A-Za-z]*)\.(?P<name>[A-Z][A-Z0-9_]*)\b
+    | \b(?P<local>(?:args|keys|reply)\.\w+|redis\.call)\b
+    """,
+    re.VERBOSE,
+)
+"""A comment, a text, a name of Python's, or a name that is a local: those are found faster than fields of a table."""
+
+_STATEMENTS: Final = re.compile(r"^(?=[A-Za-z_])(?!end\b|else)", re.MULTILINE)
+"""Where a statement of a file begins: at the left edge, where none of its other lines has a word but ``end``."""
+_LOCALS: Final = re.compile(r"local (?P<function>function )?(?P<names>\w+(?:, \w+)*)(?P<value>[ (])?")
+_WORDS: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+"""What may be the name of a local; behind a dot is a field."""
+
+Names = Mapping[str, Mapping[str, object]]
+Files = Mapping[str, str]
+"""The texts of Lua files, by name."""
+
+
+class Line(NamedTuple):
+    """Where a line of a script is from."""
+
+    file: str
+    number: int
+
+
+class Source(NamedTuple):
+    """A script as Redis gets it."""
+
+    text: str
+    lines: Sequence[Line]
+
+
+class Statement:
+    """A statement at the left edge of a file, as Redis gets it."""
+
+    def __init__(self, text: str, lines: Sequence[Line]) -> None:
+        found = _LOCALS.match(text)
+        self.source = Source(text, lines)
+        self.words = frozenset(_WORDS.findall(text))
+        self.declares = found["names"].split(", ") if found else []
+        self.is_function = bool(found and found["function"])
+        # As it is where its locals are declared ahead of it.
+        self.inside = Source(text.removeprefix("local "), lines) if found and found["value"] else Source("", ())
+
+
+class Assembler:
+    """Makes scripts of ``files``, in which ``names`` are known. It translates each file once."""
+
+    def __init__(self, names: Names, files: Files) -> None:
+        self._names = names
+        self._files = files
+        self._parts: dict[str, Sequence[str]] = {}
+        self._translated: dict[str, Sequence[Statement]] = {}
+
+    def script(self, script: type[Script[Any]]) -> Source:
+        """The whole text of a script.
+
+        Raises:
+            LookupError: a name that Python does not know, or a part that is not there.
+            RecursionError: parts need each other.
+        """
+        head = f"contract of {script.name}"
+        text = contract(script)
+        return _joined(Source(text, _lines(head, text)), self.alone(script.name))
+
+    def alone(self, name: str) -> Source:
+        """The text of a file behind all that it uses, without what is generated for a script. Raises the same."""
+        *parts, own = map(self._of_file, self.parts(name))
+        sources = [each.source for each in own]
+        used = set[str]().union(*(each.words for each in own))
+        for part in reversed(parts):
+            sources[:0] = _scope(part, used)
+        return _joined(*sources)
+
+    def parts(self, name: str, above: tuple[str, ...] = ()) -> Sequence[str]:
+        """The names of all files that the file ``name`` needs, each behind its own needs, and of itself.
+
+        Raises:
+            KeyError: a part is not there.
+            RecursionError: parts need each other.
+        """
+        if name in above:
+            raise RecursionError(" needs ".join((*above, name)))
+        if name not in self._parts:
+            found: list[str] = []
+            for line in _NEEDS.findall(self._files[name]):
+                for needed in line.split(", "):
+                    found += (part for part in self.parts(f"_{needed}", (*above, name)) if part not in found)
+            self._parts[name] = [*found, name]
+        return self._parts[name]
+
+    def _of_file(self, name: str) -> Sequence[Statement]:
+        if name not in self._translated:
+            self._translated[name] = list(_statements(f"{name}.lua", self._files[name], self._names))
+        return self._translated[name]
+
+
+@cache
+def lua_files() -> Files:
+    """Every Lua file."""
+    folder = resources.files("palaver.store.scripting") / "lua"
+    return {each.name.removesuffix(".lua"): each.read_text() for each in folder.iterdir()}
+
+
+def _scope(part: Sequence[Statement], used: set[str]) -> Sequence[Source]:
+    """A part as a block, behind the declaration of those of its locals that are ``used`` behind it. The words of the
+    part are added to these."""
+    outside, exported, sources = frozenset(used), list[str](), list[Source]()
+    for each in reversed(part):
+        if each.is_function and used.isdisjoint(each.declares):
+            continue
+        used |= each.words
+        if outside.isdisjoint(each.declares):
+            sources.append(each.source)
+        else:
+            exported[:0] = each.declares
+            sources.append(each.inside)
+    if not sources:
+        return []
+    text, lines = _joined(*reversed(sources))
+    begin = f"local {', '.join(exported)} do" if exported else "do"
+    return [Source(f"{begin}\n{text}end\n", [lines[0], *lines, lines[-1]])]
+
+
+def _statements(file: str, text: str, names: Names) -> Iterator[Statement]:
+    """The statements of a file, without comments and lines that have nothing else."""
+    lines = zip(_for_redis(file, text, names).splitlines(keepends=True), _lines(file, text), strict=True)
+    kept = [(line.rstrip() + "\n", place) for line, place in lines if line.strip()]
+    places = iter([place for _, place in kept])
+    for statement in _STATEMENTS.split("".join(line for line, _ in kept)):
+        if statement:
+            yield Statement(statement, [next(places) for _ in range(statement.count("\n"))])
+
+
+def _lines(file: str, text: str) -> Sequence[Line]:
+    return [Line(file, number) for number in range(1, text.count("\n") + 1)]
+
+
+def _joined(*sources: Source) -> Source:
+    return Source("".join(each.text for each in sources), [line for each in sources for line in each.lines])
+
+
+def contract(script: type[Script[Any]]) -> str:
+    """The generated head of a script: a local for each of its ``keys.x``, ``args.x`` and ``reply.x``."""
+    shape, at = script.shape, 1
+    lines = ["local KEYS, ARGV, tonumber, redis_call = KEYS, ARGV, tonumber, redis['call']"]
+    lines += _keys(shape)
+    for arg in shape.args:
+        if isinstance(arg, Group):
+            value = _table(arg.fields, [f"ARGV[{at + i}]" for i in range(len(arg.fields))])
+            at += len(arg.fields)
+        else:
+            value = _value(arg, f"ARGV[{at}]")
+            at += 1
+        lines.append(f"local args_{arg.name} = {value}")
+    lines += _lists(shape, at)
+    lines += (f"local function reply_{each.tag}{_constructor(each)} end" for each in script.replies.values())
+    return "\n".join(lines) + "\n"
+
+
+def _keys(shape: Shape) -> Iterator[str]:
+    at = 1
+    for key in shape.keys:
+        if key.names:
+            named = ", ".join(f"[{literal(name)}] = KEYS[{i}]" for i, name in enumerate(key.names, at))
+            yield f"local keys_{key.name} = {{ {named} }}"
+        else:
+            yield f"local keys_{key.name} = KEYS[{at}]"
+        at += len(key.names) or 1
+
+
+def _lists(shape: Shape, first: int) -> Iterator[str]:
+    """Lines that read the lists; the first of them begins at ARGV ``first``."""
+    if not shape.lists:
+        return
+    yield f"local {', '.join(f'args_{each.name}' for each in shape.lists)}"
+    yield "do"
+    yield f"  local at, key = {first}, {sum(len(key.names) or 1 for key in shape.keys)}"
+    for each in shape.lists:
+        keys = sum(field.wire is None for field in each.fields)
+        values = len(each.fields) - keys
+        places = [f"KEYS[key + {i + 1}]" for i in range(keys)] + [f"ARGV[at + {i + 1}]" for i in range(values)]
+        step = f"at, key = at + {values}, key + {keys}" if keys else f"at = at + {values}"
+        yield from _loop(each, places, step) if each.batch else _list(each, places, step)
+    yield "end"
+
+
+def _list(of: List, places: Sequence[str], step: str) -> Iterator[str]:
+    item = _table(of.fields, places) if of.record else _value(of.fields[0], places[0])
+    yield "  local list = {}"
+    yield "  for i = 1, ARGV[at] do"
+    yield f"    list[i] = {item}"
+    yield f"    {step}"
+    yield "  end"
+    yield f"  args_{of.name}, at = list, at + 1"
+
+
+def _loop(of: List, places: Sequence[str], step: str) -> Iterator[str]:
+    """A function that answers the next one's number and values each time."""
+    given = ", ".join(_value(field, place) for field, place in zip(of.fields, places, strict=True))
+    behind = step.replace("at + ", "at - ").replace("key + ", "key - ")
+    yield "  local i, count = 0, tonumber(ARGV[at])"
+    yield f"  {behind}"
+    yield f"  function args_{of.name}()"
+    yield "    if i == count then return end"
+    yield "    i = i + 1"
+    yield f"    {step}"
+    yield f"    return i, {given}"
+    yield "  end"
+
+
+def _table(fields: Sequence[Field], places: Sequence[str]) -> str:
+    inner = (f"{field.name} = {_value(field, place)}" for field, place in zip(fields, places, strict=True))
+    return f"{{ {', '.join(inner)} }}"
+
+
+def _value(field: Field, place: str) -> str:
+    return place if field.wire is None else field.wire.to_lua.replace("{}", place)
+
+
+def _constructor(reply: ScriptReply) -> str:
+    if not reply.fields:
+        return f"() return {{ '{reply.tag}' }}"
+    given = ", ".join(wire.from_lua.replace("{}", f"r.{name}") for name, wire in reply.fields.items())
+    return f"(r) return {{ '{reply.tag}', {given} }}"
+
+
+def _for_redis(file: str, text: str, names: Names) -> str:
+    """Lua as Redis gets it: without comments, with a literal for each name of Python, and locals for what the generated
+    head has."""
+
+    def instead(found: re.Match[str]) -> str:
+        if found["local"]:
+            return found[0].replace(".", "_")
+        if not found["namespace"]:
+            return "" if found[0].startswith("--") else found[0]
+        try:
+            return literal(names[found["namespace"]][found["name"]])
+        except KeyError:
+            number = text.count("\n", 0, found.start()) + 1
+            raise LookupError(f"{file}:{number}: Python knows no {found[0]}") from None
+
+    return _TOKENS.sub(instead, text)
+
+
+def literal(value: object) -> str:
+    """A value of Python in Lua; of a set, a function that says whether something is in it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+            return f"'{escaped}'"
+        case int():
+            return str(int(value))
+        case frozenset():
+            return f"function(x) return {' or '.join(f'x == {literal(each)}' for each in sorted(value))} end"
+        case Mapping():
+            return f"{{ {', '.join(f'[{literal(key)}] = {literal(each)}' for key, each in value.items())} }}"
+    raise TypeError(f"{value!r} has no form in Lua")

@@ -1,0 +1,82 @@
+"""The declarations of the scripts: what each takes and answers. Lua gets its side from them, by ``assembly.py``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.listing import Find
+from palaver.store.scripting.contracts.logs import (
+    Append,
+    CopyLog,
+    DeleteConversation,
+    DeleteRun,
+    FindPlace,
+    Fork,
+    ReadLog,
+    WithdrawAfter,
+)
+from palaver.store.scripting.contracts.providers import (
+    Admit,
+    CoolDown,
+    Release,
+    RenewPlaces,
+    ReportAnswer,
+    ReportFailure,
+)
+from palaver.store.scripting.contracts.runs import Act, Cancel, Submit
+from palaver.store.scripting.contracts.secrets import KeepSecrets
+from palaver.store.scripting.contracts.steps import (
+    Claim,
+    HandBack,
+    Postpone,
+    Promote,
+    Renew,
+    Settle,
+    Sweep,
+    WriteDeltas,
+)
+
+__all__ = [
+    "SCRIPTS",
+    "Act",
+    "Admit",
+    "Append",
+    "BeginConversation",
+    "Cancel",
+    "ChangeConversation",
+    "Claim",
+    "CoolDown",
+    "CopyLog",
+    "DeleteConversation",
+    "DeleteRun",
+    "Find",
+    "FindPlace",
+    "ForgetConversations",
+    "Fork",
+    "HandBack",
+    "KeepSecrets",
+    "Postpone",
+    "Promote",
+    "ReadLog",
+    "Release",
+    "Renew",
+    "RenewPlaces",
+    "ReportAnswer",
+    "ReportFailure",
+    "Settle",
+    "Submit",
+    "Sweep",
+    "WithdrawAfter",
+    "WriteDeltas",
+]  # fmt: skip
+
+SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
+    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act, Append, WithdrawAfter,
+    FindPlace, Fork,
+    BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
+    KeepSecrets, Find, Renew, WriteDeltas,
+    Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
+)  # fmt: skip
+"""Every script."""

@@ -1,0 +1,79 @@
+"""What clients do with conversations beside their runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.replies import Busy, Unknown
+from palaver.store.scripting.contracts.secrets import NewSecret, Overfull
+
+
+class GivenField(NamedTuple):
+    """A field of a conversation's hash, as it is to be."""
+
+    name: str
+    value: str | None
+    """None takes it away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The conversation is there."""
+
+    there: bool
+    """It was before."""
+
+
+class BeginConversation(Script[Begun | Busy]):
+    """Begin a conversation without a run, if there is none of that id. One that is being deleted is busy."""
+
+    grows = True
+
+    conversation: Key
+    log: Key
+    given: tuple[GivenField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """It is as was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """It has another revision: somebody else has changed it."""
+
+
+class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
+    """Change what is known about a conversation."""
+
+    grows = True
+
+    conversation: Key
+    log: Key
+    revision: int | None
+    """Only if it has this one."""
+    endpoint: str | None
+    """What the key of its new agent is kept under, as of `endpoint_of`; None if the agent stays."""
+    given: tuple[GivenField, ...]
+    secrets: tuple[NewSecret, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """So many are in no list any more."""
+
+    count: int
+
+
+class ForgetConversations(Script[Forgotten]):
+    """Take conversations that have expired out of the lists of their shard."""
+
+    when_full = True
+
+    expiring: Key
+    """The list of those that expire."""
+    limit: int

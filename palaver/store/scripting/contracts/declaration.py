@@ -1,0 +1,260 @@
+"""What a script takes and answers, said once: Python and Lua are made from the same declaration.
+
+A script is a class. Its fields are what travels, in their order: fields of the type ``Key``, and records of keys, are
+KEYS; all others are ARGV. Its type parameter names the closed set of its replies. The Lua side (``assembly.py``)
+gets the fields as ``keys.name`` and ``args.name``, and a constructor ``reply.name { … }`` for each reply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from palaver.errors import NewerVersion
+from palaver.store.redis.connection import Value
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.contracts.wire import Field, each_of, is_record, wire_of
+
+NEWER: Final = "newer"
+"""What a script about a run answers when newer code has worked on its conversation; it is in no declaration."""
+
+R = TypeVar("R")
+Put = Callable[[list[Any], list[Any], Any], None]
+"""Puts a field's value into KEYS or ARGV."""
+
+
+class Group(NamedTuple):
+    """A field that is one record."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+class List(NamedTuple):
+    """A field with any number of values, or of records."""
+
+    name: str
+    record: type | None
+    fields: tuple[Field, ...]
+    """Of the record; or one that stands for the value."""
+    batch: bool
+
+
+class Shape:
+    """The fields of a script, in the order in which they travel: keys, arguments, lists."""
+
+    def __init__(self, script: type) -> None:
+        self.keys: list[Field] = []
+        self.args: list[Field | Group] = []
+        self.lists: list[List] = []
+        self._puts: list[Put | None] = []
+        hints = get_type_hints(script, include_extras=True)
+        for field in fields(script):
+            if self.lists and not each_of(hints[field.name]):
+                raise TypeError(f"{script.__name__}: the lists come last, behind {field.name}")
+            self._puts.append(self._place(field.name, hints[field.name]))
+        if any(each.batch for each in self.lists[:-1]):
+            raise TypeError(f"{script.__name__}: a batch comes last")
+        behind = [
+            *(key.name for key in self.keys),
+            *(each.name for each in self.lists if any(field.wire is None for field in each.fields)),
+        ]
+        for name in behind[:-1]:
+            if hints.get(name) == Key | None:
+                raise TypeError(f"{script.__name__}: no key comes behind {name}, which may be none")
+        self._accepts = [_accepted(hints[field.name]) for field in fields(script)]
+        self._names = [field.name for field in fields(script)]
+        self._checked: set[tuple[type, ...]] = set()
+
+    def _place(self, name: str, hint: Any) -> Put | None:
+        """Where a field travels; None if it is one value of ARGV."""
+        if is_record(hint):
+            group = Group(name, Field.all_of(hint))
+            if all(field.wire is None for field in group.fields):
+                self.keys += group.fields
+                return _put_keys
+            self.args.append(group)
+            return _Record(group.name, group.fields).put
+        if hint in (Key, Key | None):
+            self.keys.append(Field(name, None))
+            return _put_key
+        if each := each_of(hint):
+            record = each if is_record(each) else None
+            inner = Field.all_of(each) if record else (Field(name, wire_of(each)),)
+            self.lists.append(List(name, record, inner, get_origin(hint) is Annotated))
+            return _Items(self.lists[-1]).put
+        self.args.append(Field(name, wire_of(hint)))
+        return None
+
+    def pack(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """KEYS and ARGV.
+
+        Raises:
+            TypeError: a value is not of its declared type.
+        """
+        types = tuple(map(type, values))
+        if types not in self._checked:
+            _check(self._names, self._accepts, values)
+            self._checked.add(types)
+        keys: list[Any] = []
+        args: list[Any] = []
+        for put, value in zip(self._puts, values, strict=True):
+            if put is None:
+                args.append(value)
+            else:
+                put(keys, args, value)
+        # redis-py sends neither None nor booleans.
+        return keys, ["" if each is None else int(each) if each is True or each is False else each for each in args]
+
+
+def _accepted(hint: Any) -> tuple[type, ...]:
+    if is_record(hint):
+        return (hint,)
+    if each_of(hint):
+        return (tuple, list)
+    if hint == Key:
+        return (str,)
+    return (str, NoneType) if hint == Key | None else wire_of(hint).accepts
+
+
+def _check(names: Iterable[str], accepted: Iterable[tuple[type, ...]], values: Iterable[Any]) -> None:
+    for name, types, value in zip(names, accepted, values, strict=True):
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            wanted = " or ".join(each.__name__ for each in types)
+            raise TypeError(f"{name} is {type(value).__name__}, and not {wanted}")
+
+
+def _put_keys(keys: list[Any], args: list[Any], value: tuple[str | tuple[str, ...], ...]) -> None:
+    for key in value:
+        if isinstance(key, str):
+            keys.append(key)
+        else:
+            keys += key
+
+
+def _put_key(keys: list[Any], args: list[Any], value: str | None) -> None:
+    if value is not None:
+        keys.append(value)
+
+
+class _Record:
+    """Puts the fields of a record on the wire."""
+
+    def __init__(self, name: str, of: Sequence[Field]) -> None:
+        self._names = [f"{name}: {field.name}" for field in of]
+        self._accepts = [field.wire.accepts if field.wire else (str,) for field in of]
+        self._keys = sum(field.wire is None for field in of)
+        if any(field.wire is None for field in of[self._keys :]):
+            raise TypeError(f"the keys of a record come first: {name}")
+        self._checked: set[tuple[type, ...]] = set()
+
+    def put(self, keys: list[Any], args: list[Any], record: Sequence[Any]) -> None:
+        types = tuple(map(type, record))
+        if types not in self._checked:
+            _check(self._names, self._accepts, record)
+            self._checked.add(types)
+        keys += record[: self._keys]
+        args += record[self._keys :]
+
+
+class _Items:
+    """Puts a list on the wire: how many, and each."""
+
+    def __init__(self, of: List) -> None:
+        self._record = of.record
+        self._item = _Record(of.name, of.fields)
+
+    def put(self, keys: list[Any], args: list[Any], values: Sequence[Any]) -> None:
+        args.append(len(values))
+        for value in values:
+            self._item.put(keys, args, value if self._record else (value,))
+
+
+class ScriptReply:
+    """A reply of some script: its tag in Lua, and how it is read."""
+
+    def __init__(self, made: type) -> None:
+        hints = get_type_hints(made, include_extras=True)
+        self.made = made
+        self.tag = snake(made.__name__)
+        self.fields = {field.name: wire_of(hints[field.name]) for field in fields(made)}
+        self._reads = [wire.read for wire in self.fields.values()]
+
+    def read(self, values: Sequence[Any]) -> Any:
+        """The reply from what is behind its tag.
+
+        Raises:
+            TypeError: these are not its fields.
+        """
+        if len(values) != len(self._reads):
+            raise TypeError(f"{self.tag} came with {len(values)} of {len(self._reads)} fields")
+        return self.made(*(read(value) for read, value in zip(self._reads, values, strict=True)))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Script(Generic[R]):
+    """A call of a script; ``R`` is the union of its replies."""
+
+    name: ClassVar[str]
+    """Of its Lua file."""
+    when_full: ClassVar[bool] = False
+    """Whether it runs though Redis is at its ``maxmemory``: it ends runs, deletes them, or keeps what workers have."""
+    grows: ClassVar[bool] = False
+    """Whether it stores what clients send."""
+    shape: ClassVar[Shape]
+    replies: ClassVar[Mapping[bytes, ScriptReply]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+        cls.name = snake(cls.__name__)
+        cls.shape = Shape(cls)
+        cls.replies = {reply.tag.encode(): reply for reply in map(ScriptReply, _union(cls.__orig_bases__))}  # type: ignore[attr-defined]
+
+    def pack(self) -> tuple[list[str], list[Value]]:
+        """KEYS and ARGV.
+
+        Raises:
+            TypeError: a field is not of its declared type.
+        """
+        return self.shape.pack(tuple(vars(self).values()))
+
+    def read(self, answer: Sequence[Any]) -> R:
+        """What the script answered.
+
+        Raises:
+            NewerVersion: newer code has worked on this conversation. Nothing was written.
+            TypeError: the answer is not a declared reply.
+        """
+        tag, *values = answer
+        reply = self.replies.get(tag)
+        if reply is None:
+            if tag == NEWER.encode():
+                raise NewerVersion
+            raise TypeError(f"{self.name} answered {tag!r}, which is none of its replies")
+        found: R = reply.read(values)
+        return found
+
+
+def _union(bases: Iterable[Any]) -> Iterator[type]:
+    (declared,) = (get_args(base)[0] for base in bases if get_origin(base) is Script)
+    yield from get_args(declared) or (declared,)
+
+
+def snake(name: str) -> str:
+    """``HandBack`` as ``hand_back``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,68 @@
+"""How lists of runs and of conversations are looked through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.contracts.declaration import Script
+
+
+class FieldTest(NamedTuple):
+    """What a field of a hash must be for it to be worth reading."""
+
+    field: str
+    kind: Literal["has", "entry", "status", "set", "unset", "from", "to"]
+    """``has``: the text is in it. ``entry``: it is JSON, and the text is an entry of it. ``from``, ``to``: it is a
+    number, and at least that, or at most. ``status``: that of a conversation is in the text, between commas."""
+    text: str = ""
+
+
+class Index(NamedTuple):
+    """A list by time."""
+
+    key: Key
+
+
+class Member(NamedTuple):
+    """One of a list that passed the tests."""
+
+    at: int
+    """Its time there; ms."""
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Those that passed the tests, in order."""
+
+    members: tuple[Member, ...]
+    looked: int
+    """How many were looked at."""
+    bytes: int
+    """Read of them."""
+    last_at: int | None
+    last_id: str | None
+    """The last one of these; go on behind it."""
+    ends: bool
+    """There are no more."""
+
+
+class Find(Script[Found]):
+    """Look through lists of a shard as if they were one, until enough are found or looked at. A run whose status
+    changes meanwhile is in exactly one of the lists, so it is not missed."""
+
+    hashes: str
+    """What the keys of the hashes begin with."""
+    ascending: bool
+    """The oldest first; else the newest."""
+    begin: int | None
+    begin_id: str | None
+    """Behind this one; without an id, behind all of that millisecond, or before them if it is ascending."""
+    last: int | None
+    """None beyond it; ms."""
+    most_looked: int
+    most_found: int
+    lists: tuple[Index, ...]
+    tests: tuple[FieldTest, ...]

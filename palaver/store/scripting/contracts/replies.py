@@ -1,0 +1,96 @@
+"""Replies that several scripts have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from palaver.vocabulary.lifecycle import RunStatus
+
+
+class DueDelivery(NamedTuple):
+    """A delivery to publish."""
+
+    queue: str
+    step: str
+    number: int
+    title: str
+    """What the step is, for operators; empty if nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The script has changed the run: its status now, and the deliveries to publish."""
+
+    status: RunStatus
+    deliveries: tuple[DueDelivery, ...]
+    next_run: str | None
+    """The conversation's next run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The lease is not the newest any more. Nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """There is nothing to do, or nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """There is no such run or conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run has ended, or ends."""
+
+    status: RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """The run has not ended."""
+
+    status: RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The conversation has runs that have not ended, or is being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """A part is done; call it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The idempotency key was used with another request."""
+
+
+class RefusalCode(StrEnum):
+    """Why a run, or what was to be put into one, is not taken. Callers are told the same code, in a `StateConflict`."""
+
+    PENDING_ACTION = "pending_action"
+    CONVERSATION_MOVED_ON = "conversation_moved_on"
+    CONVERSATION_BUSY = "conversation_busy"
+    CONVERSATION_CHANGED = "conversation_changed"
+    CONVERSATION_FULL = "conversation_full"
+    QUEUE_FULL = "queue_full"
+    STEERING_FULL = "steering_full"
+    SECRETS_FULL = "secrets_full"
+    NO_AGENT = "no_agent"
+    NOTHING_TO_RETRY = "nothing_to_retry"
+    NOTHING_TO_ANSWER = "nothing_to_answer"
+    UNKNOWN_ACTION = "unknown_action"
+    ACTION_ALREADY_RESOLVED = "action_already_resolved"
+    ACTION_EXPIRED = "action_expired"
+    WRONG_ACTION = "wrong_action"
+    DIGEST_MISMATCH = "digest_mismatch"
+    NO_PENDING_ACTION = "no_pending_action"
+    NOT_PAUSED = "not_paused"

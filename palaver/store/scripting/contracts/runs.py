@@ -1,0 +1,197 @@
+"""What clients do with runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from palaver.schemas.models import CancelMode, OnConflict
+from palaver.store.redis.keys import Key, RunKeys
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.replies import DueDelivery, Ended, Mismatch, Moved, RefusalCode, Unknown
+from palaver.store.scripting.contracts.secrets import NewSecret
+from palaver.store.scripting.contracts.wire import Json
+from palaver.vocabulary.lifecycle import RunStatus
+
+SubmitKind = Literal["new", "known", "retry", "fork", "condense"]
+"""To a new conversation; to a known one; to that, but only right behind the run that it goes on with; to a copy. To
+a known one that it condenses: it does nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The run is accepted."""
+
+    run_id: str
+    deliveries: tuple[DueDelivery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """There is no new run: the input went into ``run_id``, which was active."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """An earlier request with the same key did it."""
+
+    run_id: str
+    steered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A time of the run has passed."""
+
+    field: Literal["start_by", "deadline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The run is refused."""
+
+    code: RefusalCode
+    other: str | None
+    """The run that is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """The limit of unfinished runs is reached."""
+
+
+class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown]):
+    """Take a run on: its record, its place in the conversation and its idempotency key in one step."""
+
+    grows = True
+
+    run: RunKeys
+    runs: Key
+    """The shard's list of runs."""
+    idempotency: Key
+    """The record of the idempotency key."""
+    forked: Key | None
+    """The conversation that a fork is made of."""
+    run_id: str
+    conversation_id: str
+    kind: SubmitKind
+    fingerprint: str | None
+    """Of the request; None if it has no idempotency key."""
+    on_conflict: OnConflict
+    agent: Json | None
+    """None for the conversation's."""
+    names: str | None
+    """Of that agent (- for none) and of its models."""
+    max_steps: int | None
+    """Of that agent."""
+    start_after: int | None
+    start_by: int | None
+    deadline: int | None
+    """These three in ms. Without a deadline it is PALAVER_RUN_DEADLINE after the start."""
+    metadata: Json
+    tags: Json
+    budget: Json | None
+    submitted_by: str | None
+    """The name of the key that asks."""
+    retried_from: str | None
+    """The run that this one goes on with. With ``retry`` it says what that one was to say and did not."""
+    copy: str | None
+    """The name of the copy of the log that a fork begins with."""
+    copied_through: int | None
+    """Position up to which that goes."""
+    most_due: int
+    """Entries that the due index may have for a run to be new."""
+    withdrawals: bytes
+    """Of the forked conversation before it was copied, as of `Page`."""
+    withdrawn: Json | None
+    """What of the copy is withdrawn."""
+    trace: str | None
+    """The trace that it belongs to, as `palaver.telemetry.traces.Trace` is stored."""
+    endpoint: str | None
+    """As of `ChangeConversation`."""
+    title: str | None
+    """Of the conversation, if nobody gave it one and this is the first that is said in it."""
+    folded: str | None
+    """The same in small letters."""
+    input_preview: str | None
+    """None of a retry: that of the run that it goes on with."""
+    messages: tuple[Json, ...]
+    secrets: tuple[NewSecret, ...]
+    """That the conversation has from here on."""
+
+
+class Cancel(Script[Moved | Ended | Unknown]):
+    """Acknowledge a cancel. From here on the run ends as cancelled, whatever a worker brings later."""
+
+    when_full = True
+
+    run: RunKeys
+    mode: CancelMode
+    by: Json
+    """Who asks: a string or null."""
+    reason: Json
+    """A string or null."""
+    acked_ms: int
+    """Milliseconds from the arrival of the request at the API until now."""
+
+
+ItemType = Literal["approve", "deny", "edit", "output", "message", "pause", "resume", "stop"]
+
+
+class NewItem(NamedTuple):
+    """Something that is put into a run."""
+
+    type: ItemType
+    action: str | None = None
+    """What it decides on, or answers."""
+    digest: str | None = None
+    arguments: str | None = None
+    """JSON (edit)."""
+    reason: str | None = None
+    """As the user gave it (deny, stop)."""
+    text: str | None = None
+    """What the model is told (deny, output, message; that of a message is JSON)."""
+    is_error: bool = False
+    now: bool = False
+    """Abort a model call that is under way (pause)."""
+
+
+Resolution = Literal["approve", "deny", "edit", "output", "expired", "cancelled"]
+"""How an action was resolved: by an item of that type, by nobody in time, or with its run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The items are in, now or, with ``replayed``, by an earlier request with the same key."""
+
+    status: RunStatus
+    deliveries: tuple[DueDelivery, ...]
+    next_run: str | None
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedItem:
+    """None of the items is in, because of this one."""
+
+    number: int
+    """From 1."""
+    code: RefusalCode
+
+
+class Act(Script[Accepted | Mismatch | Unknown | Ended | RefusedItem]):
+    """Put decisions, outputs and the user's words into a run, pause it or let it go on: all items, or none."""
+
+    grows = True
+
+    run: RunKeys
+    idempotency: Key
+    fingerprint: str | None
+    """None if the idempotency key is not the client's."""
+    request: str
+    """Names this very request."""
+    by: Json
+    """Who asks: a string or null."""
+    items: tuple[NewItem, ...]

@@ -1,0 +1,41 @@
+"""What is done with the secrets of conversations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.replies import RefusalCode, Unknown
+
+
+class NewSecret(NamedTuple):
+    """A secret that a conversation is to have, or is not to have any more."""
+
+    name: str
+    sealed: str | None
+    """None to remove it."""
+    instead_of: str | None = None
+    """How it must be sealed until now, to be sealed anew; None however it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """They are as they were to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overfull:
+    """There would be too many: nothing was changed."""
+
+    code: RefusalCode
+
+
+class KeepSecrets(Script[Kept | Overfull | Unknown]):
+    """Set and remove secrets of a conversation."""
+
+    grows = True
+
+    conversation: Key
+    secrets: tuple[NewSecret, ...]

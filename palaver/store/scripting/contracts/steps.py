@@ -1,0 +1,313 @@
+"""What workers and sweepers do with steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from palaver.errors import ErrorClass
+from palaver.events import EventKind
+from palaver.steps.leases import Stray
+from palaver.store.redis.keys import Key, RunKeys
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.replies import Gone, Moved, Stale
+from palaver.store.scripting.contracts.wire import Batch, Entries, Json
+from palaver.vocabulary.lifecycle import StopReason, WaitReason
+
+
+class RunDue(StrEnum):
+    """The entries of a run in the due index, besides its steps."""
+
+    START = "start"
+    """Its start time, or its turn in the conversation."""
+    END = "end"
+    """A time limit is reached, or 80 % of it are used."""
+
+
+class Used(NamedTuple):
+    """What a step used."""
+
+    input_tokens: int
+    cached_tokens: int
+    """Those of the input that were cached."""
+    cache_write_tokens: int
+    """Those of the input that are cached from now on."""
+    output_tokens: int
+    reasoning_tokens: int
+    """Those of the output that the model thought with."""
+    model_calls: int
+    cost: int | None
+    """In nano-dollars; None if nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """The worker has the step. For a tool call the lease is the record of intent: from here on it may have taken
+    effect."""
+
+    fence: int
+    attempt: int
+    """As the retry policy counts."""
+    try_number: int
+    """Lost ones included."""
+    elapsed_ms: int
+    out_ms: int | None
+    """Since the step met an outage of its provider; None if it did not."""
+    lacking_ms: int
+    """Since a worker first lacked what the step needs; 0 if none did."""
+    left_ms: int
+    """Until the run's time is up."""
+    agent: bytes
+    call: bytes | None
+    """The tool call to answer, JSON."""
+    metadata: Json
+    """The run's."""
+    submitted_by: str | None
+    """The name of the key that submitted the run."""
+    condenses: bool
+    """The step condenses the conversation, and that is all that the run does."""
+    edited: bool
+    """A person changed the arguments of the call."""
+    model: int
+    """Which of the agent's models to ask, from 0."""
+    calls_left: int | None
+    """Tool calls that the run's budget has left; None for any number."""
+    since: int
+    """The log position that ``tail`` is behind."""
+    tail: Entries
+    """A page of the log."""
+    ends: bool
+    """The log ends with the tail."""
+    withdrawals: bytes
+    """As of `Page`; empty if the log ends with the tail."""
+    withdrawn: bytes | None
+    """What of the tail was withdrawn, JSON."""
+    waited_ms: int
+    """Since the step was delivered; 0 for a lease that is asked for again."""
+    secrets_at: str
+    """Another value after each change of the conversation's secrets; empty if it has none."""
+    trace: str | None
+    """The run's, as `palaver.telemetry.traces.Trace` is stored."""
+
+
+class Claim(Script[Leased | Stray]):
+    """Lease a step to a worker."""
+
+    run: RunKeys
+    step: str
+    queue: str
+    """Where the worker's deliveries come from: the step must be of that kind."""
+    worker: str
+    lease_ms: int
+    known: int | None
+    """The log position that the worker knows (model steps); None if it wants no messages."""
+    known_at: int
+    """When the entry at that position was written, ms."""
+    nonce: str
+    """Names this very claim: a repeat gets the same lease."""
+
+
+class NewEntry(NamedTuple):
+    """An entry that a verdict brings."""
+
+    kind: EventKind
+    call_id: str | None
+    """The call that it answers."""
+    data: Json
+    opaque: str | None = None
+    """What a provider wants back with it, behind who that is (`palaver.vocabulary.opaque`)."""
+    deltas: int = 0
+    """As many numbers of the run's events are left free before it, for deltas that readers make of its text
+    (`palaver.store.reading.events`)."""
+
+
+class NewCall(NamedTuple):
+    """A call that the model asked for."""
+
+    id: str
+    name: str
+    queue: str | None
+    """The queue of its step; None if the call is already answered and needs no step."""
+    idempotent: bool
+    call: Json | None
+    action: Json | None
+    """What it waits for; None if it may begin."""
+    limit_ms: int | None
+    """The longest that an attempt may take; None if nobody knows."""
+
+
+class SpanOutcome(StrEnum):
+    """How an attempt ended in the trace of its run, besides by a `VerdictKind`."""
+
+    HANDED_BACK = "handed_back"
+    LOST = "lost"
+    """Its worker is gone."""
+    RUN_ENDED = "run_ended"
+    """Its run ended before it did."""
+
+
+class VerdictKind(StrEnum):
+    """The kind of verdict."""
+
+    CONTINUE = "continue"
+    FINISH = "finish"
+    RETRY = "retry"
+    GIVE_UP = "give_up"
+
+
+class Settle(Script[Moved | Stale]):
+    """Apply a verdict under a live lease. Without the newest fence nothing is written."""
+
+    when_full = True
+
+    run: RunKeys
+    step: str
+    fence: int
+    verdict: VerdictKind
+    stop: StopReason | None
+    """Why the run ends, if it does."""
+    fallback: bool
+    """With the agent's next model (retry)."""
+    error: Json | None
+    failed: ErrorClass | None
+    """The class of the failure, if the step failed; also of one that does not end the run."""
+    attempts: int | None
+    """How many the retry policy allows after such a failure (retry)."""
+    delay_ms: int
+    streamed: bool
+    """Watchers saw text that is withdrawn."""
+    used: Used
+    ends: bool
+    """A tool has ended the run: it ends once the other calls of the turn have their results."""
+    output: str | None
+    """The text that the run ends with."""
+    tool_calls: int
+    """Done here."""
+    told: Json | None
+    """What the worker says of the attempt in the trace of the run."""
+    entries: tuple[NewEntry, ...]
+    calls: tuple[NewCall, ...]
+
+
+class HandBack(Script[Moved | Stale]):
+    """Give a lease up without a verdict (drain, pause). Another worker continues, at once or when the run is resumed,
+    and this does not count as a loss."""
+
+    when_full = True
+
+    run: RunKeys
+    step: str
+    fence: int
+    begun: bool
+    """The work may have begun."""
+    used: Used
+    told: Json | None
+    """As in `Settle`."""
+
+
+class Postpone(Script[Moved | Stale]):
+    """Give a lease up before the work began: a limit is reached, or the worker lacks what it needs. This does not count
+    as an attempt, and the wait does not count as the step's time."""
+
+    run: RunKeys
+    step: str
+    fence: int
+    delay_ms: int
+    reason: WaitReason
+    code: str
+    error: Json | None
+    """How the provider failed last, in an outage."""
+    used: Used
+
+
+class Promote(Script[Moved | Gone]):
+    """Deliver a postponed step before its time, because a place is free now."""
+
+    run: RunKeys
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToNewer:
+    """Newer code has worked on the conversation, and will handle the entry."""
+
+
+class Sweep(Script[Moved | Gone | LeftToNewer]):
+    """Act on something that is due. Any number of sweepers may do so at any time: the script checks again before it
+    acts."""
+
+    when_full = True
+
+    run: RunKeys
+    what: str
+    """A step, ``start`` or ``end``."""
+    dead_worker: str | None
+    """A dead worker, whose lease on the step ends now. Without it only an expired lease ends."""
+    unrenewed_before: int | None
+    """Milliseconds. If it is there, a lease of the dead worker that lasts until then or longer is left: it was claimed
+    or renewed after the worker was taken for dead."""
+    unclaimed_ms: int
+    """After so long an unclaimed delivery is sent again."""
+
+
+class HeldLease(NamedTuple):
+    """A lease to prolong."""
+
+    run: Key
+    steps: Key
+    run_id: str
+    step: str
+    fence: int
+    received: int
+    """Bytes of an answer that have come so far."""
+    characters: int
+    """Of text in it."""
+    quiet_ms: int
+    """Since the last of it came."""
+    left_ms: int | None
+    """Until the attempt is given up; None if it does not say how far it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """For each lease its `palaver.steps.leases.Renewal`."""
+
+    answers: tuple[int, ...]
+
+
+class Renew(Script[Renewed]):
+    """Prolong leases of one shard."""
+
+    when_full = True
+
+    due: Key
+    lease_ms: int
+    leases: Batch[HeldLease]
+
+
+class NewDelta(NamedTuple):
+    """What a model or a tool does just now, under the lease that it does it under."""
+
+    run: Key
+    steps: Key
+    feed: Key
+    step: str
+    fence: int
+    kind: EventKind
+    payload: Json
+
+
+@dataclass(frozen=True, slots=True)
+class DeltasWritten:
+    """How many deltas were written: none of a lost lease, and none twice when the call is repeated."""
+
+    written: int
+
+
+class WriteDeltas(Script[DeltasWritten]):
+    """Show deltas of many runs to watchers, in one call. The log does not keep them."""
+
+    nonce: str
+    """Names this very call."""
+    deltas: Batch[NewDelta]

@@ -1,0 +1,47 @@
+"""Requests that are taken once: a client that repeats one, with its idempotency key, gets what came of the first."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from secrets import token_hex
+
+from palaver.store.redis import keys
+from palaver.vocabulary.ids import shard_of
+
+
+def sha256(text: str) -> str:
+    """Hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """A client's key as the store has it; both empty when there is none."""
+
+    digest: str = ""
+    fingerprint: str = ""
+    """Of the request that it is used with."""
+
+
+def idempotency(key: str | None, request: str, by: str | None) -> IdempotencyKey:
+    """``key`` used with ``request`` by the bearers of API keys of that name: others' keys are other keys."""
+    if key is None:
+        return IdempotencyKey()
+    return IdempotencyKey(sha256(key if by is None else f"{by}\n{key}"), sha256(request))
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOnce:
+    """The record of a request that is taken once: of its idempotency key, or else of this very try of it."""
+
+    record: str
+    fingerprint: str | None
+    request: str
+
+    @classmethod
+    def of(cls, key: str | None, any_id: str, what: str, by: str | None) -> TakenOnce:
+        """Of a request that asks for ``what`` of a run or in a conversation."""
+        request, found = token_hex(16), idempotency(key, f"{any_id} {what}", by)
+        record = keys.idempotency(shard_of(any_id), found.digest or sha256(request))
+        return cls(record, found.fingerprint or None, request)

@@ -1,0 +1,48 @@
+"""Why a run, or what was to be put into one, is not taken: a sentence for each code of the scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from palaver.errors import StateConflict
+from palaver.store.scripting.contracts.replies import RefusalCode as Code
+from palaver.vocabulary.limits import beyond
+
+
+class _Refusal(NamedTuple):
+    """How callers are told."""
+
+    message: str
+    limit: str | None = None
+    """The limit behind it, by which it is counted."""
+
+
+_REFUSALS: Final[Mapping[Code, _Refusal]] = {
+    Code.PENDING_ACTION: _Refusal("the conversation waits for somebody's answer"),
+    Code.CONVERSATION_MOVED_ON: _Refusal("another run came after this one"),
+    Code.CONVERSATION_BUSY: _Refusal("the conversation is busy with another run"),
+    Code.CONVERSATION_CHANGED: _Refusal("something of it was deleted while it was copied"),
+    Code.CONVERSATION_FULL: _Refusal("the conversation has as many entries, or as much in them, as it may", "entries"),
+    Code.QUEUE_FULL: _Refusal("as many runs of the conversation are unfinished as there may be", "queued_runs"),
+    Code.STEERING_FULL: _Refusal("as much waits for the run's next model call as may", "steering"),
+    Code.SECRETS_FULL: _Refusal("the conversation has as many secrets, or as much in them, as it may", "secrets"),
+    Code.NO_AGENT: _Refusal("the conversation has no agent yet; give one with this run"),
+    Code.NOTHING_TO_RETRY: _Refusal("the model has answered; send a new message instead"),
+    Code.NOTHING_TO_ANSWER: _Refusal("the model has answered everything; say something first"),
+    Code.UNKNOWN_ACTION: _Refusal("the run has no such pending action"),
+    Code.ACTION_ALREADY_RESOLVED: _Refusal("this was decided or answered before"),
+    Code.ACTION_EXPIRED: _Refusal("nobody decided or answered in time, and the model was told so"),
+    Code.WRONG_ACTION: _Refusal("an approval takes a decision, a client tool's call an output"),
+    Code.DIGEST_MISMATCH: _Refusal("the call is not the one that was looked at"),
+    Code.NO_PENDING_ACTION: _Refusal("no call of the run awaits an approval"),
+    Code.NOT_PAUSED: _Refusal("the run is not paused"),
+}
+
+
+def refusal(code: Code, run_id: str | None, where: str = "") -> StateConflict:
+    """The conflict, with the run that is in the way; it is counted. ``where`` precedes its message."""
+    found = _REFUSALS[code]
+    if found.limit is not None:
+        beyond(found.limit)
+    return StateConflict(code, run_id, where + found.message)

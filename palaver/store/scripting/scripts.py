@@ -1,0 +1,229 @@
+"""The Lua scripts: loaded once, called by their declarations, each one atomic on one hash slot.
+
+Constants that Python knows too (the lifecycle table, the retention) are written into the scripts, so that they are
+defined once. A change of them changes a script's SHA: old and new workers never run the same script with different
+constants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from palaver.config.settings import Settings
+from palaver.errors import CorruptRecord, NewerVersion, NotDurable
+from palaver.store.redis.connection import Connection, Value
+from palaver.store.redis.keys import promised
+from palaver.store.scripting.assembly import Assembler, lua_files
+from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.shared_names import ScriptSettings, shared_names
+from palaver.vocabulary.ids import is_id
+
+log = logging.getLogger("palaver.store.scripting.scripts")
+
+VERSION: Final = 1
+"""The version of the data that the scripts write. A change that older code would misread increments it (ADR 0015)."""
+
+_WAIT_MS: Final = 2000
+"""How long a promise waits for disk or replicas: the API answers within three seconds."""
+_WHEN_FULL: Final = "#!lua flags=allow-oom\n"
+"""The first line of a script that Redis runs without memory left, too."""
+_UNREADABLE: Final = re.compile(
+    r"attempt to (perform|compare|index|concatenate|call|get) |bad argument #|Expected .{1,40} but found "
+    r"|WRONGTYPE |is not an integer|The ID specified in XADD |Invalid stream ID "
+)
+"""What Redis says of a script that came upon a record that is not as it was written. A full or busy one says something
+else."""
+R = TypeVar("R")
+Command = Sequence[Value]
+"""A command of Redis with its arguments."""
+
+
+class Scripts:
+    """Runs the scripts of ``lua/`` on one connection pool."""
+
+    def __init__(self, redis: Connection, settings: Settings) -> None:
+        self._redis = redis
+        self.searching = asyncio.Semaphore()
+        """Whoever looks through lists has it, a part at a time."""
+        self.taken = 0
+        """Bytes that this process has asked Redis to store for clients, since it began."""
+        self._wait = _waiting(settings.durability)
+        self._sources = _sources(ScriptSettings.of(settings), VERSION)
+        self._shas = {
+            name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+            for name, source in self._sources.items()
+        }
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The name of each script by its SHA, which is all that SLOWLOG and MONITOR show of it."""
+        return {sha: name for name, sha in self._shas.items()}
+
+    async def run(self, script: Script[R]) -> R:
+        """The reply of one script.
+
+        Raises:
+            NewerVersion: newer code has worked on this conversation. Nothing was written.
+            CorruptRecord: what the script has read is not as it was written.
+            TypeError: a field of the script is not of its type; Redis was not asked.
+        """
+        keys, args = self._packed(script)
+        try:
+            try:
+                answer = await self._redis.evalsha(self._shas[script.name], len(keys), *keys, *args)
+            except NoScriptError:
+                answer = await self._redis.eval(self._sources[script.name], len(keys), *keys, *args)
+        except ResponseError as error:
+            found = _of_record(error, keys)
+            if found is error:
+                raise
+            raise found from error
+        return script.read(answer)
+
+    async def promise(self, script: Script[R]) -> R:
+        """The reply of one script, once its writes, and all writes before them, are as durable as PALAVER_DURABILITY
+        asks.
+
+        Raises:
+            NewerVersion: newer code has worked on this conversation. Nothing was written.
+            NotDurable: that took too long; the script has run.
+        """
+        if self._wait is None:
+            return await self.run(script)
+        (answer,), _, durable = await self._promise([script], ())
+        return _kept(_checked(answer), durable)
+
+    async def promise_and_read(self, script: Script[R], reads: Sequence[Command]) -> tuple[R, list[Any]]:
+        """The same, and the raw answers to ``reads``, errors among them: they travel with the script, and come right
+        behind it. Raises as `promise`."""
+        (answer,), found, durable = await self._promise([script], reads)
+        return _kept((_checked(answer), found), durable)
+
+    async def run_all(self, scripts: Iterable[Script[R]]) -> list[R]:
+        """The replies of several scripts, sent at once; each is atomic, all together are not.
+
+        Raises the first error that a script answered, after all have run.
+        """
+        return [_checked(reply) for reply in await self.run_each(scripts)]
+
+    async def run_each(self, scripts: Iterable[Script[R]]) -> list[R | Exception]:
+        """As `run_all`, with the error in the place of the reply of a script that answered with one."""
+        scripts = list(scripts)
+        return _replies(scripts, await self._answers(scripts, ()))
+
+    async def promise_all(self, scripts: Iterable[Script[R]]) -> tuple[list[R | Exception], bool]:
+        """The reply of each script, or the error that it answered with; and whether what they wrote is as durable as
+        PALAVER_DURABILITY asks."""
+        replies, _, durable = await self._promise(list(scripts), ())
+        return replies, durable
+
+    async def _promise(
+        self, scripts: Sequence[Script[R]], reads: Sequence[Command]
+    ) -> tuple[list[R | Exception], list[Any], bool]:
+        if self._wait is None or not scripts:
+            answers = await self._answers(scripts, reads)
+            return _replies(scripts, answers[: len(scripts)]), answers[len(scripts) :], True
+        command, enough = self._wait
+        # All on one connection: otherwise, after a failover, the wait would be for the writes of another server. A
+        # script that finds its work done writes nothing, and the server waits for a connection's own writes.
+        write = ("SET", promised(scripts[0].pack()[0][0]), 1, "EX", 60)
+        *answers, written, reached = await self._answers(scripts, (*reads, write, command))
+        replies, found = _replies(scripts, answers[: len(scripts)]), answers[len(scripts) :]
+        failed = next((each for each in (written, reached) if isinstance(each, Exception)), None)
+        if failed:
+            log.warning("what is promised cannot be waited for: %s", failed)
+            return replies, found, False
+        return replies, found, (reached[0] if isinstance(reached, list) else reached) >= enough
+
+    async def _answers(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
+        """The answers of scripts and of the commands behind them, errors among them. Scripts that the server does not
+        have are loaded and sent again, with the commands."""
+        answers = await self._pipeline(scripts, then)
+        missed = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        if missed:
+            for name in {scripts[i].name for i in missed}:
+                await self._redis.script_load(self._sources[name])
+            again = await self._pipeline([scripts[i] for i in missed], then)
+            places = [*missed, *range(len(scripts), len(answers))]
+            for i, answer in zip(places, again, strict=True):
+                answers[i] = answer
+        return answers
+
+    def _packed(self, script: Script[Any]) -> tuple[list[str], list[Value]]:
+        keys, args = script.pack()
+        if script.grows:
+            self.taken += sum(len(each) for each in args if isinstance(each, str | bytes))
+        return keys, args
+
+    async def _pipeline(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
+        if not scripts:
+            return []
+        pipeline = self._redis.pipeline(transaction=False)
+        for script in scripts:
+            keys, args = self._packed(script)
+            pipeline.evalsha(self._shas[script.name], len(keys), *keys, *args)
+        for command in then:
+            pipeline.execute_command(*command)
+        return await pipeline.execute(raise_on_error=False)
+
+
+def _replies(scripts: Sequence[Script[R]], answers: Sequence[Any]) -> list[R | Exception]:
+    replies: list[R | Exception] = []
+    for script, answer in zip(scripts, answers, strict=True):
+        try:
+            if isinstance(answer, Exception):
+                answer = _of_record(answer, script.pack()[0])
+            replies.append(answer if isinstance(answer, Exception) else script.read(answer))
+        except (NewerVersion, TypeError) as error:
+            replies.append(error)
+    return replies
+
+
+def _of_record(error: Exception, keys: Sequence[str]) -> Exception:
+    """The error that a script answered, or what it says of the record that the script is about."""
+    if type(error) is not ResponseError or not _UNREADABLE.search(str(error)):
+        return error
+    ids = dict.fromkeys(name for key in keys if is_id("run", name := key.rpartition(":")[2]) or is_id("conv", name))
+    found = CorruptRecord(" or ".join(ids) or "the lists")
+    found.__cause__ = error
+    return found
+
+
+def _checked(reply: R | Exception) -> R:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _kept(reply: R, durable: bool) -> R:
+    if not durable:
+        raise NotDurable(reply)
+    return reply
+
+
+@lru_cache(maxsize=8)
+def _sources(settings: ScriptSettings, version: int) -> Mapping[str, str]:
+    """The text of each script, by its name. That takes 20 ms, and few processes have more than one set of settings."""
+    assembler = Assembler(shared_names(settings, version), lua_files())
+    return {script.name: _WHEN_FULL * script.when_full + assembler.script(script).text for script in SCRIPTS}
+
+
+def _waiting(durability: str) -> tuple[Command, int] | None:
+    """The command that waits, and the smallest number that it must answer; None if no wait is configured."""
+    kind, _, number = durability.partition("=")
+    match kind:
+        case "replicas":
+            return ("WAIT", int(number), _WAIT_MS), int(number)
+        case "fsync":
+            return ("WAITAOF", 1, 0, _WAIT_MS), 1
+        case _:
+            return None

@@ -1,0 +1,118 @@
+"""What Python and the scripts both know: the scripts write ``Namespace.NAME``, and get it from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple, Self, get_args
+
+from palaver.config.settings import Settings
+from palaver.errors import ErrorClass
+from palaver.errors.sentences import Sentence
+from palaver.errors.vocabulary import FACTS
+from palaver.events import MESSAGES, TRACED, EventKind
+from palaver.schemas.actions import ALL, ActionType
+from palaver.schemas.models import CancelMode, OnConflict
+from palaver.steps.leases import Renewal
+from palaver.store.redis import keys
+from palaver.store.scripting.assembly import Names
+from palaver.store.scripting.contracts.declaration import NEWER
+from palaver.store.scripting.contracts.logs import ENTRY_FIELDS, EVERY_RUN, Misplaced
+from palaver.store.scripting.contracts.replies import RefusalCode
+from palaver.store.scripting.contracts.runs import ItemType, Resolution, SubmitKind
+from palaver.store.scripting.contracts.steps import RunDue, SpanOutcome, VerdictKind
+from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
+from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
+from palaver.vocabulary.limits import LIMITS
+from palaver.vocabulary.step_kinds import KINDS, RECOVERED
+
+_ENUMS: Final[tuple[type[Enum], ...]] = (
+    RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
+    StepState, RunDue, SpanOutcome, VerdictKind, Renewal, RefusalCode,
+)  # fmt: skip
+
+
+class ScriptSettings(NamedTuple):
+    """The settings that are written into the scripts."""
+
+    retention: int
+    feed_retention: int
+    run_deadline_ms: int
+    feed_cap: int
+    max_entries: int
+    max_conversation_bytes: int
+    max_queued: int
+    max_losses: int
+    probe_interval_ms: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those among ``settings``."""
+        return cls(
+            retention=int(settings.retention),
+            # A feed goes with its run at the latest.
+            feed_retention=int(min(settings.feed_retention, settings.retention)),
+            run_deadline_ms=int(settings.run_deadline * 1000),
+            feed_cap=settings.feed_cap,
+            max_entries=settings.max_entries,
+            max_conversation_bytes=settings.max_conversation_bytes,
+            max_queued=settings.max_queued,
+            max_losses=settings.max_losses,
+            probe_interval_ms=int(settings.probe_interval * 1000),
+        )
+
+
+def shared_names(settings: ScriptSettings, version: int) -> Names:
+    """Every namespace; ``version`` is that of what the scripts write."""
+    return {
+        **{each.__name__: {name: member.value for name, member in each.__members__.items()} for each in _ENUMS},
+        "ActionType": _texts(get_args(ActionType)),
+        "CancelMode": _texts(get_args(CancelMode)),
+        "OnConflict": _texts(get_args(OnConflict)),
+        "SubmitKind": _texts(get_args(SubmitKind)),
+        "ItemType": _texts(get_args(ItemType)),
+        "Resolution": _texts(get_args(Resolution)),
+        "Action": {"ALL": ALL},
+        "StepKind": {"OF_QUEUE": {kind.queue: kind.name for kind in KINDS}},
+        "StepOutcome": _texts(get_args(StepOutcome)),
+        "TokenType": _texts(get_args(TokenType)),
+        "Metrics": {"OTHER": OTHER},
+        "Series": _texts(each.series for each in COUNTED),
+        "Buckets": {each.series.upper(): dict(enumerate(each.buckets, 1)) for each in COUNTED if each.buckets},
+        "Queue": {**{kind.name.upper(): kind.queue for kind in KINDS}, "RECOVERED": RECOVERED},
+        "Facts": {each.name: _facts(each) for each in ErrorClass},
+        "Lifecycle": {
+            "EDGES": frozenset(f"{source} {target}" for source in TRANSITIONS for target in TRANSITIONS[source]),
+            "TERMINAL": frozenset(status for status in RunStatus if status.terminal),
+            "STATUS_OF": {reason: reason.status for reason in StopReason},
+        },
+        "Withdrawn": {"ALL": EVERY_RUN},
+        "Misplaced": _texts(get_args(Misplaced)),
+        "LogEntry": {name.upper(): 2 * place for place, name in enumerate(ENTRY_FIELDS, 1)},
+        "Events": {
+            "FEED_ONLY": frozenset(kind for kind in EventKind if not kind.durable),
+            "MESSAGES": frozenset(MESSAGES),
+            "TRACED": frozenset(TRACED),
+        },
+        "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
+        "Limit": {name.upper(): limit.most for name, limit in LIMITS.items()},
+        "Setting": {name.upper(): value for name, value in settings._asdict().items()},
+        "Format": {"VERSION": version, "NEWER": NEWER},
+    }
+
+
+def _texts(texts: Iterable[str]) -> Mapping[str, str]:
+    return {text.upper(): text for text in texts}
+
+
+def _facts(error_class: ErrorClass) -> Mapping[str, Any]:
+    """What an error object of that class always says."""
+    facts = FACTS[error_class]
+    return {
+        "class": error_class,
+        "code": error_class,
+        "source": facts.source,
+        "retryable": facts.retryable,
+        "recoverable": facts.recoverable,
+        "user_action": facts.user_action,
+    }

@@ -1,0 +1,193 @@
+"""What is found about a Redis that conversations or deliveries are to be trusted to, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from palaver.store.server.needs import Place
+from palaver.store.server.server_state import NO_EVICTION, ServerState
+
+Level = Literal["ok", "warning", "error"]
+OLDEST: Final = 7
+"""The oldest version of Redis, and those that behave like it, by its first number."""
+LOGIN: Final = "login"
+"""In place of a command, where nobody of that name, or with that password, is let in."""
+_USERS: Final = "load the deploy/users.acl of this version (docs/how-to/upgrade.md), or give this user these rights"
+_DISK: Final = "look at the server's log, its disk and its directory: it may refuse writes until that is mended"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One look at one thing."""
+
+    place: Place
+    check: str
+    level: Level
+    found: str
+    """How it is, in a few words."""
+    said: str = ""
+    """What that means, unless it is well; the same for as long as it is as it is."""
+    advice: str = ""
+    never: bool = False
+    """Whether nothing can work like this, and nothing that comes by itself will change it."""
+    names: tuple[str, ...] = ()
+    """What is refused: commands, or the login."""
+
+    @property
+    def sentence(self) -> str:
+        """What a log line says of it."""
+        return f"the Redis of the {self.place} {self.said}: {self.advice}"
+
+
+def judge(place: Place, state: ServerState, durable_replicas: int = 0) -> Iterator[Finding]:
+    """Everything that INFO tells. The broker may forget: what it loses is delivered again.
+
+    ``durable_replicas`` is how many replicas a promise waits for.
+    """
+    yield _server(place, state)
+    yield _mode(place, state)
+    yield _role(place, state)
+    yield _eviction(place, state)
+    if place == "store":
+        yield _persistence(state)
+    yield _disk(place, state)
+    if state.replicas or durable_replicas:
+        yield _replication(place, state, durable_replicas)
+
+
+def _server(place: Place, state: ServerState) -> Finding:
+    found = f"{state.kind} {state.version}"
+    if state.major is not None and state.major < OLDEST:
+        return Finding(
+            place,
+            "server",
+            "error",
+            found,
+            f"is too old ({found})",
+            "use Redis 7.0 or later, or Valkey",
+            never=True,
+        )
+    return Finding(place, "server", "ok", found)
+
+
+def _mode(place: Place, state: ServerState) -> Finding:
+    match state.mode:
+        case "cluster":
+            said = "is in cluster mode, where scripts and queues over several slots fail"
+            how = "use one server with `cluster-enabled no`, with replicas if need be"
+        case "sentinel":
+            said = "is a Sentinel, which keeps no data"
+            how = "name the server that it watches, or a proxy or a DNS name that follows the primary"
+        case _:
+            return Finding(place, "mode", "ok", state.mode)
+    return Finding(place, "mode", "error", state.mode, said, how, never=True)
+
+
+def _role(place: Place, state: ServerState) -> Finding:
+    if state.primary:
+        return Finding(place, "role", "ok", "primary")
+    how = "name the primary, or a proxy or a DNS name that follows it"
+    return Finding(place, "role", "error", "replica", "is a replica, which takes no writes", how)
+
+
+def _eviction(place: Place, state: ServerState) -> Finding:
+    if state.policy is None:
+        return Finding(place, "eviction", "ok", "not told")
+    found = f"maxmemory-policy {state.policy}" + (f", {state.evicted} keys evicted" if state.evicted else "")
+    if state.policy == NO_EVICTION:
+        return Finding(place, "eviction", "ok", found)
+    lost = "deliveries then come late" if place == "broker" else "runs and conversations are then lost"
+    said = f"removes keys when its memory is full (maxmemory-policy {state.policy}), and {lost}"
+    return Finding(place, "eviction", "warning", found, said, "set `maxmemory-policy noeviction` there")
+
+
+def _persistence(state: ServerState) -> Finding:
+    if state.append_only is None:
+        return Finding("store", "persistence", "ok", "not told")
+    if state.append_only:
+        return Finding("store", "persistence", "ok", "append-only file")
+    unsaved = "" if state.unsaved is None else f", {state.unsaved} changes since the last snapshot"
+    return Finding(
+        "store",
+        "persistence",
+        "warning",
+        f"no append-only file{unsaved}",
+        "has no append-only file, so what came after its last snapshot is lost when it stops",
+        "set `appendonly yes` there, as deploy/redis.conf does",
+    )
+
+
+def _disk(place: Place, state: ServerState) -> Finding:
+    failed = [
+        name
+        for name, good in (
+            ("to write the append-only file", state.append_written),
+            ("to rewrite the append-only file", state.append_rewritten),
+            ("to write a snapshot", state.snapshot_written),
+        )
+        if good is False
+    ]
+    if not failed:
+        return Finding(place, "disk", "ok", "the last writes went well")
+    return Finding(place, "disk", "error", f"failed {failed[0]}", f"failed {' and '.join(failed)}", _DISK)
+
+
+def _replication(place: Place, state: ServerState, wanted: int) -> Finding:
+    there = state.replicas or 0
+    found = f"{there} replicas" + ("" if state.lag is None else f", {state.lag} bytes behind")
+    if there >= wanted:
+        return Finding(place, "replication", "ok", found)
+    said = f"has {there} replicas, and promises wait for {wanted}, so they are refused"
+    return Finding(place, "replication", "error", found, said, "connect replicas, or change PALAVER_DURABILITY")
+
+
+def rights(place: Place, user: str, refused: Sequence[str], unknown: Sequence[str]) -> Iterator[Finding]:
+    """What a user may do, of what it has to."""
+    if unknown:
+        found = f"no {_list(unknown)}"
+        yield Finding(
+            place,
+            "commands",
+            "error",
+            found,
+            f"does not have {_list(unknown)}",
+            "use Redis 7.0 or later, or Valkey, and rename no command there",
+            never=True,
+        )
+    if refused:
+        found = f"{user} may not {_list(refused)}"
+        said = f"does not let {user} use {_list(refused)}"
+        yield Finding(place, "rights", "error", found, said, _USERS, names=tuple(refused))
+    if not refused and not unknown:
+        yield Finding(place, "rights", "ok", f"{user} may do all that it has to")
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def unlooked(place: Place, user: str) -> Finding:
+    """INFO is refused."""
+    said = f"does not let {user} use INFO, so nobody can say whether it loses data"
+    return Finding(place, "server", "warning", "not told", said, _USERS)
+
+
+def unscripted(place: Place, why: str) -> Finding:
+    """A script does not run."""
+    said = f"does not run a script ({why})"
+    return Finding(place, "scripts", "error", "no script runs", said, "use a Redis or a Valkey that runs Lua scripts")
+
+
+def unanswered(place: Place, why: str) -> Finding:
+    """Nobody answers there."""
+    how = "start it, or correct its address in PALAVER_REDIS_URL or PALAVER_BROKER_URL"
+    return Finding(place, "answer", "error", why, f"does not answer ({why})", how)
+
+
+def strangers(place: Place, user: str, why: str) -> Finding:
+    """The login is refused."""
+    said = f"refuses the login of {user} ({why})"
+    how = "correct the user and the password in the address, or the server's users.acl"
+    return Finding(place, "login", "error", "refused", said, how, names=(LOGIN,))

@@ -1,0 +1,116 @@
+"""The commands that each role has of Redis, each as it can be asked for without being run.
+
+deploy/users.acl grants the same; tests/unit/test_needs.py compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.step_kinds import MODEL
+
+Role = Literal["api", "worker", "flower"]
+"""A user of deploy/users.acl; workers of models and of tools are one."""
+Place = Literal["store", "broker"]
+Command = Sequence[str]
+"""A command with its arguments."""
+
+_KEY: Final = f"{{p{all_shards(1)[0]}}}:preflight"
+_CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
+_BINDING: Final = "_kombu.binding.preflight"
+_EVENTS: Final = "/{db}.celeryev/*"
+"""Nothing has these names. Celery's events go by the database of the broker."""
+
+_SCRIPTS: Final[Mapping[str, str]] = {
+    "del": "",
+    "exists": "",
+    "expire": "1",
+    "get": "",
+    "hdel": "f",
+    "hexists": "f",
+    "hget": "f",
+    "hgetall": "",
+    "hincrby": "f 1",
+    "hlen": "",
+    "hmget": "f",
+    "hset": "f 1",
+    "hstrlen": "f",
+    "hvals": "",
+    "persist": "",
+    "pexpire": "1",
+    "pttl": "",
+    "set": "1 EX 1",
+    "unlink": "",
+    "xadd": "* f 1",
+    "xdel": "1-1",
+    "xlen": "",
+    "xrange": "- +",
+    "xrevrange": "+ -",
+    "xtrim": "MAXLEN 1",
+    "zadd": "1 m",
+    "zcard": "",
+    "zcount": "0 1",
+    "zpopmin": "",
+    "zrange": "0 1",
+    "zrangebyscore": "0 1",
+    "zrank": "m",
+    "zrem": "m",
+    "zremrangebyscore": "0 1",
+    "zscore": "m",
+}
+"""What scripts and their callers do with a key, and the arguments behind it."""
+_STORE: Final[Sequence[str]] = (
+    *(f"{name} {_KEY} {rest}" for name, rest in _SCRIPTS.items()),
+    "eval return 0",
+    f"evalsha {'0' * 40} 0",
+    "info",
+    "ping",
+    f"publish {_CHANNEL} 1",
+    "script load return",
+    f"subscribe {_CHANNEL}",
+    f"unsubscribe {_CHANNEL}",
+    "time",
+)
+_NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
+    ("api", "store"): (*_STORE, f"rename {_KEY} {_KEY}", f"zlexcount {_KEY} - +"),
+    ("api", "broker"): (f"lpush {MODEL.queue} 1", f"llen {MODEL.queue}"),
+    ("worker", "store"): (
+        *_STORE,
+        "client id",
+        "client list",
+        f"pubsub numsub {_CHANNEL}",
+        f"zremrangebyrank {_KEY} 0 1",
+    ),
+    ("worker", "broker"): (
+        f"blmpop 1 1 {MODEL.queue} RIGHT",
+        f"llen {MODEL.queue}",
+        f"lpush {MODEL.queue} 1",
+        f"psubscribe {_EVENTS}",
+        f"publish {_EVENTS} 1",
+        f"punsubscribe {_EVENTS}",
+        f"rpop {MODEL.queue}",
+        f"sadd {_BINDING} 1",
+        f"smembers {_BINDING}",
+        f"srem {_BINDING} 1",
+    ),
+    ("flower", "store"): (),
+    ("flower", "broker"): (
+        f"llen {MODEL.queue}",
+        f"psubscribe {_EVENTS}",
+        "ping",
+        f"publish {_EVENTS} 1",
+        f"punsubscribe {_EVENTS}",
+    ),
+}
+
+
+ESSENTIAL: Final = frozenset({*_SCRIPTS, "blmpop", "eval", "evalsha", "script|load", "time"})
+"""Commands without which a worker does no step. Without others it is shown less, or knows less."""
+
+
+def needs(role: Role, places: Iterable[Place], db: int = 0) -> tuple[Command, ...]:
+    """The commands that a role runs at the store, at the broker, or at a server that is both, in a database."""
+    lines = dict.fromkeys(line for place in places for line in _NEEDS[role, place])
+    return tuple(tuple(line.replace("{db}", str(db)).split()) for line in lines)

@@ -1,0 +1,222 @@
+"""Asks the servers behind the store and the broker, before they are trusted and again each minute, whether they keep
+what they are given, and whether this role may do there what it has to (ADR 0063).
+
+It blocks, and has a connection of its own only while it asks: any process can do it in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
+from redis.retry import Retry
+
+from palaver.config.brokers import is_redis, tls_options
+from palaver.config.settings import Settings
+from palaver.errors import ConfigurationError
+from palaver.store.redis.pool import driver
+from palaver.store.server.findings import LOGIN, Finding, judge, rights, strangers, unanswered, unlooked, unscripted
+from palaver.store.server.needs import ESSENTIAL, Command, Place, Role, needs
+from palaver.store.server.server_state import ServerState
+
+log = logging.getLogger("palaver.preflight")
+
+EVERY: Final = 60.0
+"""Seconds between two looks."""
+_AGAIN: Final = 5.0
+"""The same while steps are refused: somebody is about to mend that."""
+_PATIENCE: Final = 5.0
+_CONNECT: Final = 2.0
+_QUEUED: Final = b"QUEUED"
+_OF_STEPS: Final = ESSENTIAL | {LOGIN}
+
+
+class Preflight:
+    """What a role finds of its servers, and what of that has been logged."""
+
+    def __init__(self, settings: Settings, role: Role) -> None:
+        self._settings = settings
+        self._role = role
+        self._told: dict[tuple[Place, str], str] = {}
+        self.refused: tuple[str, ...] = ()
+        """Of what a step takes, commands that this process was refused at the last look, or `login`; empty if it was
+        refused nothing, or nobody answered."""
+        self._ended = threading.Event()
+
+    def look(self) -> list[Finding]:
+        """All that is found. Waits for the servers, some seconds at most for each."""
+        here = self._settings
+        both = here.deliveries_url == here.store_url
+        found = list(_found("store", here.store_url, {}, self._role, here, both=both))
+        if not both and is_redis(here.deliveries_url):
+            options = tls_options(here.deliveries_url)
+            plain = here.deliveries_url.partition("?")[0] if options else here.deliveries_url
+            found += _found("broker", plain, options, self._role, here, both=False)
+        self.refused = tuple(dict.fromkeys(name for each in found for name in each.names if name in _OF_STEPS))
+        return found
+
+    def require(self) -> None:
+        """Look, before anything is begun. Of a server that is away nothing is known, and nothing refused.
+
+        Raises:
+            ConfigurationError: nothing can work with this server; or something is wrong, and PALAVER_REDIS_CHECK is
+                ``fatal``.
+        """
+        found = self.look()
+        fatal = self._settings.redis_check == "fatal"
+        refused = [each for each in found if each.never or (fatal and each.level != "ok" and each.check != "answer")]
+        if refused:
+            raise ConfigurationError("; and ".join(each.sentence for each in refused))
+
+    def tell(self, found: Sequence[Finding]) -> None:
+        """Log what is wrong: once, and again when it changes. That a server is away, others say."""
+        if any(each.check == "answer" for each in found):
+            return
+        wrong = {(each.place, each.check): each for each in found if each.level != "ok"}
+        for about in self._told.keys() - wrong.keys():
+            log.info("the Redis of the %s is well again: %s", *about)
+        for about, each in wrong.items():
+            if self._told.get(about) != each.sentence:
+                log.log(logging.ERROR if each.level == "error" else logging.WARNING, "%s", each.sentence)
+        self._told = {about: each.sentence for about, each in wrong.items()}
+
+    def watch(self) -> None:
+        """Look now and each minute, and log what changed, until `end`. For a thread."""
+        while True:
+            try:
+                self.tell(self.look())
+            except Exception:
+                log.exception("the look at Redis failed")
+            if self._ended.wait(_AGAIN if self.refused else EVERY):
+                return
+
+    def start(self) -> None:
+        """`watch` in a thread, which ends with the process."""
+        threading.Thread(target=self.watch, name="preflight", daemon=True).start()
+
+    def end(self) -> None:
+        """Watch no more."""
+        self._ended.set()
+
+
+def _found(
+    place: Place, url: str, options: dict[str, Any], role: Role, settings: Settings, *, both: bool
+) -> Iterator[Finding]:
+    user = unquote(urlsplit(url).username or "") or "the default user"
+    client = Redis.from_url(
+        url,
+        socket_timeout=_PATIENCE,
+        socket_connect_timeout=_CONNECT,
+        retry=Retry(NoBackoff(), 0),
+        driver_info=driver(),
+        **options,
+    )
+    db = client.connection_pool.connection_kwargs.get("db") or 0
+    wanted = needs(role, ("store", "broker") if both else (place,), db)
+    if not wanted:
+        return
+    try:
+        yield from _asked(client, place, user, wanted, settings)
+    except (AuthenticationError, AuthorizationError) as error:
+        yield strangers(place, user, _first_word(error))
+    except BusyLoadingError:
+        yield unanswered(place, "it loads its data")
+    except (RedisError, OSError) as error:
+        yield unanswered(place, type(error).__name__)
+    finally:
+        with suppress(RedisError, OSError):
+            client.close()
+
+
+def _asked(client: Any, place: Place, user: str, wanted: Sequence[Command], settings: Settings) -> Iterator[Finding]:
+    keeps = ("info",) in wanted
+    if keeps:
+        try:
+            state = ServerState.of(client.info())
+        except NoPermissionError:
+            yield unlooked(place, user)
+        else:
+            yield from judge(place, state, _replicas(settings) if place == "store" else 0)
+    refused, unknown = _refused(client, wanted)
+    yield from rights(place, user, refused, unknown)
+    if keeps and "eval" not in refused:
+        with suppress(NoPermissionError):
+            if why := _unscripted(client):
+                yield unscripted(place, why)
+
+
+def _refused(client: Any, wanted: Sequence[Command]) -> tuple[list[str], list[str]]:
+    """Of these commands those that the user may not use, and those that the server does not have.
+
+    All are queued in a transaction that is discarded: the server checks rights when it queues, and runs nothing. So
+    first comes a command that does no harm, to see that it does queue.
+    """
+    connection = client.connection_pool.get_connection()
+    try:
+        begun = _answers(connection, [("MULTI",), ("PING",)])
+        if isinstance(begun[0], NoPermissionError):
+            return ["multi"], []
+        if begun[1] != _QUEUED:
+            return [], []
+        refused, unknown = [], []
+        for command, answer in zip(wanted, _answers(connection, wanted), strict=True):
+            name = _name(command)
+            if isinstance(answer, NoPermissionError):
+                refused.append(name)
+            elif isinstance(answer, ResponseError) and "unknown " in str(answer):
+                unknown.append(name)
+        _answers(connection, [("DISCARD",)])
+        return refused, unknown
+    finally:
+        connection.disconnect()
+        client.connection_pool.release(connection)
+
+
+def _answers(connection: Any, commands: Sequence[Command]) -> list[Any]:
+    connection.send_packed_command(connection.pack_commands(commands))
+    answers: list[Any] = []
+    for _ in commands:
+        try:
+            answers.append(connection.read_response())
+        except ResponseError as error:
+            answers.append(error)
+    return answers
+
+
+def _unscripted(client: Any) -> str | None:
+    """Why a script does not run; None if it does."""
+    try:
+        ran = client.eval("return cjson.encode({1})", 0)
+    except NoPermissionError:
+        raise
+    except ResponseError as error:
+        return _first_word(error)
+    return None if ran == b"[1]" else "it answers something else"
+
+
+def _name(command: Command) -> str:
+    """The command as rules of an ACL name it, with its subcommand."""
+    return "|".join(command[:2]) if command[0] in ("client", "pubsub", "script") else command[0]
+
+
+def _first_word(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _replicas(settings: Settings) -> int:
+    kind, _, number = settings.durability.partition("=")
+    return int(number) if kind == "replicas" else 0

@@ -1,0 +1,120 @@
+"""Notices that the store has less than it had: after a restart, a failover or a restore that lost something.
+
+The scripts count what they do, and the counts only grow. Whoever has seen a larger number than there is now knows
+that something was lost. A store that was replaced by another one has another generation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from palaver.config.settings import Settings
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection
+from palaver.telemetry.metrics import METRICS
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.step_kinds import KINDS
+
+log = logging.getLogger("palaver.store.server.rewinds")
+
+EVERY: Final = 2.0
+"""Seconds between two looks: what comes in meanwhile hides as much of a loss."""
+REMEMBERED: Final = 24 * 3600
+"""Seconds for which a rewind is shown."""
+_RUNS: Final = METRICS["palaver_runs_submitted_total"].series
+_STEPS: Final = tuple(f"{METRICS['palaver_steps_total'].series} {kind.name} done" for kind in KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """A loss that somebody noticed."""
+
+    at: int
+    """Unix time in seconds, by Redis's clock."""
+    runs: int
+    """Runs that had been taken on and are gone, at least: those that came meanwhile hide as many."""
+    steps: int
+    """Steps that had been done and are not any more, at least."""
+    replaced: bool
+    """Whether it is another store, or an empty one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What one look found."""
+
+    at: int
+    generation: bytes
+    runs: int
+    steps: int
+
+
+class Rewinds:
+    """What this process knows of the store, compared with what the store says."""
+
+    def __init__(self, redis: Connection, settings: Settings) -> None:
+        self._redis = redis
+        self._shards = all_shards(settings.shards)
+        self._known: _State | None = None
+
+    async def watch(self) -> None:
+        """Look for ever, and say in the log what is gone. A store that does not answer is looked at later."""
+        while True:
+            with contextlib.suppress(RedisError, OSError):
+                await self.look()
+            await asyncio.sleep(EVERY)
+
+    async def look(self) -> Rewind | None:
+        """Compare with the look before: what was lost since, if anything was. Raises what Redis raises."""
+        known, now = self._known, await self._state()
+        self._known = now
+        if known is None:
+            return None
+        found = Rewind(
+            now.at, max(0, known.runs - now.runs), max(0, known.steps - now.steps), known.generation != now.generation
+        )
+        if not (found.runs or found.steps or found.replaced):
+            return None
+        log.error(
+            "the store lost data: %d runs and %d steps that it had counted are gone%s. "
+            'See docs/how-to/find-the-cause.md, "The store has lost something"',
+            found.runs,
+            found.steps,
+            ", and it is another store than before" if found.replaced else "",
+        )
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hset(
+            keys.rewound(),
+            mapping={"at": now.at, "runs": found.runs, "steps": found.steps, "replaced": int(found.replaced)},
+        )
+        pipeline.expire(keys.rewound(), REMEMBERED)
+        await pipeline.execute()
+        return found
+
+    async def last(self) -> Rewind | None:
+        """The last one that any process noticed within a day. Raises what Redis raises."""
+        found = await self._redis.hgetall(keys.rewound())
+        if not found:
+            return None
+        return Rewind(int(found[b"at"]), int(found[b"runs"]), int(found[b"steps"]), found[b"replaced"] == b"1")
+
+    async def _state(self) -> _State:
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.time()
+        pipeline.get(keys.generation())
+        for shard in self._shards:
+            pipeline.hmget(keys.counts(shard), (_RUNS, *_STEPS))
+        (seconds, _), generation, *counts = await pipeline.execute()
+        if generation is None:
+            # Whoever is first names it.
+            await self._redis.set(keys.generation(), secrets.token_hex(8), nx=True)
+            generation = await self._redis.get(keys.generation()) or b""
+        numbers = [[int(each or 0) for each in shard] for shard in counts]
+        return _State(seconds, generation, sum(each[0] for each in numbers), sum(sum(each[1:]) for each in numbers))

@@ -1,0 +1,1 @@
+"""Steps: claimed, settled, due, and waiting for a worker that is able."""

@@ -1,0 +1,201 @@
+"""What sweepers do: find what is due, and act on it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, get_args
+
+import orjson
+
+from palaver.config.settings import Settings
+from palaver.errors import ErrorClass
+from palaver.schemas.actions import ActionType
+from palaver.steps.leases import Settled
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.scripting.contracts import ForgetConversations, Sweep
+from palaver.store.scripting.contracts.replies import Moved
+from palaver.store.scripting.contracts.steps import RunDue
+from palaver.store.scripting.moving import settled
+from palaver.store.scripting.scripts import Scripts
+from palaver.telemetry.outage_log import outage_reason
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.lifecycle import RunStatus, WaitReason
+from palaver.vocabulary.step_kinds import QUEUES
+
+log = logging.getLogger("palaver.store.steps.due")
+
+_AT_ONCE: Final = 500
+"""Steps that are read in one go: a worker's other steps go on in between."""
+_TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
+
+
+@dataclass(frozen=True, slots=True)
+class DueItem:
+    """Something that may be due: a step of a run, its ``start`` or its ``end``."""
+
+    run_id: str
+    what: str
+
+
+class DueIndex:
+    """The due index and the ready indexes of every shard."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self.shards = all_shards(settings.shards)
+
+    async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
+        """What is due now, by Redis's clock, and the seconds until the next thing will be (a day at most)."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            index = keys.due(shard)
+            pipeline.zrange(index, "-inf", now, byscore=True, offset=0, num=limit)
+            pipeline.zrange(index, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
+        replies = await pipeline.execute()
+        found = [_due_item(member) for members in replies[::2] for member in members]
+        upcoming = [(pairs[0][1] - now) / 1000 for pairs in replies[1::2] if pairs]
+        return found, min(upcoming, default=86400.0)
+
+    async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[DueItem]:
+        """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first."""
+        before = await now_ms(self._redis) - int(older_than * 1000)
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
+        return [_due_item(member) for members in await pipeline.execute() for member in members][:limit]
+
+    async def held(self, worker: str, before: int, limit: int = 10_000) -> list[DueItem]:
+        """Steps that ``worker`` has leased until some time before ``before``, in milliseconds, of ``limit`` leases a
+        shard at most."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            pipeline.zrange(keys.due(shard), now, f"({before}", byscore=True, offset=0, num=limit)
+        items = [_due_item(member) for members in await pipeline.execute() for member in members]
+        found = []
+        for begin in range(0, len(items), _AT_ONCE):
+            some = items[begin : begin + _AT_ONCE]
+            for item in some:
+                pipeline.hget(keys.steps(item.run_id), item.what)
+            for item, step in zip(some, await pipeline.execute(), strict=True):
+                if step is not None and orjson.loads(step).get("worker") == worker:
+                    found.append(item)
+        return found
+
+    async def sweep(
+        self,
+        things: Sequence[DueItem],
+        *,
+        worker: str = "",
+        unrenewed_before: int | None = None,
+        unclaimed_after: float = 1.0,
+    ) -> list[Settled]:
+        """Act on ``things``. Those that are not due any more are left unchanged.
+
+        ``worker`` names a worker that is known to be dead: its leases on these steps end now, or only those that end
+        before ``unrenewed_before``. Raises an error that a script answered only if nothing was done: else what was done
+        would not be followed up, and the next sweep meets the error again.
+        """
+        conversations = self._redis.pipeline(transaction=False)
+        for thing in things:
+            conversations.hget(keys.run(thing.run_id), "conversation")
+        known = await conversations.execute() if things else []
+        acted = [(thing, found.decode()) for thing, found in zip(things, known, strict=True) if found]
+        await self._forget(thing for thing, found in zip(things, known, strict=True) if not found)
+        patience = int(unclaimed_after * 1000)
+        replies = await self._scripts.run_each(
+            Sweep(
+                run=keys.of_run(thing.run_id, conversation),
+                what=thing.what,
+                dead_worker=worker or None,
+                unrenewed_before=unrenewed_before,
+                unclaimed_ms=patience,
+            )
+            for thing, conversation in acted
+        )
+        found: list[Settled] = []
+        errors: list[tuple[DueItem, Exception]] = []
+        for reply, (thing, conversation) in zip(replies, acted, strict=True):
+            if isinstance(reply, Exception):
+                errors.append((thing, reply))
+            elif isinstance(reply, Moved):
+                if reply.status is RunStatus.FAILED and thing.what != RunDue.START:
+                    log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
+                found.append(settled(reply, thing.run_id, conversation))
+        if errors:
+            # One line for all of them: what is due in an outage may be hundreds of things, each second.
+            thing, error = errors[0]
+            log.warning(
+                "cannot act on what is due: %d things (run %s at %s is one): %s",
+                *(len(errors), thing.run_id, thing.what, outage_reason(error)),
+            )
+            if not found:
+                raise error
+        return found
+
+    async def forget_expired(self, limit: int = 1000) -> int:
+        """Take runs whose retention is over out of the lists of runs; how many, ``limit`` a shard at most."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit)
+        found = dict(zip(self.shards, await pipeline.execute(), strict=True))
+        for shard, members in found.items():
+            if members:
+                # In this order: after an interruption the work is repeated.
+                for status in (None, *_TERMINAL):
+                    pipeline.zrem(keys.runs(shard, status), *members)
+                pipeline.zrem(keys.ended(shard), *members)
+        if len(pipeline):
+            await pipeline.execute()
+        return sum(map(len, found.values()))
+
+    async def forget_conversations(self, limit: int = 1000) -> int:
+        """Take conversations whose retention is over out of their lists; how many, ``limit`` a shard at most."""
+        replies = await self._scripts.run_all(
+            ForgetConversations(expiring=keys.conversations(shard, ":expiring"), limit=limit) for shard in self.shards
+        )
+        return sum(reply.count for reply in replies)
+
+    async def depths(self) -> dict[str, tuple[int, float]]:
+        """For each queue: how many steps are delivered and unclaimed, and the oldest one's seconds."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        for queue in QUEUES:
+            for shard in self.shards:
+                pipeline.zcard(keys.ready(shard, queue))
+                pipeline.zrange(keys.ready(shard, queue), 0, 0, withscores=True)
+        replies = await pipeline.execute()
+        found: dict[str, tuple[int, float]] = {}
+        for i, queue in enumerate(QUEUES):
+            of_queue = replies[2 * i * len(self.shards) : 2 * (i + 1) * len(self.shards)]
+            oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
+            found[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
+        return found
+
+    async def _forget(self, things: Iterable[DueItem]) -> None:
+        """Remove the entries of a run that no longer exists (deleted by hand, or evicted), which had not ended."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for thing in things:
+            run_id, shard, member = thing.run_id, thing.run_id[4:6], f"{thing.run_id}/{thing.what}"
+            pipeline.zrem(keys.due(shard), member)
+            for queue in QUEUES:
+                pipeline.zrem(keys.ready(shard, queue), member)
+            for action_type in get_args(ActionType):
+                pipeline.zrem(keys.pending(shard, action_type), f"{run_id}/{thing.what.partition('/')[2]}")
+            for reason in WaitReason:
+                pipeline.zrem(keys.waiting(shard, reason), run_id)
+            for status in (None, *(each for each in RunStatus if not each.terminal)):
+                pipeline.zrem(keys.runs(shard, status), run_id)
+        if len(pipeline):
+            await pipeline.execute()
+
+
+def _due_item(member: bytes) -> DueItem:
+    run_id, _, what = member.decode().partition("/")
+    return DueItem(run_id, what)

@@ -1,0 +1,103 @@
+"""What steps wait for because no worker that took them has it: a tool, a provider, or its key.
+
+Each shard has an index of them, sorted by what is lacked, which the scripts keep. So what is lacked can be counted
+without reading who lacks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from palaver.config.settings import Settings
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.lifecycle import StepState, WaitReason
+from palaver.vocabulary.limits import beyond, most
+
+
+@dataclass(frozen=True, slots=True)
+class Lacked:
+    """Something that steps wait for."""
+
+    code: str
+    """As in ``waiting`` of their runs."""
+    steps: int
+    run_id: str
+    """One of their runs."""
+
+
+class LackingIndex:
+    """The lacking index of every shard."""
+
+    def __init__(self, redis: Connection, settings: Settings) -> None:
+        self._redis = redis
+        self._shards = all_shards(settings.shards)
+        self._shard, self._after = 0, "-"
+        """Where the next look for stale entries begins."""
+
+    async def read(self) -> list[Lacked]:
+        """All that is lacked, by code; no more than the limit says."""
+        found: dict[str, Lacked] = {}
+        after = dict.fromkeys(self._shards, "-")
+        while after and len(found) <= most("lacks"):
+            firsts = await self._first(after)
+            after = {}
+            for shard, first, count in firsts:
+                code, _, member = first.partition(" ")
+                before = found.get(code)
+                found[code] = Lacked(code, count + (before.steps if before else 0), member.partition("/")[0])
+                after[shard] = f"[{code}!"
+        if len(found) > most("lacks"):
+            beyond("lacks")
+        return sorted(found.values(), key=lambda each: each.code)[: most("lacks")]
+
+    async def forget_stale(self, limit: int = 20) -> int:
+        """Take out entries whose step does not wait for that: its run was deleted by hand, or evicted. How many.
+
+        Looks at ``limit`` entries of one shard: the next ones each time, and the next shard after the last of them.
+        """
+        index = keys.lacking(self._shards[self._shard])
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(index, self._after, "+", bylex=True, offset=0, num=limit)
+        (members,) = await pipeline.execute()
+        if len(members) == limit:
+            self._after = f"({members[-1].decode()}"
+        else:
+            self._shard, self._after = (self._shard + 1) % len(self._shards), "-"
+        for member in members:
+            run_id, _, step = member.decode().partition(" ")[2].partition("/")
+            pipeline.hget(keys.steps(run_id), step)
+        steps = await pipeline.execute() if members else []
+        stale = [member for member, step in zip(members, steps, strict=True) if not _waits(member, step)]
+        if stale:
+            # One that came to wait for it since it was read is here again when it is offered the next time.
+            pipeline.zrem(index, *stale)
+            await pipeline.execute()
+        return len(stale)
+
+    async def _first(self, after: dict[str, str]) -> list[tuple[str, str, int]]:
+        """Of each shard that has one the first entry behind a place, and how many lack the same."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard, place in after.items():
+            pipeline.zrange(keys.lacking(shard), place, "+", bylex=True, offset=0, num=1)
+        firsts = {
+            shard: members[0].decode()
+            for shard, members in zip(after, await pipeline.execute(), strict=True)
+            if members
+        }
+        for shard, first in firsts.items():
+            code = first.partition(" ")[0]
+            # "!" is what comes behind " ", which ends a code.
+            pipeline.zlexcount(keys.lacking(shard), f"[{code} ", f"({code}!")
+        counts = await pipeline.execute() if firsts else []
+        return [(shard, first, count) for (shard, first), count in zip(firsts.items(), counts, strict=True)]
+
+
+def _waits(member: bytes, text: bytes | None) -> bool:
+    """Whether a step waits for what its entry says."""
+    step = orjson.loads(text or b"{}")
+    waits = step.get("state") == StepState.LATER and step.get("postponed") == step["until"]
+    return waits and step["reason"] == WaitReason.NO_WORKER and member.decode().startswith(f"{step['code']} ")

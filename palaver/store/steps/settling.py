@@ -1,0 +1,284 @@
+"""What a verdict is for ``settle.lua``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from math import ceil
+from typing import Any, Final, assert_never
+
+import orjson
+
+from palaver.errors import ErrorClass, Failure, ResponseTooLarge
+from palaver.events import EventKind
+from palaver.schemas.actions import digest
+from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.steps.leases import Lease, Shown
+from palaver.steps.stuck import Nudge
+from palaver.steps.verdicts import (
+    Condensed,
+    Continue,
+    Finish,
+    GiveUp,
+    HandBack,
+    LogNote,
+    Misfit,
+    OpenCall,
+    Postpone,
+    ReasoningDropped,
+    RetryAfter,
+    ToolOutcome,
+    Verdict,
+)
+from palaver.store.reading.records import NANODOLLARS
+from palaver.store.redis import keys
+from palaver.store.scripting import contracts
+from palaver.store.scripting.contracts import Settle
+from palaver.store.scripting.contracts.steps import NewCall, NewEntry, Used, VerdictKind
+from palaver.vocabulary.ids import safe_call_id
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.limits import beyond, most
+
+_Work = Continue | Finish | RetryAfter | GiveUp
+"""The verdicts of work that was done, or failed."""
+_REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENIED})
+"""What a model step answers a call with that it does not make."""
+
+
+def settlement(
+    lease: Lease, verdict: Verdict, shown: Shown, of_attempt: bytes | None = None
+) -> Settle | contracts.HandBack | contracts.Postpone:
+    """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``of_attempt`` is what the
+    trace of the run is told.
+
+    Raises:
+        ValueError: the verdict would leave a call of its message without an answer.
+        ResponseTooLarge: the verdict brings more than one script may be given: Redis does nothing else meanwhile.
+    """
+    run = keys.of_run(lease.run_id, lease.conversation_id)
+    match verdict:
+        case Postpone(delay=delay, reason=reason, code=code, failure=failure, usage=usage):
+            return contracts.Postpone(
+                run=run,
+                step=lease.step,
+                fence=lease.fence,
+                delay_ms=ceil(delay * 1000),
+                reason=reason,
+                code=code,
+                error=None if failure is None else _error(failure, lease),
+                used=used(usage),
+            )
+        case HandBack(begun=begun, usage=usage):
+            return contracts.HandBack(
+                run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), told=of_attempt
+            )
+        case Continue() | Finish() | RetryAfter() | GiveUp():
+            return _settle(lease, verdict, shown, of_attempt)
+        case _:
+            assert_never(verdict)
+
+
+def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None) -> Settle:
+    stop: StopReason | None = None
+    error: bytes | None = None
+    delay_ms, fallback = 0, False
+    attempts: int | None = None
+    message: Message | None = None
+    outcomes: tuple[ToolOutcome, ...] = ()
+    calls: tuple[OpenCall, ...] = ()
+    match verdict:
+        case Continue():
+            kind, message = VerdictKind.CONTINUE, verdict.message
+            outcomes, calls = verdict.outcomes, verdict.calls
+        case Finish():
+            kind, message, stop = VerdictKind.FINISH, verdict.message, verdict.stop_reason
+            error = _error(verdict.withheld, lease) if verdict.withheld else None
+        case RetryAfter():
+            kind, fallback, attempts = VerdictKind.RETRY, verdict.fallback, verdict.attempts
+            delay_ms, error = int(verdict.delay * 1000), _error(verdict.failure, lease)
+        case GiveUp() if lease.call is None:
+            kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
+            message = verdict.message
+        case GiveUp():
+            outcomes = (ToolOutcome.failed(lease.call, verdict.failure),)
+            kind = VerdictKind.CONTINUE
+            if not verdict.failure.recoverable:
+                kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
+    finishes, ending = kind is VerdictKind.FINISH, next((each.message for each in outcomes if each.ends_run), None)
+    last = ending if kind is VerdictKind.CONTINUE else message
+    entries = [_log_note(note, lease) for note in verdict.notes]
+    if message is not None:
+        deltas = 0 if shown is Shown.ALL else _deltas_of(message)
+        data: dict[str, Any] = {"deltas": (lease.try_number, deltas)} if deltas else {}
+        data |= {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
+        if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
+            data["prompt_tokens"] = verdict.prompt_tokens
+        if isinstance(verdict, Continue) and message.tool_calls:
+            data |= _about_calls(lease, verdict, message.tool_calls)
+        opaque = None if isinstance(verdict, RetryAfter) else verdict.opaque
+        stored = opaque.stored if opaque else None
+        entries.append(NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored, deltas))
+    if isinstance(verdict, Continue | GiveUp) and verdict.misfit is not None:
+        entries.append(_told_misfit(verdict.misfit, lease))
+    for outcome in outcomes:
+        told = orjson.dumps(_finished(outcome, lease))
+        entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, told))
+    opened = _opened(lease, message, outcomes, calls, finishes)
+    texts = (each for record in (*entries, *opened) for each in record if isinstance(each, bytes | str))
+    if sum(map(len, texts)) > most("verdict"):
+        beyond("verdict")
+        raise ResponseTooLarge(f"the answer and what comes of it are larger than {most('verdict')} bytes")
+    return Settle(
+        run=keys.of_run(lease.run_id, lease.conversation_id),
+        step=lease.step,
+        fence=lease.fence,
+        verdict=kind,
+        stop=stop,
+        fallback=fallback,
+        error=error,
+        failed=_failed(lease, verdict),
+        attempts=attempts,
+        delay_ms=delay_ms,
+        streamed=shown is Shown.HALF,
+        used=used(verdict.usage),
+        ends=ending is not None,
+        output=last.text or None if last else None,
+        tool_calls=len(outcomes),
+        told=of_attempt,
+        entries=tuple(entries),
+        calls=tuple(opened),
+    )
+
+
+def _deltas_of(message: Message) -> int:
+    """Number of the deltas that its text makes."""
+    return ceil(len(message.content) / most("delta")) if isinstance(message.content, str) else 0
+
+
+def _failed(lease: Lease, verdict: _Work) -> ErrorClass | None:
+    match verdict:
+        case RetryAfter() | GiveUp():
+            return verdict.failure.error_class
+        case Continue(outcomes=outcomes) if lease.call is not None:
+            return next((each.failure.error_class for each in outcomes if each.failure), None)
+        case _:
+            return None
+
+
+def used(usage: Usage) -> Used:
+    """What a step used, for the scripts."""
+    cost: int | None = 0
+    if usage.model_calls:
+        cost = None if usage.cost_usd is None else round(usage.cost_usd * NANODOLLARS)
+    return Used(
+        usage.input_tokens,
+        usage.cached_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+        usage.reasoning_tokens,
+        usage.model_calls,
+        cost,
+    )
+
+
+def _log_note(note: LogNote, lease: Lease) -> NewEntry:
+    match note:
+        case Condensed():
+            data = {"step": lease.step, "summary": note.summary, "through": note.through}
+            return NewEntry(EventKind.CONVERSATION_CONDENSED, None, orjson.dumps(data))
+        case ReasoningDropped():
+            data = {"step": lease.step, "origin": note.origin}
+            return NewEntry(EventKind.REASONING_DROPPED, None, orjson.dumps(data))
+        case Nudge():
+            data = {"message": _compact(Message(role="user", content=note.text)), "nudge": True}
+            return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
+
+
+def _told_misfit(misfit: Misfit, lease: Lease) -> NewEntry:
+    error = misfit.failure.to_error(step=lease.step, attempt=lease.try_number)
+    data = {"message": _compact(Message(role="user", content=misfit.text)), "nudge": True, "error": error}
+    return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
+
+
+def _opened(
+    lease: Lease, message: Message | None, outcomes: Sequence[ToolOutcome], calls: Sequence[OpenCall], finishes: bool
+) -> list[NewCall]:
+    """The calls of ``message``, for ``settle.lua``.
+
+    Raises:
+        ValueError: a call has neither a step nor an answer, or its id cannot name a step.
+    """
+    if message is None or not message.tool_calls:
+        return []
+    steps = {each.call.id: each for each in calls}
+    answered = {outcome.message.call_id for outcome in outcomes}
+    if len({call.id for call in message.tool_calls}) != len(message.tool_calls):
+        raise ValueError("two calls of one message have the same id")
+    opened: list[NewCall] = []
+    for call in message.tool_calls:
+        if call.id in steps:
+            if not safe_call_id(call.id):
+                raise ValueError("the id of a call cannot be part of a step's name")
+            step = steps[call.id]
+            action, queue = _action(lease, step), step.kind.queue
+            limit = None if step.limit is None else ceil(step.limit * 1000)
+            told = call.model_dump_json()
+            opened.append(NewCall(call.id, call.name, queue, step.idempotent, told, action, limit))
+        elif finishes or call.id in answered:
+            opened.append(NewCall(call.id, call.name, None, False, None, None, None))
+        else:
+            raise ValueError("a call has neither a step nor an answer")
+    return opened
+
+
+def _action(lease: Lease, step: OpenCall) -> bytes | None:
+    """The action that the call waits for; its id belongs to exactly this call."""
+    if step.awaits is None:
+        return None
+    call = step.call
+    about = digest(call.name, call.arguments)
+    own = hashlib.sha256(f"{lease.run_id}/{lease.step}/{call.id}/{about}".encode()).hexdigest()
+    return orjson.dumps(
+        {
+            "id": f"act_{own[:24]}",
+            "type": step.awaits,
+            "tool": call.name,
+            "call_id": call.id,
+            "arguments": call.arguments,
+            "digest": about,
+            "timeout": int(step.timeout * 1000),
+        }
+    )
+
+
+def _about_calls(lease: Lease, verdict: Continue, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """What was found out about the calls of a message when they came: tools may be declared otherwise later."""
+    refused = {
+        each.message.call_id for each in verdict.outcomes if each.failure and each.failure.error_class in _REFUSALS
+    }
+    if not lease.allows(len(calls)):
+        refused.update(each.call.id for each in verdict.calls)
+    in_order = [call.id for call in calls if call.id in refused]
+    return {"risky_calls": verdict.risky} | ({"refused_calls": in_order} if in_order else {})
+
+
+def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
+    seq, call_id = lease.step.partition("/")[0], outcome.message.call_id
+    data: dict[str, Any] = {"step": f"{seq}/{call_id}", "message": _compact(outcome.message)}
+    if outcome.failure is not None:
+        data["error"] = outcome.failure.to_error(step=data["step"], attempt=lease.try_number)
+    return data
+
+
+def _end(verdict: GiveUp, lease: Lease) -> bytes | None:
+    """What the run that ends here says of it: only one that failed, or whose answer was withheld, says anything."""
+    told = verdict.stop_reason.status is RunStatus.FAILED or verdict.stop_reason is StopReason.CONTENT_FILTER
+    return _error(verdict.failure, lease) if told else None
+
+
+def _error(failure: Failure, lease: Lease) -> bytes:
+    return orjson.dumps(failure.to_error(step=lease.step, attempt=lease.try_number))
+
+
+def _compact(message: Message) -> dict[str, Any]:
+    return message.model_dump(exclude_defaults=True)

@@ -1,0 +1,1 @@
+"""The words and numbers of the field as Palaver uses them: statuses, kinds of steps, ids, limits, addresses."""

@@ -1,0 +1,411 @@
+"""Every limit, said once: code takes its numbers from here, and docs/reference/limits.md is made from it.
+
+``python -m palaver.vocabulary.limits`` prints the tables of docs/reference/limits.md; a test compares them. A limit
+with a ``setting`` is the default of that field of ``palaver.config.settings.Settings``, or of a provider's table where
+it says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The most that something may be."""
+
+    group: str
+    """The table of docs/reference/limits.md that it stands in."""
+    name: str
+    """Of its counter, and in ``LIMITS``."""
+    what: str
+    most: int
+    unit: str
+    answer: str
+    """What whoever goes beyond is told: a problem code, an error code, or what happens."""
+    setting: str = ""
+    """The environment variable, or the key of a provider's table, that changes it; empty if nothing does."""
+
+
+def _group(name: str, *rows: tuple[str, str, int, str, str] | tuple[str, str, int, str, str, str]) -> list[Limit]:
+    return [Limit(name, *row) for row in rows]
+
+
+_ALL: Final = (
+    *_group(
+        "Requests",
+        ("url", "path and query of a URL", 8 * KIB, "bytes", "414 `uri_too_long`"),
+        ("headers", "all headers together", 32 * KIB, "bytes", "431 `headers_too_large`"),
+        ("header_count", "headers of a request", 100, "headers", "431 `headers_too_large`"),
+        ("body", "body of a request", MIB, "bytes", "413 `payload_too_large`", "PALAVER_MAX_BODY"),
+        ("body_time", "time for a whole body", 10, "seconds", "408 `request_timeout`"),
+        ("body_depth", "levels of objects and arrays in a body", 32, "levels", "400 `too_deep`"),
+        ("body_values", "values in a body", 10_000, "values", "422 `too_many_items`"),
+        ("key_text", "name of a field in a body that an answer repeats", 64, "characters", "cut"),
+        ("faults", "faults that an answer names", 20, "faults", "the first are named"),
+        ("faults_found", "faults of the shape of a body that are looked at", 50, "faults", "the first are"),
+        (
+            "accept",
+            "media types in Accept, wishes in Prefer",
+            50,
+            "entries",
+            "406 `not_acceptable`; not read in Prefer",
+        ),
+        ("parameters", "parameters of a query", 50, "parameters", "400 `malformed_request`"),
+        ("cursor", "a cursor", 200, "characters", "400 `invalid_cursor`"),
+        ("filter_status", "statuses that a filter names", 16, "statuses", "422 `validation_error`"),
+        (
+            "list_looked",
+            "runs or conversations that a page of a list looks at",
+            10_000,
+            "runs",
+            "the page is short, and says `has_more`",
+        ),
+        (
+            "count_looked",
+            "conversations that a count with a filter looks at",
+            100_000,
+            "conversations",
+            "it says that it is not `complete`",
+        ),
+        ("list_bytes", "their data that it looks at", 32 * MIB, "bytes", "the page is short, and says `has_more`"),
+        ("answer_bytes", "an answer that is a page, about", 4 * MIB, "bytes", "the page is short, and says `has_more`"),
+    ),
+    *_group(
+        "Connections",
+        (
+            "connections",
+            "connections of an API process, if it has 160 more file descriptors",
+            10_000,
+            "connections",
+            "503 `too_many_connections`, or the one that has been idle longest is closed",
+            "PALAVER_MAX_CONNECTIONS",
+        ),
+        (
+            "half_open",
+            "connections of one address without a whole head, sockets without a key; or half of all that there may be",
+            1_024,
+            "connections",
+            "each further one has a second for its head",
+            "PALAVER_MAX_HALF_OPEN",
+        ),
+        (
+            "head_time",
+            "time for a whole head, or the key in a first frame",
+            10,
+            "seconds",
+            "408 `request_timeout`; if nothing came, just the end",
+        ),
+        ("send_time", "time in which a client takes nothing of its answer", 60, "seconds", "the connection is closed"),
+        ("socket_frame", "a frame that comes by a WebSocket", 64 * KIB, "bytes", "it is closed with 1009"),
+        ("socket_parts", "frames that a message is split into there", 1_000, "frames", "the connection is closed"),
+        ("socket_pings", "pings of a client that takes no answers", 100, "pings", "the connection is closed"),
+    ),
+    *_group(
+        "Agents",
+        ("instructions", "instructions of an agent", 200_000, "characters", "422 `validation_error`"),
+        ("agent_tools", "tools of an agent, and client tools", 128, "tools", "422 `validation_error`"),
+        ("tool_schema", "parameters of a client tool, as JSON", 32 * KIB, "bytes", "422 `invalid_schema`"),
+        ("base_url", "`base_url` of an agent's `endpoint`", 2_000, "characters", "422 `validation_error`"),
+        ("fallbacks", "fallback models of an agent", 8, "models", "422 `validation_error`"),
+        ("approval_patterns", "names and globs of `approvals.require`", 64, "patterns", "422 `validation_error`"),
+        ("stop_texts", "texts in `stop`", 4, "texts", "422 `validation_error`"),
+        ("stop_text", "one of them", 256, "characters", "422 `validation_error`"),
+        ("output_schema", "schema of `response_format`, as JSON", 32 * KIB, "bytes", "422 `invalid_schema`"),
+        (
+            "schema_parts",
+            "objects and arrays of it, or of a tool's parameters, with references followed",
+            2_000,
+            "parts",
+            "422 `invalid_schema`; arguments are for the tool to judge",
+        ),
+        (
+            "schema_patterns",
+            "its patterns, references followed; one of over 8 KiB compiled counts 3, of over 16 KiB 9",
+            100,
+            "patterns",
+            "422 `invalid_schema`; arguments are for the tool to judge",
+        ),
+        ("extra_body", "`extra_body`, as JSON", 16 * KIB, "bytes", "422 `unsupported_option`"),
+        ("extra_body_fields", "fields of `extra_body`", 32, "fields", "422 `validation_error`"),
+        ("declared_tools", "tools of a worker", 500, "tools", "the worker does not start"),
+        ("declared_tools_bytes", "their declarations, as JSON", 256 * KIB, "bytes", "the worker does not start"),
+        ("tool_sets", "versions of workers whose tools are known", 8, "versions", "the others are left out"),
+        ("no_worker", "time without a worker that has what a step needs", 3600, "seconds", "fails: `no_worker`"),
+        ("no_worker_told", "the same while a worker tells that it has it", 14_400, "seconds", "fails: `no_worker`"),
+        ("lacks", "tools, providers and keys that steps wait for, as told", 50, "names", "the others are left out"),
+        ("tool_description", "description of a client tool", 10_000, "characters", "422 `validation_error`"),
+        ("acknowledgement", "`acknowledgement` of one", 2_000, "characters", "422 `validation_error`"),
+    ),
+    *_group(
+        "Conversations and runs",
+        ("input_text", "text of an input, or of a steering message", 400_000, "characters", "422 `validation_error`"),
+        ("input_messages", "messages of an input", 1_000, "messages", "422 `validation_error`"),
+        ("message_calls", "tool calls of one of these messages", 128, "calls", "422 `invalid_history`"),
+        ("message_id", "id or name of a call in these messages", 128, "characters", "422 `invalid_history`"),
+        ("message_parts", "parts of one of these messages", 100, "parts", "422 `validation_error`"),
+        ("file_name", "name of a file among them", 256, "characters", "422 `validation_error`"),
+        ("title", "title of a conversation", 200, "characters", "422 `validation_error`"),
+        ("kept", "what a dialect keeps with a conversation", 256 * KIB, "bytes", "413 `payload_too_large`"),
+        ("tags", "tags of a run, or of a conversation", 32, "tags", "422 `validation_error`"),
+        ("metadata", "entries of `metadata`", 32, "entries", "422 `validation_error`"),
+        ("metadata_key", "key in `metadata`", 64, "characters", "422 `validation_error`"),
+        ("metadata_value", "value in `metadata`", 512, "characters", "422 `validation_error`"),
+        (
+            "secrets",
+            "secrets of a conversation",
+            64,
+            "secrets",
+            "409 `secrets_full`, or 422 `validation_error`",
+        ),
+        ("secret_value", "one of them", 8 * KIB, "characters", "422 `validation_error`"),
+        ("secrets_bytes", "all of them together, sealed", 64 * KIB, "bytes", "409 `secrets_full`"),
+        ("run_items", "items of one `/input`", 200, "items", "422 `validation_error`"),
+        ("reason", "reason of a cancel", 500, "characters", "422 `validation_error`"),
+        ("deny_reason", "reason of a denial", 2_000, "characters", "422 `validation_error`"),
+        (
+            "memory",
+            "memory of the store in use when something is to grow",
+            85,
+            "percent",
+            "503 `store_nearly_full`",
+            "PALAVER_MAX_MEMORY_PERCENT",
+        ),
+        ("bulk_runs", "runs that one request acts on", 1_000, "runs", "422; go on with `next_cursor`"),
+    ),
+    *_group(
+        "Answers of providers",
+        ("answer", "an answer, streamed", 16 * MIB, "bytes", "`response_too_large`", "max_response_bytes"),
+        ("answer_rate", "bytes of an answer in a second, on average", 256 * KIB, "bytes", "read no faster"),
+        ("answer_burst", "bytes of an answer before that counts", 256 * KIB, "bytes", "read no faster"),
+        ("answer_document", "an answer that is not streamed", 2 * MIB, "bytes", "`response_too_large`"),
+        ("answer_line", "a line of a stream", MIB, "bytes", "`response_too_large`"),
+        ("answer_values", "objects and arrays in a line or document", 50_000, "values", "`response_too_large`"),
+        (
+            "answer_parts",
+            "what of a line or document is looked at one by one: blocks, items, their fields",
+            10_000,
+            "parts",
+            "`response_too_large`",
+        ),
+        ("answer_blocks", "blocks of an answer", 1_000, "blocks", "`response_too_large`"),
+        ("answer_choices", "choices in a line or document", 16, "choices", "`response_too_large`"),
+        ("answer_text", "text of an answer, with what it is a refusal for", MIB, "characters", "`response_too_large`"),
+        (
+            "structured_output",
+            "an answer that has to be JSON",
+            256 * KIB,
+            "characters",
+            "told to the model once; `invalid_output`",
+        ),
+        (
+            "schema_work",
+            "its values, or those of arguments, and as many again as it has 64 characters, times the schema's parts",
+            1_000_000,
+            "checks",
+            "told to the model; `invalid_output`, `invalid_arguments`",
+        ),
+        (
+            "schema_matching",
+            "characters of its texts and names, times the patterns (large ones count more) that one text may meet",
+            30_000,
+            "checks",
+            "told to the model; `invalid_output`, `invalid_arguments`",
+        ),
+        (
+            "answer_opaque",
+            "what of an answer has to be sent back unchanged: reasoning, signatures",
+            256 * KIB,
+            "bytes",
+            "`response_too_large`",
+        ),
+        ("answer_heads", "heads of an answer, with informational ones (1xx)", 16, "heads", "`protocol_error`"),
+        ("answer_end", "what follows the end of a stream", 64 * KIB, "bytes", "cut: the connection is closed"),
+        ("error_message", "message of an error, also of a tool's", 500, "characters", "cut"),
+        ("provider_models", "models that a provider's table lists", 200, "models", "the process does not start"),
+        ("provider_message", "what a run's error repeats of what a provider said", 2 * KIB, "bytes", "cut"),
+        ("error_body", "an error's body", 64 * KIB, "bytes", "cut: the rest is not read"),
+        ("tool_calls", "tool calls in an answer", 128, "calls", "`too_many_tool_calls`", "max_tool_calls"),
+        ("tool_name", "name of a tool that is called", 128, "characters", "`tool_call_too_large`"),
+        ("tool_arguments", "arguments of a call", 256 * KIB, "characters", "`tool_call_too_large`"),
+        (
+            "arguments_depth",
+            "levels of objects and arrays in arguments, or in an answer that has to be JSON",
+            64,
+            "levels",
+            "`invalid_arguments`, to the model",
+        ),
+        (
+            "arguments_values",
+            "values in the arguments of a call, or in such an answer",
+            10_000,
+            "values",
+            "`invalid_arguments`, to the model",
+        ),
+        ("tool_arguments_together", "arguments of all calls", 512 * KIB, "characters", "`tool_call_too_large`"),
+        ("answer_stored", "text and arguments of an answer, as JSON", 2 * MIB, "bytes", "`response_too_large`"),
+    ),
+    *_group(
+        "Broker",
+        ("delivery", "a message of `model` and `tools`", 16 * KIB, "bytes", "dropped"),
+        ("not_deliveries", "messages there that are no delivery, or ask for more", 0, "messages", "dropped"),
+        ("control_message", "a message of Celery's remote control, or its events", 4 * MIB, "bytes", "dropped"),
+        ("not_control_messages", "messages there that no Celery wrote", 0, "messages", "dropped"),
+        ("remote_commands", "commands to workers that are none of those for Flower", 0, "commands", "dropped"),
+    ),
+    *_group(
+        "Tools",
+        ("tool_timeout", "`timeout` of a tool", 86_400, "seconds", "the process does not start, and says why"),
+        ("tool_result", "what a model is told of a result", 256 * KIB, "characters", "cut, and the model is told so"),
+        (
+            "tool_result_media",
+            "images and files of a result, as `data:` URLs",
+            MIB,
+            "characters",
+            "`tool_error`, to the model",
+        ),
+        ("inline_results", "results of the inline tools of a turn", MIB, "characters", "`tool_error`, to the model"),
+        ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),
+        ("tool_error", "what is read of an exception's text", 2_000, "characters", "cut"),
+        ("progress_text", "text of a call's progress", 500, "characters", "cut"),
+        ("progress", "progress of a call that watchers see in a second", 1, "events", "the newest is shown"),
+        (
+            "tool_output",
+            "what a call prints into the log",
+            64 * KIB,
+            "bytes",
+            "left out, and the log says how much",
+            "PALAVER_TOOL_OUTPUT",
+        ),
+        (
+            "tool_memory",
+            "memory of a tool's process and of all that it started, during a call",
+            4096,
+            "MiB",
+            "ended; `tool_error`",
+            "PALAVER_TOOL_MEMORY",
+        ),
+        (
+            "tool_kept_memory",
+            "the most memory that a tool's process has ever had, after a call",
+            1024,
+            "MiB",
+            "its process is replaced",
+            "PALAVER_TOOL_KEPT_MEMORY",
+        ),
+    ),
+    *_group(
+        "Conversations and runs",
+        ("runs", "unfinished runs, about", 100_000, "runs", "429 `too_many_runs`", "PALAVER_MAX_RUNS"),
+        ("queued_runs", "unfinished runs of a conversation", 100, "runs", "409 `queue_full`", "PALAVER_MAX_QUEUED"),
+        (
+            "entries",
+            "entries of a conversation's log when a model is to be called",
+            100_000,
+            "entries",
+            "409 `conversation_full`; a run that goes on ends `incomplete`",
+            "PALAVER_MAX_ENTRIES",
+        ),
+        (
+            "conversation_bytes",
+            "data in a conversation's log when a model is to be called",
+            256 * MIB,
+            "bytes",
+            "409 `conversation_full`; a run that goes on ends `incomplete`",
+            "PALAVER_MAX_CONVERSATION_BYTES",
+        ),
+        ("steering", "words that wait for a run's next model call", MIB, "bytes", "409 `steering_full`"),
+    ),
+    *_group(
+        "Events and watchers",
+        ("feed", "events that a run's feed keeps, about", 20_000, "events", "older ones go first", "PALAVER_FEED_CAP"),
+        ("feed_bytes", "events of over 4 KiB that a run's feed keeps", 64 * MIB, "bytes", "the older half goes"),
+        ("delta", "text of one delta", 64 * KIB, "characters", "it comes as several"),
+        (
+            "watchers",
+            "streams and long polls of an API process",
+            5_000,
+            "watchers",
+            "503 `too_many_watchers`",
+            "PALAVER_MAX_WATCHERS",
+        ),
+        (
+            "watchers_per_key",
+            "those of keys of one name, where there are several names",
+            3_000,
+            "watchers",
+            "503 `too_many_watchers`",
+            "PALAVER_MAX_WATCHERS_PER_KEY",
+        ),
+        ("watcher_events", "events kept for a watcher that is slow", 256, "events", "it reads the feed again"),
+        ("watcher_bytes", "those events together", MIB, "bytes", "it reads the feed again"),
+        ("page_events", "events that are read at once", 500, "events", "the rest comes with the next page"),
+        ("page_bytes", "those events together, but for the last", MIB, "bytes", "the rest comes with the next page"),
+    ),
+    *_group(
+        "Traces",
+        ("spans", "attempts and runs whose spans wait to be sent, a shard", 50_000, "records", "the oldest go"),
+        ("span_events", "events of a run in its trace", 128, "events", "the oldest go"),
+        ("span_event_data", "what such an event says", 4 * KIB, "bytes", "it is left out"),
+        ("span_content", "an attribute of a span that is content", 64 * KIB, "characters", "cut"),
+        ("span_batch", "records that are sent at once", 512, "records", "the rest in the next"),
+        ("span_batch_content", "content in those, but for the last", MIB, "characters", "the rest in the next"),
+    ),
+    *_group(
+        "Store",
+        ("metric_models", "models that metrics name, in a shard", 50, "models", "counted as `other`"),
+        ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
+        ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),
+        (
+            "script_page_bytes",
+            "data behind which it reads or writes nothing more",
+            MIB,
+            "bytes",
+            "the rest in the next",
+        ),
+    ),
+)
+
+LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each in _ALL})
+"""Every limit, by name."""
+
+exceeded: Final[Counter[str]] = Counter(dict.fromkeys(LIMITS, 0))
+"""How often this process has met something beyond each limit, since it began."""
+
+
+def most(name: str) -> int:
+    """The number of a limit; the default where a setting may change it."""
+    return LIMITS[name].most
+
+
+def beyond(name: str) -> None:
+    """Count that something went beyond a limit. Call it where it is refused or cut.
+
+    Raises:
+        KeyError: there is no such limit.
+    """
+    LIMITS[name]
+    exceeded[name] += 1
+
+
+def tables() -> str:
+    """docs/reference/limits.md from its first heading of a group on: a table for each group."""
+    lines: list[str] = []
+    for group in dict.fromkeys(each.group for each in _ALL):
+        lines += ["", f"## {group}", "", "| limit | at most | setting | counter | beyond it |", "|---|---|---|---|---|"]
+        for each in _ALL:
+            if each.group == group:
+                setting = f"`{each.setting}`" if each.setting else ""
+                lines.append(f"| {each.what} | {each.most:,} {each.unit} | {setting} | `{each.name}` | {each.answer} |")
+    return "\n".join(lines[1:]) + "\n"
+
+
+if __name__ == "__main__":
+    print(tables(), end="")

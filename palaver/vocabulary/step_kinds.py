@@ -1,0 +1,46 @@
+"""The kinds of steps. Queues, lists in Redis, Celery's tasks and routes, and statistics follow from this table.
+
+What the workers do for each kind is in ``workers/steps/step_handlers.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import WithJsonSchema
+
+
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """A kind of step."""
+
+    name: str
+    queue: str
+    """Its own: the workers of each kind are scaled apart."""
+    isolated: bool = False
+    """Its work is users' code, kept from the keys of providers: unless PALAVER_TOOL_POOL says otherwise each step has a
+    child process, which can be ended. Others share one event loop."""
+
+    @property
+    def task(self) -> str:
+        """The Celery task that does such a step."""
+        return f"palaver.{self.name}_step"
+
+
+MODEL: Final = StepKind("model", queue="model")
+"""A call of the model."""
+TOOL: Final = StepKind("tool", queue="tools", isolated=True)
+"""One tool call."""
+KINDS: Final = (MODEL, TOOL)
+"""Every kind."""
+KIND_OF: Final = {kind.queue: kind for kind in KINDS}
+"""Each kind by its queue."""
+QUEUES: Final = tuple(KIND_OF)
+"""The queues of all kinds."""
+StepKindName = Annotated[str, WithJsonSchema({"type": "string", "enum": [kind.name for kind in KINDS]})]
+"""The name of a kind; one that a newer server has is taken, too."""
+QueueName = Annotated[str, WithJsonSchema({"type": "string", "enum": [*QUEUES]})]
+"""The name of a queue."""
+RECOVERED: Final = ".recovered"
+"""Behind a queue's name: what is consumed first. It was delivered before, or its run has begun."""

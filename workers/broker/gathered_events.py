@@ -1,0 +1,57 @@
+"""Events of tasks for Flower, sent together: Celery's own way is a message of its own for nearly each of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from celery.bootsteps import StartStopStep
+from celery.worker.consumer.events import Events
+
+_GATHER: Final = 0.2
+"""Seconds that an event waits for others. People look at them, and no program waits for one."""
+_TOGETHER: Final = 100
+"""Events in a message at most: with a traceback in each of them it is still let in (`control_message` of
+palaver/vocabulary/limits.py)."""
+
+
+class GatheredEvents(StartStopStep):  # type: ignore[misc]  # Celery is untyped
+    """Part of a worker's consumer: events leave in the order in which they came, in one message for all of a moment.
+
+    None is lost when the worker drains or connects again, where Celery drops what its dispatcher has not sent. It leans
+    on `on_send_buffered`, `buffer_limit` and `_group_buffer` of Celery 5.7's dispatcher, held by
+    tests/unit/test_gathered_events.py and tests/process/test_flower.py.
+    """
+
+    requires = (Events,)
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        super().__init__(consumer)
+        self._dispatcher: Any = None
+        self._timer: Any = None
+
+    def start(self, consumer: Any) -> None:
+        """There is a connection, and a dispatcher of its own: it sends what the one before had not."""
+        before, self._dispatcher = self._dispatcher, consumer.event_dispatcher
+        if self._dispatcher is None:
+            return
+        # The timer of a consumer that connects again is empty.
+        self._timer = None
+
+        def send() -> None:
+            self._timer = None
+            self._dispatcher.flush()
+
+        def send_soon() -> None:
+            # So are others' entries in it, if a consumer fails before it is connected.
+            if self._timer is None or self._timer.canceled:
+                self._timer = consumer.timer.call_after(_GATHER, send)
+
+        self._dispatcher.on_send_buffered, self._dispatcher.buffer_limit = send_soon, _TOGETHER
+        for group, events in before._group_buffer.items() if before else ():
+            self._dispatcher._group_buffer[group] += events
+            send_soon()
+
+    def shutdown(self, consumer: Any) -> None:
+        """The pool has drained, so no more will come."""
+        if consumer.event_dispatcher is not None:
+            consumer.event_dispatcher.flush()

@@ -1,0 +1,1 @@
+"""Child processes of a tools worker, and their leases, output and end."""

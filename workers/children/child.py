@@ -1,0 +1,322 @@
+"""A child process of the tools worker: tools in its main thread, everything that keeps their lease in another.
+
+Two threads:
+
+    main thread                                 loop thread
+    Celery task -> run(step) -- coroutine -->   claim, judge, settle; async tools; keeper
+    the tool's function     <-- function ----   run_blocking
+                            --- result ----->
+
+A Python function cannot be interrupted from outside for certain, but a process can: first it gets an exception; if it
+does not stop within a grace, its call is settled and the process ends itself; and if it does not even do that, its
+parent ends it (workers/children/guard.py). Celery starts another one. After each call, whatever the tool started is
+ended, and the process is put back as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import FrameType
+from typing import Final
+
+from palaver.config.settings import Settings
+from palaver.processes.process_tree import below, children_of
+from palaver.secrets.redaction import compared, keep_everywhere
+from palaver.tools import ToolDeclaration
+from palaver.vocabulary.limits import MIB
+from palaver.vocabulary.step_kinds import StepKind
+
+from ..loops.keeper import running
+from ..sources import SOURCES, Toolbox, open_toolbox
+from ..sources.containment import GRACE, Interrupted, Told, failed, failing, timed_out, told
+from ..steps.abilities import Abilities
+from ..steps.histograms import Histograms
+from ..steps.runtime import Runtime
+from ..steps.step import StepHandler, attempt
+from . import processes
+from .output import Output
+from .process_state import Surroundings
+from .slots import ActiveCall, Slots
+
+log = logging.getLogger("palaver.workers.children.child")
+
+_FROZEN: Final = 1.0
+"""Seconds beyond that after which the parent ends the process: nothing else can while C code keeps Python's lock."""
+
+
+@dataclass(slots=True)
+class _Job:
+    tool: ToolDeclaration
+    call: Callable[[], object]
+    done: Future[Told]
+    stopped: bool = False
+    """Told to stop, perhaps before it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A child's own place in what it shares with its parent."""
+
+    number: int
+    slots: Slots
+    output: Output
+    histograms: Histograms
+
+
+class Child:
+    """The process's loop thread, and its main thread's inbox."""
+
+    def __init__(self, settings: Settings, kind: StepKind, node: str, told: int | None, place: Place) -> None:
+        self._settings = settings
+        self._kind = kind
+        self._node = node
+        self._told = told
+        self._slots, self._place = place.slots, place.number
+        self._output, self._histograms = place.output, place.histograms
+        self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
+        self._in_tool = False
+        self._loop = asyncio.new_event_loop()
+        self._runtime: Runtime | None = None
+        self._ended: asyncio.Event | None = None
+        self._doomed = False
+        self._main = threading.get_ident()
+        processes.adopt_orphans()
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run_loop, args=(started,), name="steps", daemon=True)
+        self._thread.start()
+        started.result(30)
+        signal.signal(signal.SIGUSR2, self._interrupt)
+        self._kept = frozenset(children_of(os.getpid()))
+        """What the modules of the tools started: it is theirs to end."""
+        self._surroundings = Surroundings()
+
+    def _run_loop(self, started: Future[None]) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._live(started))
+        except BaseException:
+            # Without its loop the process would take steps and do none of them. Celery starts another one.
+            log.critical("the loop of a child broke down; its process ends", exc_info=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def _live(self, started: Future[None]) -> None:
+        self._ended = asyncio.Event()
+        try:
+            opened = open_toolbox(self._settings, SOURCES, run_blocking=self._run_blocking, watch=self._watched)
+            async with opened as tools:
+                await self._serve(tools, started, self._ended)
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    async def _serve(self, tools: Toolbox, started: Future[None], ended: asyncio.Event) -> None:
+        """Take steps until the process is to end."""
+        # No model is asked here: that needs neither the table of providers nor their keys.
+        able, told = Abilities(tools, {}), self._histograms
+        runtime = Runtime(
+            self._settings, told, kind=self._kind, node=self._node, capacity=1, abilities=able, alone=True
+        )
+        async with running(runtime, sweeps=False):
+            self._runtime = runtime
+            self._greatest = max(tool.timeout for tool in tools.declarations)
+            self._heartbeat(self._settings.heartbeat / 4)
+            self._slots.work(self._place, False)
+            self._slots.begin(self._place, ActiveCall(0, 0, 0.0, self._greatest, ""), 0.0)
+            if self._told is not None:
+                self._loop.add_reader(self._told, self._drain, self._told, runtime)
+            started.set_result(None)
+            await ended.wait()
+
+    def _heartbeat(self, every: float) -> None:
+        """Tell the parent that the loop goes round; while it does not, the parent renews the lease."""
+        self._slots.heartbeat(self._place)
+        self._loop.call_later(every, self._heartbeat, every)
+
+    def _drain(self, told: int, runtime: Runtime) -> None:
+        self._loop.remove_reader(told)
+        runtime.draining.set()
+
+    def stop(self) -> None:
+        """End the loop; the process is about to exit."""
+        if self._ended is not None and self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join(5)
+
+    def run(self, kind: StepHandler, *ids: str) -> str:
+        """Try a step: its coroutine on the loop, its tool here, in the main thread."""
+        assert self._runtime is not None  # the loop has begun before the first task
+        self._output.begin(f"{ids[0]}/{ids[2]}")
+        self._slots.work(self._place, True)
+        outcome: Future[str] = asyncio.run_coroutine_threadsafe(attempt(kind, self._runtime, *ids), self._loop)
+        outcome.add_done_callback(self._step_over)
+        while (job := self._inbox.get()) is not None:
+            self._do(job)
+        self._tidy_up()
+        self._slots.work(self._place, False)
+        return outcome.result()
+
+    def _tidy_up(self) -> None:
+        """Between two steps: end what the tool started, and undo what it changed."""
+        try:
+            if processes.has_children() and (ended := processes.end_below(keep=self._kept)):
+                log.warning("ended %d processes that a tool had started", ended)
+            self._surroundings.restore()
+            self._output.end()
+            keep_everywhere(None)
+        except Exception:
+            log.critical("a tool left its process in a state that cannot be put right; it ends", exc_info=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _step_over(self, _: Future[str]) -> None:
+        if self._doomed and self._runtime is not None:
+            log.error("a tool did not stop within %g s; its process ends", GRACE)
+            asyncio.run_coroutine_threadsafe(self._end_process(self._runtime), self._loop)
+            return
+        self._inbox.put(None)
+
+    async def _end_process(self, runtime: Runtime) -> None:
+        try:
+            await runtime.publisher.close()
+        finally:
+            processes.kill(below(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _do(self, job: _Job) -> None:
+        answer: Told = ""
+        error = None
+        try:
+            self._in_tool = True
+            try:
+                if job.stopped:
+                    raise Interrupted
+                with failing(job.tool):
+                    result = job.call()
+                answer = told(job.tool, result)
+            finally:
+                self._in_tool = False
+        except BaseException as raised:
+            error = raised
+        # Again: the interrupt may have come right before the assignment above.
+        self._in_tool = False
+        if error is None:
+            job.done.set_result(answer)
+        elif isinstance(error, Interrupted) and not job.stopped:
+            # Nobody interrupted it: it raised this itself.
+            job.done.set_exception(failed(job.tool, error))
+        else:
+            job.done.set_exception(error)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        if self._in_tool:
+            raise Interrupted
+
+    @contextmanager
+    def _watched(self, tool: ToolDeclaration) -> Iterator[None]:
+        """Around a call: the parent sees it, and ends this process if it takes too long."""
+        self._slots.tell_of_secrets(self._place, len(compared()) > 1)
+        self._slots.begin(self._place, self._active_call(tool), time.monotonic() + tool.timeout + GRACE + _FROZEN)
+        try:
+            yield
+        finally:
+            if not self._doomed:
+                self._slots.end(self._place)
+
+    def _active_call(self, tool: ToolDeclaration) -> ActiveCall:
+        """The call of the one step that this process works on."""
+        assert self._runtime is not None
+        (lease,) = (active.lease for active in self._runtime.active if active.lease is not None)
+        return ActiveCall(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
+
+    async def _run_blocking(self, tool: ToolDeclaration, call: Callable[[], object]) -> Told:
+        """Make the call in the main thread; what the model is told of the result.
+
+        Raises:
+            ToolTimeout: it took longer than the tool declares.
+            ToolFailure: the tool raised.
+        """
+        job = _Job(tool, call, Future())
+        self._inbox.put(job)
+        done = asyncio.wrap_future(job.done)
+        try:
+            async with asyncio.timeout(tool.timeout):
+                return await asyncio.shield(done)
+        except TimeoutError:
+            await self._end_tool(job, done)
+            raise timed_out(tool.name, tool.timeout) from None
+        except asyncio.CancelledError:
+            await self._end_tool(job, done)
+            if done.done() and done.exception() is None:
+                # It finished after all: its result is the truth, and settling it is allowed under a cancel.
+                return done.result()
+            raise
+
+    async def _end_tool(self, job: _Job, done: asyncio.Future[Told]) -> None:
+        """Interrupt the function; if it does not stop, this process ends once its call is settled."""
+        job.stopped = True
+        signal.pthread_kill(self._main, signal.SIGUSR2)
+        await asyncio.wait([done], timeout=GRACE)
+        self._doomed = not done.done()
+        if not self._doomed:
+            # Unless somebody looks at what it raised, asyncio logs it as an error.
+            done.exception()
+
+
+_child: Child | None = None
+_told: int | None = None
+_tell: int | None = None
+"""The ends of a pipe. When the last `_tell` is closed, which the worker's main process keeps, children drain: it was
+told to stop, or it was killed."""
+
+
+def expect() -> None:
+    """In the main process, before it forks children."""
+    global _told, _tell
+    _told, _tell = os.pipe()
+
+
+def drain() -> None:
+    """In the main process: let the children drain."""
+    global _tell
+    if _tell is not None:
+        os.close(_tell)
+        _tell = None
+
+
+def heard() -> set[int]:
+    """In a child: the descriptor on which it hears that it is to drain."""
+    return set() if _told is None else {_told}
+
+
+def start(settings: Settings, kind: StepKind, node: str, place: Place) -> None:
+    """Begin life as a child of a tools worker."""
+    global _child
+    # Only this process's copy.
+    drain()
+    if settings.tool_address_space:
+        room = settings.tool_address_space * MIB
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    _child = Child(settings, kind, node, _told, place)
+
+
+def stop() -> None:
+    """End it."""
+    if _child is not None:
+        _child.stop()
+
+
+def current() -> Child:
+    """This process's child."""
+    assert _child is not None  # worker_process_init comes before the first task
+    return _child

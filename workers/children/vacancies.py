@@ -1,0 +1,64 @@
+"""What a tools worker tells of its places that have no process yet.
+
+A child tells of itself. Until the first call there is none, so its main process says which tools there are, and how
+many calls it takes. That is rare, so it opens a connection of its own each time; a worker whose places are all taken
+says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from palaver.config.settings import settings
+from palaver.store import Store
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.tools import ToolSet
+from palaver.vocabulary.step_kinds import StepKind
+
+log = logging.getLogger("palaver.workers.children.vacancies")
+
+_PATIENCE = 1.0
+"""Seconds for Redis to answer; everything else of the main process waits meanwhile."""
+
+
+class Vacancies:
+    """The vacant places of a tools worker, as the store knows them."""
+
+    def __init__(
+        self, worker: str, kind: StepKind, tools: ToolSet, refused: Callable[[], tuple[str, ...]] = tuple
+    ) -> None:
+        self._worker = worker
+        self._kind = kind
+        self._tools = tools
+        self._refused = refused
+        self._told = 0
+
+    def tell(self, vacant: int) -> None:
+        """Say that there are so many, or that there are none any more. Told again before it is forgotten."""
+        if not vacant and not self._told:
+            return
+        try:
+            asyncio.run(self._tell(vacant))
+            self._told = vacant
+        except Exception as away:
+            log.warning("nobody is told of %d places for tools: %s", vacant, type(away).__name__)
+
+    async def _tell(self, vacant: int) -> None:
+        async with asyncio.timeout(_PATIENCE), Store.connect(settings()) as store:
+            if not vacant:
+                await store.fleet.leave(self._worker)
+                return
+            await store.tools.publish(self._tools)
+            await store.fleet.report(
+                WorkerReport(
+                    id=self._worker,
+                    queue=self._kind.queue,
+                    in_flight=0,
+                    capacity=vacant,
+                    draining=False,
+                    tools=self._tools.digest,
+                    refused=self._refused(),
+                )
+            )

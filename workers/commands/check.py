@@ -1,0 +1,85 @@
+"""``palaver check``: what this place finds of its Redis, and of the broker's, as its processes do at their start.
+
+A program of its own, for where a server runs: it has the same addresses, and the same users.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final, get_args
+from urllib.parse import unquote, urlsplit
+
+from palaver.cli.text import document, one_line
+from palaver.config.brokers import is_redis
+from palaver.config.settings import Settings, settings
+from palaver.config.starting import refusing
+from palaver.store.server.findings import Finding, Level
+from palaver.store.server.needs import Role
+from palaver.store.server.preflight import Preflight
+
+_STATES: Final[dict[Level, str]] = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
+_WIDTHS: Final = (6, 11, 7)
+"""Of what comes before what was found: the place, the check and its state."""
+_LONGEST: Final = 600
+_INTERRUPTED: Final = 130
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what is asked; the exit code, which is 1 if something is wrong."""
+    asked = _parser().parse_args(arguments)
+    with refusing():
+        here = settings()
+        found = Preflight(here, asked.role or _role(here)).look()
+    if asked.json:
+        print(document({"data": [asdict(each) for each in found]}))
+    else:
+        print(_row("PLACE", "CHECK", "STATE", "FOUND"))
+        for each in found:
+            print(_told(each))
+        if not is_redis(here.deliveries_url):
+            print(_row("broker", "", "", "no Redis: not looked at"))
+    return 0 if all(each.level == "ok" for each in found) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="palaver check",
+        description="Ask the Redis of PALAVER_REDIS_URL, and that of PALAVER_BROKER_URL, whether they keep what they "
+        "are given, and whether their user may do what its role has to. Exits 1 if something is wrong.",
+    )
+    parser.add_argument(
+        "--role", choices=get_args(Role), help="whose commands to ask for [that of the user in the address, or worker]"
+    )
+    parser.add_argument("--json", action="store_true", help="JSON on standard output and nothing else")
+    return parser
+
+
+def _role(here: Settings) -> Role:
+    """That of a user of deploy/users.acl."""
+    user = unquote(urlsplit(here.store_url).username or "")
+    named: dict[str, Role] = {f"palaver-{role}": role for role in get_args(Role)}
+    return named.get(user, "worker")
+
+
+def _told(found: Finding) -> str:
+    """``store   eviction     WARNING  maxmemory-policy allkeys-lru``, with what it means and what to do below."""
+    lines = [_row(found.place, found.check, _STATES[found.level], one_line(found.found, _LONGEST))]
+    if found.level != "ok":
+        lines.append(_row("", "", "", f"It {one_line(found.said, _LONGEST)}."))
+        lines.append(_row("", "", "", f"What to do: {one_line(found.advice, _LONGEST)}"))
+    return "\n".join(lines)
+
+
+def _row(*cells: str) -> str:
+    *before, last = cells
+    return "  ".join([*(cell.ljust(width) for cell, width in zip(before, _WIDTHS, strict=True)), last]).rstrip()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)

@@ -1,0 +1,1 @@
+"""The loops beside the steps: leases, recovery, progress, metrics."""

@@ -1,0 +1,119 @@
+"""Notices that a worker died, long before its leases run out: the kernel closed its connections to Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from palaver.delivery.follow_up import Publish, follow_up
+from palaver.errors import ConfigurationError
+from palaver.store import Store
+from palaver.store.fleet.fleet import Gone, RollCall
+
+log = logging.getLogger("palaver.workers.loops.deaths")
+
+_LOOK: Final = 0.5
+"""Seconds between two looks of a worker in a small fleet."""
+_SMALL: Final = 20
+"""Workers. In a larger fleet each of them looks less often, so that all of them together look no more often."""
+PATIENCE: Final = 1.0
+"""Seconds for which a worker has to be gone: one that lives is back within tenths of a second."""
+_SLOWER: Final = 10.0
+"""How often as long as a look may take it as well: where a look is slow, connecting again is slower."""
+_PARENT: Final = 0.5
+"""Seconds more for a child: its parent, if that lives, says sooner and better what became of the call."""
+_AT_ONCE: Final = 200
+"""Leases that are ended before what follows from them is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    first_seen: Gone
+    since: float
+
+
+class DeathWatch:
+    """Looks for dead workers again and again, and ends their leases (ADR 0057). Any number may.
+
+    Whatever it believes, it cannot take a lease away that was claimed or renewed since it suspected its worker.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        publish: Publish,
+        worker_id: str,
+        lease_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._publish = publish
+        self._worker_id = worker_id
+        self._lease = lease_seconds
+        self._clock = clock
+        self._suspects: dict[str, _Suspect] = {}
+        self._patience = PATIENCE
+        self._cut_until = 0.0
+
+    async def run(self) -> None:
+        """Watch, for ever."""
+        try:
+            while True:
+                pause = await self.look()
+                await asyncio.sleep(pause)
+        except ConfigurationError as error:
+            log.warning("%s", error)
+            await asyncio.Event().wait()
+        except Exception:
+            # Redis was away for this worker, and perhaps for others, which are not back yet.
+            self.was_cut()
+            raise
+
+    def was_cut(self) -> None:
+        """This worker itself lost its connections, and perhaps all did. Nobody is taken for dead for the length of a
+        lease, as after an outage (ADR 0014)."""
+        self._cut_until = self._clock() + self._lease
+        self._suspects.clear()
+
+    async def look(self) -> float:
+        """Look once, and act on who is dead. Returns the seconds until the next look."""
+        began = self._clock()
+        roll = await self._store.fleet.call_roll(self._worker_id)
+        now = self._clock()
+        self._patience = PATIENCE + _SLOWER * (now - began)
+        for gone in self._dead(roll, now):
+            # Only one of those who saw it goes on.
+            if await self._store.fleet.leave(gone.id):
+                await self._end_leases(gone)
+        if self._suspects:
+            return min(_LOOK, self._patience)
+        return _LOOK * max(1.0, roll.known / _SMALL)
+
+    def _dead(self, roll: RollCall, now: float) -> list[Gone]:
+        """Those who are dead by what was seen, as they were when they were first suspected."""
+        before, self._suspects = self._suspects, {}
+        if now < self._cut_until:
+            return []
+        dead = []
+        for gone in roll.gone:
+            suspect = before.get(gone.id)
+            if suspect is None or suspect.first_seen.connection != gone.connection:
+                suspect = _Suspect(gone, now)
+            if now - suspect.since >= self._patience + (_PARENT if gone.child else 0.0):
+                dead.append(suspect.first_seen)
+            else:
+                self._suspects[gone.id] = suspect
+        return dead
+
+    async def _end_leases(self, gone: Gone) -> None:
+        held = await self._store.due.held(gone.id, gone.unrenewed_before)
+        log.warning("worker %s is gone; %d steps go on without it", gone.id, len(held))
+        for begin in range(0, len(held), _AT_ONCE):
+            settled = await self._store.due.sweep(
+                held[begin : begin + _AT_ONCE], worker=gone.id, unrenewed_before=gone.unrenewed_before
+            )
+            await follow_up(self._store, self._publish, settled)

@@ -1,0 +1,99 @@
+"""Acts on what is due: retries, leases that ended, starts, deadlines, and deliveries that got lost. Any number may
+run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from palaver.delivery.follow_up import Publish, follow_up
+from palaver.delivery.publishing import LoopPublisher
+from palaver.processes.failpoints import failpoint
+from palaver.store import Store
+from palaver.store.steps.due import DueItem
+from palaver.vocabulary.step_kinds import QUEUES
+
+log = logging.getLogger("palaver.workers.loops.sweeper")
+
+_TICK: Final = 0.25
+"""The longest time between two sweeps, in seconds; entries that are due sooner are handled on time."""
+_SHORTEST: Final = 0.01
+_UNCLAIMED_AFTER: Final = 1.0
+"""Seconds after which a delivery that nobody claimed may have been lost."""
+_SURELY_AFTER: Final = 0.5
+"""The same while the broker is empty: then the delivery can only be on its way through a worker."""
+_FORGET: Final = 1.0
+"""Seconds between two looks for runs whose retention is over, and for what only seems to lack a worker."""
+_GATE: Final = 16
+"""With more messages than this in the broker, nothing is sent again: in a backlog an unclaimed delivery is waiting and
+not lost, and repeats would multiply the backlog (800 runs never finished without this)."""
+
+
+class Sweeper:
+    """Sweeps the due and ready indexes again and again."""
+
+    def __init__(
+        self,
+        store: Store,
+        publisher: LoopPublisher,
+        publish: Publish,
+        lease_seconds: float,
+    ) -> None:
+        self._store = store
+        self._publisher = publisher
+        self._publish = publish
+        self._lease = lease_seconds
+        self._looked: float | None = None
+        self._forgot = 0.0
+
+    async def run(self) -> None:
+        """Sweep, for ever."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            before = self._looked
+            things, upcoming = await self._store.due.due()
+            self._looked = clock()
+            if before is not None and self._looked - before > self._lease / 2:
+                # Redis was away, so no worker could renew its leases. Living workers do so now, before a lease is taken
+                # away: otherwise an outage would repeat every step in flight.
+                log.warning("no answer from Redis for %.1f s; sweeping on after a lease", self._looked - before)
+                await asyncio.sleep(self._lease)
+                self._looked = clock()
+                continue
+            things = things if await self._sweep(things) else []
+            if clock() - self._forgot > _FORGET:
+                await self._store.due.forget_expired()
+                await self._store.due.forget_conversations()
+                await self._store.lacking.forget_stale()
+                self._forgot = clock()
+            if not things:
+                await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
+
+    async def repair(self) -> None:
+        """Send lost deliveries again, for ever. This is separate from the sweep, because a broker may be slow to report
+        its depth."""
+        while True:
+            for queue in QUEUES:
+                await self._repair(queue)
+            await asyncio.sleep(_TICK)
+
+    async def _sweep(self, things: Sequence[DueItem], unclaimed_after: float = _UNCLAIMED_AFTER) -> bool:
+        """Act on ``things`` and on what follows. Returns whether there was anything to do."""
+        if not things:
+            return False
+        failpoint("sweep.found")
+        settled = await self._store.due.sweep(things, unclaimed_after=unclaimed_after)
+        failpoint("sweep.settled")
+        await follow_up(self._store, self._publish, settled)
+        return bool(settled)
+
+    async def _repair(self, queue: str) -> None:
+        """Send unclaimed deliveries again if the broker is nearly empty."""
+        unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
+        if not unclaimed:
+            return
+        waiting = await self._publisher.depth(queue)
+        # The script checks again, and does not touch deliveries that are too young.
+        await self._sweep(unclaimed[: max(0, _GATE - waiting)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)

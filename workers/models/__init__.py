@@ -1,0 +1,1 @@
+"""Model calls, and the limits of providers that all workers share."""

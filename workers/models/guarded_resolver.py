@@ -1,0 +1,42 @@
+"""Looks up names of hosts that came with requests, for connections to what was looked up and to nothing else."""
+
+from __future__ import annotations
+
+import socket
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import DefaultResolver
+
+from palaver.errors import ConfigurationError
+from palaver.vocabulary.addresses import never_asked
+
+
+class GuardedResolver(AbstractResolver):
+    """Leaves out addresses at which nothing is ever asked. Its answers are what is connected to, so a name that leads
+    elsewhere a moment later leads nobody there."""
+
+    def __init__(self) -> None:
+        self._names = DefaultResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The addresses of ``host``.
+
+        Raises:
+            ConfigurationError: it has no other than those.
+            OSError: it has none.
+        """
+        found = await self._names.resolve(host, port, family)
+        here = host == "localhost" or host.endswith(".localhost")
+        asked = [each for each in found if not never_asked(each["host"], loopback=here)]
+        if found and not asked:
+            raise ConfigurationError(
+                "the host of the agent's endpoint leads to an address at which nothing is asked by a name: one of this "
+                "machine, or of those where clouds keep keys"
+            )
+        return asked
+
+    async def close(self) -> None:
+        """Look nothing up any more."""
+        await self._names.close()

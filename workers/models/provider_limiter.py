@@ -1,0 +1,314 @@
+"""The gates of the providers, as one worker process knows them.
+
+The store decides who may call. It is asked only where it could say no: for a provider with limits, and for a provider
+or a model that cools down or is out, which every worker hears the moment it begins. A worker that is not subscribed to
+that asks each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from palaver.config.providers import Limits, Provider
+from palaver.delivery.follow_up import Publish, follow_up
+from palaver.errors import ErrorClass, Failure, sign_of_outage
+from palaver.schemas.models import Usage
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import GiveUp, RetryAfter, Verdict
+from palaver.store import Store
+from palaver.store.fleet.providers import Admitted, Cooling, Wait
+
+from .gates import Gates, gates_of
+from .provider_permit import ProviderPermit
+
+log = logging.getLogger("palaver.workers.models.provider_limiter")
+
+_COOL_DOWN: Final = 1.0
+"""Seconds, when the provider does not say how long: the first back-off of most clients."""
+_LONGEST: Final = 300.0
+"""Seconds that one answer may stop everybody for: the cap of the usual policy. Who asks for more is asked again."""
+_FAILURES: Final = 5
+"""That make an outage. A step that fails so often by itself waits alone, if its request may be the cause."""
+_MOST_GATES: Final = 1000
+"""That a worker remembers answers of: models are named by those who submit runs."""
+
+
+class ProviderLimiter:
+    """Lets model calls through, or says when to come again."""
+
+    def __init__(
+        self,
+        store: Store,
+        providers: Mapping[str, Provider],
+        publish: Publish,
+        heartbeat: float,
+        *,
+        names: Iterable[str] = (),
+    ) -> None:
+        """``names`` are those of all providers that it may hear of, if they are more than these."""
+        self._store = store
+        self._names = tuple(names or providers)
+        self._limits = {name: provider.limits for name, provider in providers.items()}
+        self._whole = {name for name, provider in providers.items() if provider.rate_limit_scope == "provider"}
+        """Providers whose rate limits are about all models together."""
+        self._publish = publish
+        self._heartbeat = heartbeat
+        self._subscribed = False
+        self._cooling_until: dict[str, float] = {}
+        """By the loop's clock: these gates cool down or are out, or did a moment ago."""
+        self._failing_since: dict[str, float] = {}
+        """Those that are out: when the first of the failures in a row was."""
+        self._answered_at: dict[str, float] = {}
+        """When the newest answer began, by gate, the oldest first."""
+        self._tellings: set[asyncio.Task[None]] = set()
+        self._in_flight: defaultdict[str, set[str]] = defaultdict(set)
+
+    def permit(self, lease: Lease, prompt_bytes: Callable[[], int], used: Callable[[], Usage]) -> ProviderPermit:
+        """That of one attempt; ``prompt_bytes`` and ``used`` tell the size of its prompt and what its calls took."""
+        return ProviderPermit(self, lease, prompt_bytes, used)
+
+    def limits(self, provider: str) -> Limits:
+        """The limits of a provider, as this worker's table has them."""
+        return self._limits.get(provider, Limits())
+
+    def asks(self, gate: str) -> bool:
+        """Whether the store could refuse a call."""
+        return not self._subscribed or gate in self._cooling_until or bool(self.limits(gate))
+
+    def cooling_until(self, gate: str) -> float:
+        """When the present cool-down will be forgotten, by the loop's clock; a new one makes it later."""
+        return self._cooling_until.get(gate, 0.0)
+
+    def _knows_closed(self, gate: str) -> bool:
+        return self.cooling_until(gate) > asyncio.get_running_loop().time()
+
+    def is_out(self, gates: Gates) -> bool:
+        """Whether a model or its provider is out, as far as this worker has heard."""
+        return any(map(self._knows_out, gates))
+
+    def _knows_out(self, gate: str) -> bool:
+        return gate in self._failing_since and self._knows_closed(gate)
+
+    async def look(self, lease: Lease) -> Wait | None:
+        """When to ask again, if the model is out or cools down: who waits for it takes no place at its provider, nor
+        stays in line for one. Whoever's turn it is asks the provider first, and so do all if that is out, too:
+        somebody has to probe it."""
+        provider, model = gates_of(lease.agent)
+        if not self.limits(provider) or self._knows_out(provider) or not self._knows_closed(model):
+            return None
+        answer = await self._store.providers.admit(model, _call(lease), self.limits(model), 0, looks=True)
+        await self._wake(model, answer.woken)
+        if not isinstance(answer, Wait):
+            return None
+        await self._give_back(provider, _call(lease), tokens=0, used=0)
+        return answer
+
+    async def admit(self, lease: Lease, gate: str, tokens: int) -> Admitted | Wait:
+        """Take a place for an attempt that may use so many ``tokens``, or say when to ask again."""
+        call, limits = _call(lease), self.limits(gate)
+        answer = await self._store.providers.admit(gate, call, limits, tokens)
+        await self._wake(gate, answer.woken)
+        if isinstance(answer, Wait):
+            return answer
+        if self.cooling_until(gate) < asyncio.get_running_loop().time():
+            self._cooling_until.pop(gate, None)
+        if limits or answer.probes:
+            self._in_flight[gate].add(call)
+        return answer
+
+    async def release(self, lease: Lease, admitted_with: int, used: int, calls: int) -> None:
+        """Give the place back: so many ``calls`` were made, if any, which ``used`` so many tokens."""
+        await self._give_back(lease.agent.provider, _call(lease), tokens=admitted_with, used=used, calls=calls)
+
+    async def _give_back(self, gate: str, call: str, *, tokens: int, used: int, calls: int = 1) -> None:
+        self._leave(gate, call)
+        try:
+            woken = await self._store.providers.release(
+                gate, call, self.limits(gate), tokens=tokens, used=used, calls=calls
+            )
+            await self._wake(gate, woken)
+        except Exception as error:
+            # The answer that was paid for matters more than the place, which comes free by itself.
+            log.warning("a place at %s is not given back: %s", gate, type(error).__name__)
+
+    def answered(self, lease: Lease, gates: Iterable[str], probes: set[str]) -> None:
+        """The call was answered. Who thinks that one of the ``gates`` is out is told, and ``probes`` end."""
+        now = asyncio.get_running_loop().time()
+        for gate in gates:
+            self._note_answer(gate, now)
+            if gate in probes or gate in self._failing_since:
+                probes.discard(gate)
+                self._tell_answer(gate, _call(lease))
+
+    def _note_answer(self, gate: str, now: float) -> None:
+        """Too many: the model that was silent for longest is forgotten. Providers are as many as the settings name."""
+        self._answered_at.pop(gate, None)
+        if len(self._answered_at) >= _MOST_GATES and (oldest := next(filter(_is_model, self._answered_at), None)):
+            del self._answered_at[oldest]
+        self._answered_at[gate] = now
+
+    async def forgo(self, lease: Lease, probes: set[str]) -> None:
+        """The ``probes`` showed nothing: others may be made."""
+        while probes:
+            await self._give_back(probes.pop(), _call(lease), tokens=0, used=0)
+
+    async def met_outage(
+        self, lease: Lease, failure: Failure, probes: set[str], *, patient: bool = True
+    ) -> Wait | None:
+        """Report what a failed call says of its provider and its model; when to ask again, if there is an outage. A
+        step that is not ``patient`` does not wait alone: it has its attempts."""
+        gates, sign = gates_of(lease.agent), sign_of_outage(failure)
+        about = None if sign is None else gates.model if sign.of_model else gates.provider
+        if failure.provider is not None and failure.provider.http_status is not None:
+            self.answered(lease, {*gates} - {about}, probes)
+        await self.forgo(lease, probes - {about} if about else probes)
+        if sign is None or about is None:
+            return None
+        probes.discard(about)
+        call = _call(lease)
+        self._leave(about, call)
+        at = self._answered_at.get(about)
+        alone = None
+        if patient and sign.of_request and lease.attempt >= _FAILURES:
+            # Since its first attempt, or a little longer: while it waits the time is counted apart, and an attempt in
+            # between in both. An answer from before the first wait has to count.
+            alone = lease.elapsed + (lease.out_for or 0.0)
+        try:
+            out = await self._store.providers.report_failure(
+                about,
+                call,
+                failure,
+                counts_as=call if sign.of_request else f"{call} {lease.try_number}",
+                answered=None if at is None else asyncio.get_running_loop().time() - at,
+                alone=alone,
+            )
+            if out is not None:
+                await self._wake(about, out.woken)
+        except Exception as error:
+            log.warning("a failure of %s is not reported: %s", about, type(error).__name__)
+            return None
+        return out
+
+    async def apply(self, lease: Lease, verdict: Verdict) -> Verdict:
+        """What a failure means for all: a model whose provider asked for fewer requests gets none for a while, or
+        all of its models, if their limits are one.
+
+        A step that asks this provider again is given its turn after the cool-down right away.
+        """
+        if not isinstance(verdict, RetryAfter | GiveUp) or lease.call is not None:
+            return verdict
+        failure = verdict.failure
+        if failure.error_class is not ErrorClass.RATE_LIMITED:
+            return verdict
+        gates = gates_of(lease.agent)
+        gate = gates.provider if gates.provider in self._whole else gates.model
+        seconds = min(failure.retry_after or _COOL_DOWN, _LONGEST)
+        again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
+        self._cool_down(gate, seconds)
+        try:
+            turn = await self._store.providers.cool_down(gate, seconds, _call(lease) if again else None)
+        except Exception as error:
+            log.warning("%s cools down and the others do not know: %s", gate, type(error).__name__)
+            return verdict
+        return verdict if again is None else replace(again, delay=max(again.delay, turn))
+
+    async def listen(self) -> None:
+        """Hear of cool-downs, those of other workers too."""
+        try:
+            async for news in self._store.providers.news(self._names):
+                if news is None:
+                    self._subscribed = True
+                else:
+                    self._hear(news)
+        finally:
+            self._subscribed = False
+
+    def _hear(self, news: Cooling) -> None:
+        now = asyncio.get_running_loop().time()
+        for gate in [gate for gate, until in self._cooling_until.items() if until < now]:
+            del self._cooling_until[gate]
+        for gate in self._failing_since.keys() - self._cooling_until.keys():
+            del self._failing_since[gate]
+        if news.seconds > 0:
+            self._cooling_until[news.gate] = now + news.seconds
+        else:
+            self._cooling_until.pop(news.gate, None)
+        self._failing_since.pop(news.gate, None)
+        if news.failing_for is None:
+            return
+        since = self._failing_since[news.gate] = now - news.failing_for
+        if self._answered_at.get(news.gate, since) > since:
+            # The others do not know it: only failures are told. One worker without a network is no outage.
+            self._tell_answer(news.gate, "")
+
+    async def renew_places(self) -> None:
+        """Keep the places of the calls in flight, three times a lease."""
+        while True:
+            # Calls begin and end while Redis is asked.
+            for provider, calls in tuple(self._in_flight.items()):
+                if calls:
+                    await self._store.providers.renew_places(provider, tuple(calls))
+            await asyncio.sleep(self._heartbeat)
+
+    def _leave(self, gate: str, call: str) -> None:
+        """The call's place is renewed no more."""
+        if gate in self._in_flight:
+            self._in_flight[gate].discard(call)
+            if not self._in_flight[gate]:
+                del self._in_flight[gate]
+
+    def _cool_down(self, gate: str, seconds: float) -> None:
+        until = asyncio.get_running_loop().time() + seconds
+        self._cooling_until[gate] = max(until, self.cooling_until(gate))
+
+    def _tell_answer(self, gate: str, call: str) -> None:
+        """In the background: nobody waits for it. If it changes nothing, there will be news."""
+        self._leave(gate, call)
+        self._failing_since.pop(gate, None)
+        task = asyncio.create_task(self._report_answer(gate, call, self._answered_at[gate]))
+        self._tellings.add(task)
+        task.add_done_callback(self._tellings.discard)
+
+    async def _report_answer(self, gate: str, call: str, at: float) -> None:
+        try:
+            answered = asyncio.get_running_loop().time() - at
+            await self._wake(gate, await self._store.providers.report_answer(gate, call, answered=answered))
+        except Exception as error:
+            log.warning("an answer of %s is not reported: %s", gate, type(error).__name__)
+
+    async def _wake(self, provider: str, calls: Sequence[str]) -> None:
+        """Have the steps of ``calls`` delivered now, all at once; places of those that wait no more go to the next.
+
+        An error ends it and harms nobody who is served: those that wait ask again by themselves, and a place that
+        nobody takes comes free."""
+        try:
+            while calls:
+                promoted = await self._store.steps.promote([_step_of(call) for call in calls])
+                await follow_up(self._store, self._publish, [each for each in promoted if each is not None])
+                limits = self.limits(provider)
+                idle = [call for call, each in zip(calls, promoted, strict=True) if each is None]
+                calls = [
+                    woken
+                    for call in idle
+                    for woken in await self._store.providers.release(provider, call, limits, tokens=0, used=0)
+                ]
+        except Exception as error:
+            log.warning("some that wait for %s are not told that it has room: %s", provider, type(error).__name__)
+
+
+def _is_model(gate: str) -> bool:
+    return "/" in gate
+
+
+def _call(lease: Lease) -> str:
+    return f"{lease.conversation_id}/{lease.run_id}/{lease.step}"
+
+
+def _step_of(call: str) -> tuple[str, str, str]:
+    conversation_id, run_id, step = call.split("/")
+    return conversation_id, run_id, step

@@ -1,0 +1,1 @@
+"""One step, from its claim to its settlement."""

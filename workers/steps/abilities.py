@@ -1,0 +1,176 @@
+"""What a worker process can do: the tools that it has, and the providers that it can call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from palaver.config.providers import Provider
+from palaver.errors import ConfigurationError, ErrorClass, NoWorker, classify
+from palaver.schemas.endpoints import INLINE
+from palaver.schemas.models import AgentSpec, ToolCall
+from palaver.steps.verdicts import Postpone
+from palaver.store import Store
+from palaver.store.fleet.fleet import KNOWN_FOR
+from palaver.vocabulary.addresses import host_and_port
+from palaver.vocabulary.lifecycle import WaitReason
+from palaver.vocabulary.limits import beyond, most
+
+from ..models.refused_keys import RefusedKeys
+from ..sources import Toolbox
+
+_SOONEST: Final = 0.1
+"""Seconds until another worker may take what one lacks: the next delivery goes to any of them."""
+_SHARE: Final = 0.25
+"""Of the time that a step has waited for its worker: so long it waits again. It is offered nine times in the first
+second and 27 times in the first minute, which finds one worker among many. When one comes that has what it needs, it
+has waited a quarter longer than it had to, or a little more."""
+_LATEST: Final = 15.0
+"""Seconds that it waits again at most."""
+_TOLD: Final = most("no_worker_told")
+"""Seconds after which it fails whatever workers tell: one that tells of it may not take this step, or lack something
+else that the step needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a step needs and a worker has not."""
+
+    kind: Literal["tool", "provider", "key"]
+    name: str
+    """Of the tool or the provider; of a key the variable that would hold it."""
+    provider: str = ""
+    """Whose key it is; empty for one of our own."""
+
+    @property
+    def code(self) -> str:
+        """As a run's ``waiting`` names it."""
+        return f"{self.kind}:{self.name}"
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "tool":
+                return f"the tool {self.name!r}"
+            case "provider" if self.name.startswith(f"{INLINE}:"):
+                return f"the provider {self.name!r}, in its PALAVER_INLINE_PROVIDER_HOSTS"
+            case "provider":
+                return f"the provider {self.name!r}, by an entry in its PALAVER_PROVIDERS"
+            case "key" if not self.provider:
+                return f"a key of {self.name}, which the secrets of the conversation are sealed with"
+            case "key":
+                return f"the key of the provider {self.provider!r}, in the variable {self.name}"
+
+    async def anywhere(self, store: Store) -> bool:
+        """Whether a worker tells that it has it, or did lately: one of any queue, which may lack something else."""
+        if self.kind == "tool":
+            sets = await store.tools.declared()
+            return any(each.name == self.name for declared in sets.values() for each in declared)
+        if self == SECRET_KEY:
+            # Nobody tells which keys they have: that is nobody's business.
+            return True
+        providers = await store.fleet.providers()
+        return providers is None or (self.provider or self.name) in providers
+
+
+SECRET_KEY: Final = Lack("key", "PALAVER_SECRET_KEY")
+"""What opens the secrets of a conversation: a worker without it does none of its steps."""
+
+
+class Abilities:
+    """The tools and the providers of one worker process."""
+
+    def __init__(self, tools: Toolbox, providers: Mapping[str, Provider], hosts: Sequence[str] = ()) -> None:
+        """``providers`` is the whole table; it has those whose key is set, or that need none. ``hosts`` are those at
+        which agents' own endpoints may be."""
+        self.tools = tools
+        self._hosts = frozenset(hosts)
+        self.providers = {name: each for name, each in providers.items() if each.has_key}
+        self.refused_keys = RefusedKeys(self.providers)
+        self.missing_keys = {
+            name: each.api_key_env for name, each in providers.items() if each.api_key_env and not each.has_key
+        }
+        """Variables that are not set, by the provider that cannot be called for it."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The names of providers that it can call, those of endpoints included, and none that refuse its key."""
+        inline = {f"{INLINE}:{host_and_port(each)[0]}" for each in self._hosts}
+        return (*(name for name in self.providers if not self.refused_keys.refuses(name)), *sorted(inline))
+
+    def _calls(self, agent: AgentSpec) -> bool:
+        """Whether it can call the agent's model."""
+        if agent.endpoint is not None and agent.provider == agent.endpoint.name:
+            return agent.endpoint.allowed_by(self._hosts)
+        return agent.provider in self.providers
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What its own table names and it cannot do."""
+        missing = (Lack("key", variable).code for variable in sorted(set(self.missing_keys.values())))
+        return (*missing, *self.refused_keys.codes)
+
+    def lacking(self, agent: AgentSpec, call: ToolCall | None) -> Lack | None:
+        """What of a step's needs is not here: for a ``call`` its tool, else the provider and the tools of the agent."""
+        if call is None and not self._calls(agent):
+            variable = self.missing_keys.get(agent.provider)
+            return Lack("key", variable, agent.provider) if variable else Lack("provider", agent.provider)
+        for name in agent.tools if call is None else (call.name,):
+            # What the model made up is not lacked: it is told so.
+            if name not in self.tools and name in agent.tools:
+                return Lack("tool", name)
+        return None
+
+    async def elsewhere(
+        self, store: Store, agent: AgentSpec, call: ToolCall | None, lacking_for: float, lack: Lack | None = None
+    ) -> Postpone | None:
+        """Gives a step up for another worker if this one lacks what it needs, or has a ``lack`` that was found already;
+        None if it lacks nothing.
+
+        ``lacking_for`` is the time in seconds since a worker first lacked it.
+
+        Raises:
+            NoWorker: no worker has had it for too long.
+        """
+        lack = lack or self.lacking(agent, call)
+        if lack is None:
+            return None
+        if lacking_for > _TOLD:
+            beyond("no_worker_told")
+            raise NoWorker(f"for four hours no worker that took the step could do it: the last one lacks {lack}")
+        if lacking_for > KNOWN_FOR and not await _may_be_anywhere(lack, store):
+            beyond("no_worker")
+            raise NoWorker(f"for an hour no worker has had {lack}")
+        return Postpone(offered_again(lacking_for), lack.code, WaitReason.NO_WORKER)
+
+
+async def _may_be_anywhere(lack: Lack, store: Store) -> bool:
+    """Whether a worker has it, or nobody can say so because the store is away."""
+    try:
+        return await lack.anywhere(store)
+    except Exception as error:
+        # Nothing was begun: this is no failure of the step, least of all one to tell a model of.
+        if classify(error).error_class is not ErrorClass.STORAGE:
+            raise
+        return True
+
+
+def require_provider(providers: Mapping[str, Provider], hosts: Sequence[str] = ()) -> None:
+    """Raises:
+    ConfigurationError: none of them can be called, so that a worker could do no step of a model.
+    """
+    if hosts:
+        return
+    if not providers:
+        raise ConfigurationError(
+            "PALAVER_PROVIDERS: a model worker without a provider can do nothing: point it at a TOML file with a table "
+            "[providers.NAME]"
+        )
+    if not any(each.has_key for each in providers.values()):
+        unset = ", ".join(f"{each.api_key_env} (of {name})" for name, each in providers.items())
+        raise ConfigurationError(f"no provider can be called: the variables with their keys are not set: {unset}")
+
+
+def offered_again(waited: float) -> float:
+    """Seconds until a step, whose workers have lacked something for ``waited`` seconds, is offered to them again."""
+    return min(max(_SOONEST, waited * _SHARE), _LATEST)

@@ -1,0 +1,103 @@
+"""The verdict on a step's failure, by its retry policy; a rate limit also affects other steps."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from traceback import extract_tb, format_list
+from typing import Final
+
+from palaver.errors import ErrorClass, Failure, ToolFailure, classify
+from palaver.steps.leases import Lease
+from palaver.steps.retry import RetryPolicy
+from palaver.steps.verdicts import Continue, GiveUp, Postpone, RetryAfter, ToolOutcome, Verdict
+
+from ..models.gates import gates_of
+from ..models.provider_permit import ProviderOut
+from .work import Work
+
+log = logging.getLogger("palaver.workers.steps.failures")
+
+_OURS: Final = Path(__file__).parents[1]
+_FRAMES: Final = 20
+"""Of a traceback, the innermost."""
+
+
+async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdict:
+    """The verdict on an exception of a step's function. If the provider asked for fewer requests, all steps wait. If it
+    is out, that costs the step no attempt."""
+    lease, limiter = work.lease, work.runtime.limiter
+    if isinstance(error, ProviderOut):
+        return _until_it_is_back(error.failure, error.turn, work, policy)
+    if lease.call is not None:
+        log_raised(error, lease.call.name, lease)
+    failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
+    if failure.error_class is ErrorClass.INTERNAL:
+        log.exception("step %s/%s failed inside", lease.run_id, lease.step)
+    if lease.call is None and failure.error_class is ErrorClass.AUTHENTICATION:
+        moved = await work.runtime.key_refused(lease)
+        if moved is not None:
+            return moved
+        failure = _named(failure, work)
+    if lease.call is None:
+        patient = bool(_own(policy, lease).patience)
+        out = await limiter.met_outage(lease, failure, work.permit.probes, patient=patient)
+        if out is not None:
+            return _until_it_is_back(failure, out.seconds, work, policy)
+    return await limiter.apply(lease, _by_policy(failure, lease, policy))
+
+
+def _named(failure: Failure, work: Work) -> Failure:
+    """The failure with the worker whose key was refused: others may have another one."""
+    runtime = work.runtime
+    note = runtime.abilities.refused_keys.named(work.lease.agent.provider, runtime.worker_id)
+    return failure.noting(note) if note else failure
+
+
+def log_raised(error: Exception, tool: str, lease: Lease) -> None:
+    """If a tool raised what it did not declare, log where; what the exception says may be content, so not that."""
+    raised = error.__cause__
+    if not isinstance(error, ToolFailure) or raised is None or isinstance(raised, ToolFailure):
+        return
+    # Above the tool's frames are our own.
+    frames = [each for each in extract_tb(raised.__traceback__) if not Path(each.filename).is_relative_to(_OURS)]
+    name, where = type(raised).__name__[:100], "".join(format_list(frames[-_FRAMES:]))
+    log.warning(
+        "tool %s raised %s in %s/%s, try %d:\n%s", tool, name, lease.run_id, lease.step, lease.try_number, where
+    )
+
+
+def _until_it_is_back(failure: Failure, turn: float, work: Work, policy: RetryPolicy) -> Verdict:
+    """The verdict on a step whose provider is out, and which may ask again in ``turn`` seconds."""
+    lease, policy = work.lease, _own(policy, work.lease)
+    other = (
+        lease.fallback is not None
+        and policy.falls_back(failure)
+        and not work.runtime.limiter.is_out(gates_of(lease.agent, lease.fallback))
+    )
+    judged = policy.outlast(failure, turn, lease.out_for or 0.0, other_model=other)
+    return judged if isinstance(judged, Postpone) else _given_up(judged, lease, policy)
+
+
+def _by_policy(failure: Failure, lease: Lease, policy: RetryPolicy) -> Verdict:
+    """The verdict of the retry policy: the run's own rules first, then those of the step kind."""
+    policy = _own(policy, lease)
+    judged = policy.decide(failure, lease.attempt, lease.elapsed)
+    return judged if isinstance(judged, RetryAfter) else _given_up(judged, lease, policy)
+
+
+def _own(policy: RetryPolicy, lease: Lease) -> RetryPolicy:
+    """The policy of the step kind, behind the rules of the run: the API has replaced their name by them."""
+    if lease.call is not None or lease.agent.retry is None:
+        return policy
+    return RetryPolicy.parse(lease.agent.retry).over(policy)
+
+
+def _given_up(judged: GiveUp, lease: Lease, policy: RetryPolicy) -> Verdict:
+    """What follows: the run ends, or goes on with its next model, or its model is told."""
+    failure = judged.failure
+    if lease.call is not None:
+        return Continue(outcomes=(ToolOutcome.failed(lease.call, failure),)) if failure.recoverable else judged
+    if lease.fallback is not None and policy.falls_back(failure):
+        return RetryAfter(0.0, failure, fallback=True)
+    return judged

@@ -1,0 +1,130 @@
+"""How long things took in this worker: the histograms that ``PALAVER_METRICS_PORT`` answers with.
+
+They are kept in memory that the children of a tools worker share with their parent. So what a child saw is there when
+the child has been killed, and the parent, which answers, has to ask nobody.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from bisect import bisect_left
+from decimal import Decimal
+from typing import Final, get_args
+
+from palaver.schemas.models import Usage
+from palaver.steps.leases import Lease, Settled
+from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
+from palaver.telemetry.exposition import Times, expose
+from palaver.telemetry.metrics import METRICS, OTHER, Metric, StepOutcome
+from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.step_kinds import StepKind
+
+from .active_step import ActiveStep
+
+_OWN: Final = tuple(metric for metric in METRICS.values() if metric.source == "worker")
+_STEP: Final = METRICS["palaver_step_duration_seconds"]
+_WAIT: Final = METRICS["palaver_claim_wait_seconds"]
+_STOP: Final = METRICS["palaver_cancel_stop_seconds"]
+_FIRST: Final = METRICS["palaver_time_to_first_token_seconds"]
+_CALL: Final = METRICS["gen_ai_client_operation_duration_seconds"]
+_TOKENS: Final = METRICS["gen_ai_client_token_usage"]
+_MODEL_ROWS: Final = 4
+"""Series that a model has, at most: its calls, both of its tokens, and its provider's first bytes."""
+_BYTES: Final = 8
+"""Of a number."""
+
+Series = tuple[str, tuple[str, ...]]
+"""The name of a metric, and the values of its labels."""
+
+
+class Histograms:
+    """Made before children are. Each of them, and the process itself, writes at a place of its own."""
+
+    def __init__(self, kind: StepKind, places: int = 1) -> None:
+        """Of a worker that does steps of this kind, in so many children if it has some; in none if nobody asks it."""
+        self._place = 0
+        self._places = places
+        self._width = max(len(metric.buckets) for metric in _OWN) + 2
+        """A row has a number for each bucket, one behind the last, and the sum."""
+        # What a child adds here its parent does not see: it has to be here before. Of its loss no worker tells itself.
+        known = [(metric.name, labels) for metric in _OWN for labels in metric.always]
+        known += [(_STEP.name, (kind.name, outcome)) for outcome in get_args(StepOutcome) if outcome != "lost"]
+        self._rows: dict[Series, int] = {series: row for row, series in enumerate(known)}
+        self._most = len(known) + (0 if kind.isolated else _MODEL_ROWS * (most("metric_models") + 1))
+        self._cells = memoryview(mmap.mmap(-1, max(1, places) * self._most * self._width * _BYTES)).cast("d")
+        self._models: set[tuple[str, str]] = set()
+
+    def move_to(self, place: int) -> None:
+        """In a child: it is the one at this place of the pool."""
+        self._place = place
+
+    def settled(self, kind: StepKind, lease: Lease, verdict: Verdict, settled: Settled, active: ActiveStep) -> None:
+        """A step was claimed, worked on, and settled just now."""
+        now = time.monotonic()
+        self._observe(_STEP, now - active.began_at, kind.name, outcome_of(lease, verdict, settled))
+        self._observe(_WAIT, lease.waited)
+        if active.cancelled_at is not None:
+            self._observe(_STOP, now - active.cancelled_at)
+
+    def model_call(self, provider: str, model: str, seconds: float, first: float | None, usage: Usage) -> None:
+        """A model was called, and began to answer after ``first`` seconds if it did."""
+        if (provider, model) not in self._models:
+            if len(self._models) < most("metric_models"):
+                self._models.add((provider, model))
+            else:
+                beyond("metric_models")
+                model = OTHER
+        self._observe(_CALL, seconds, provider, model)
+        if first is not None:
+            self._observe(_FIRST, first, provider)
+        for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+            if tokens:
+                self._observe(_TOKENS, tokens, provider, model, kind)
+
+    def _observe(self, metric: Metric, value: float, *labels: str) -> None:
+        if self._place >= self._places:
+            return
+        row = self._rows.setdefault((metric.name, labels), len(self._rows))
+        if row >= self._most:
+            return
+        at = (self._place * self._most + row) * self._width
+        self._cells[at + bisect_left(metric.buckets, value * metric.per)] += 1
+        self._cells[at + self._width - 1] += value
+
+    def exposed(self) -> str:
+        """All of them, in Prometheus' text format. What is known before it is seen is there with 0: else the first one
+        would be no increase."""
+        found: dict[str, dict[tuple[str, ...], Times]] = {metric.name: {} for metric in _OWN}
+        for (name, labels), row in tuple(self._rows.items()):
+            found[name][labels] = self._times(METRICS[name], row)
+        return expose(_OWN, found)
+
+    def _times(self, metric: Metric, row: int) -> Times:
+        counts, total = [0] * (len(metric.buckets) + 1), 0.0
+        for place in range(self._places):
+            at = (place * self._most + row) * self._width
+            cells = self._cells[at : at + self._width].tolist()
+            counts = [one + int(other) for one, other in zip(counts, cells[: len(counts)], strict=True)]
+            total += cells[-1]
+        return Times(tuple(counts), Decimal(f"{total:.6f}"))
+
+
+def outcome_of(lease: Lease, verdict: Verdict, settled: Settled) -> StepOutcome:
+    """What became of the lease, in the words of ``palaver_steps_total``."""
+    if settled.status in (RunStatus.CANCELLING, RunStatus.CANCELLED):
+        return "abandoned"
+    match verdict:
+        case Postpone():
+            return "postponed"
+        case HandBack():
+            return "handed_back"
+        case RetryAfter():
+            return "retried" if settled.status == RunStatus.RUNNING else "failed"
+        case GiveUp():
+            return "failed"
+        case Continue(outcomes=outcomes) if lease.call is not None and any(each.failure for each in outcomes):
+            return "failed"
+        case Continue() | Finish():
+            return "done"

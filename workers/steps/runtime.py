@@ -1,0 +1,154 @@
+"""What one worker process shares among its steps, and the tasks on its loop that keep them alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from palaver.config.settings import Settings
+from palaver.delivery.follow_up import follow_up
+from palaver.delivery.publishing import LoopPublisher
+from palaver.errors import ErrorClass, classify
+from palaver.steps.leases import Delivery, Lease, Settled
+from palaver.steps.verdicts import Postpone
+from palaver.store import Store
+from palaver.store.fleet.fleet import WorkerReport
+from palaver.telemetry.outage_log import OutageLog
+from palaver.tools import ToolSet
+from palaver.vocabulary.ids import call_of
+from palaver.vocabulary.step_kinds import StepKind
+
+from ..models.model_terms import ModelTerms
+from ..models.provider_limiter import ProviderLimiter
+from .abilities import Abilities
+from .active_step import ActiveStep, InterruptReason
+from .conversations import ConversationCache
+from .delta_writer import DeltaWriter
+from .histograms import Histograms
+from .opened_secrets import SecretCache
+
+if TYPE_CHECKING:
+    from ..models.model import ModelPort
+
+log = logging.getLogger("palaver.workers.steps.runtime")
+
+
+_LIFE: Final = secrets.token_hex(4)
+"""Of this process, or of the one that forked it: a container that starts again has its name and its process ids again,
+and nobody could tell that the worker before it is dead."""
+
+
+def worker_id(node: str, pid: int) -> str:
+    """A worker process as the store knows it: what it holds, and where it hears of cancels."""
+    return f"{node or socket.gethostname()}~{_LIFE}/{pid}"
+
+
+class Runtime:
+    """The store, the publisher, the model port and the active steps of one worker process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        histograms: Histograms,
+        *,
+        kind: StepKind,
+        node: str,
+        capacity: int,
+        abilities: Abilities,
+        model: ModelPort | None = None,
+        alone: bool = False,
+        refused: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
+        self.settings = settings
+        self.worker_id = worker_id(node, os.getpid())
+        self.kind = kind
+        self.capacity = capacity
+        self.abilities = abilities
+        self.alone = alone
+        """Whether steps have the process to themselves, one at a time."""
+        self.refused = refused
+        """What the broker or the store refuses this process; nothing, if its parent tells."""
+        self.histograms = histograms
+        self.tools = abilities.tools
+        self.store = Store.connect(settings, shared=True)
+        self.model = model
+        """What calls models, where steps of them are done."""
+        self.terms: ModelTerms = model or ModelTerms(abilities.providers)
+        # After the keys of the providers are known: none may stand in what is told of the tools.
+        self.tool_set = ToolSet.of(self.tools.declarations)
+        self.limiter = ProviderLimiter(
+            self.store, abilities.providers, self.publish, settings.heartbeat, names=abilities.told
+        )
+        self.conversations = ConversationCache()
+        self.secrets = SecretCache(self.store.vault)
+        self.deltas = DeltaWriter(self.store, settings.delta_interval)
+        self.publisher = LoopPublisher(settings.deliveries_url)
+        self.unsettled = OutageLog(
+            logging.getLogger("palaver.workers.steps.outages"), "cannot settle %s yet: %s", "step"
+        )
+        self.draining = asyncio.Event()
+        self.active: set[ActiveStep] = set()
+        """There are several for a step that was delivered several times: usually one has the lease, the others are
+        strays."""
+
+    @contextlib.contextmanager
+    def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:
+        """Work on a step: from before its claim until it is settled, a cancel of its run finds it here."""
+        active = ActiveStep(run_id, step)
+        self.active.add(active)
+        try:
+            yield active
+        finally:
+            self.active.remove(active)
+
+    def interrupt(self, run_id: str, reason: InterruptReason) -> None:
+        """Interrupt every active step of a run; a pause only its model call."""
+        for active in tuple(self.active):
+            if active.run_id == run_id and not (reason is InterruptReason.PAUSED and call_of(active.step)):
+                active.interrupt(reason)
+
+    def publish(self, deliveries: Sequence[Delivery]) -> None:
+        """Send deliveries soon, without waiting. The sweeper finds lost ones in the ready index."""
+        self.publisher.publish_soon(deliveries)
+
+    async def report(self, in_flight: int) -> None:
+        """Say that this process is there, and what it can do."""
+        await self.store.fleet.report(
+            WorkerReport(
+                id=self.worker_id,
+                queue=self.kind.queue,
+                in_flight=in_flight,
+                capacity=self.capacity,
+                draining=self.draining.is_set(),
+                tools=self.tool_set.digest,
+                providers=self.abilities.told,
+                lacks=self.abilities.lacks,
+                refused=self.refused(),
+            ),
+            connected=True,
+        )
+
+    async def with_another_key(self, lease: Lease) -> Postpone | None:
+        """Gives a step up for a worker whose key its provider may take, if it refuses the one of this worker."""
+        return await self.abilities.refused_keys.elsewhere(self.store.fleet, self.worker_id, lease)
+
+    async def key_refused(self, lease: Lease) -> Postpone | None:
+        """The provider of a step refused the key of this worker: others hear of it, and take the step, if they can."""
+        if self.abilities.refused_keys.note_refusal(lease.agent.provider):
+            await self.report(sum(each.lease is not None for each in self.active))
+        return await self.with_another_key(lease)
+
+    async def follow_up(self, settled: Settled) -> None:
+        """Follow up a change in the store: publish deliveries, and start the conversation's next run."""
+        await follow_up(self.store, self.publish, [settled])
+
+
+def away(error: Exception) -> bool:
+    """Whether Redis or the broker is away, or refuses for a while."""
+    return classify(error).error_class is ErrorClass.STORAGE

@@ -1,0 +1,148 @@
+"""The work of the two kinds of steps: a model call and a tool call."""
+
+from __future__ import annotations
+
+import asyncio
+
+from palaver.errors import ErrorClass, Failure, ProviderDetails, ToolError, ToolFailure
+from palaver.errors.sentences import Sentence
+from palaver.processes.failpoints import failpoint
+from palaver.schemas.content import TextPart, length_of
+from palaver.schemas.models import Message, ToolCall
+from palaver.secrets.redaction import hide
+from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
+from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.limits import beyond, most
+
+from ..protocols import PAUSE, WITHHELD, ModelReply
+from ..sources.containment import Told, failure_of
+from .condensing import ask_within_window, condense_now
+from .failures import log_raised
+from .output_check import misfit_of
+from .reasoning import ask_with_reasoning
+from .tool_calls import make_call
+from .work import Work
+
+_STOPS = {WITHHELD: StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
+
+
+async def call_model(work: Work) -> Verdict:
+    """Call the model, and run quick inline tools at once."""
+    if work.lease.condenses:
+        return await _condense(work)
+    if (stuck := work.look_back()) is not None:
+        return GiveUp(stuck.failure, StopReason.STUCK)
+    async with work.permit as permit:
+        reply = await ask_within_window(work, lambda: ask_with_reasoning(work))
+    if permit.postponed is not None:
+        return permit.postponed
+    if isinstance(reply, RetryAfter):
+        return reply
+    failpoint("model.answered")
+    tokens, opaque = reply.usage.input_tokens, work.opaque(reply.opaque)
+    if reply.finish_reason == PAUSE and not reply.tool_calls:
+        return Continue(Message(role="assistant", content=reply.content), prompt_tokens=tokens, opaque=opaque)
+    if reply.finish_reason in _STOPS or not reply.tool_calls:
+        # Cut off before the first word, it is nothing that the model is reminded of.
+        message = Message(role="assistant", content=reply.content, partial=not reply.content)
+        stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)
+        misfit = misfit_of(message, work) if stop is StopReason.END_TURN else None
+        if misfit is None:
+            withheld = _withheld(reply, work) if stop is StopReason.CONTENT_FILTER else None
+            return Finish(message, stop, prompt_tokens=tokens, opaque=opaque, withheld=withheld)
+        if misfit.failure.recoverable:
+            return Continue(message, prompt_tokens=tokens, opaque=opaque, misfit=misfit)
+        return GiveUp(misfit.failure, StopReason.ERROR, message=message, opaque=opaque, misfit=misfit)
+    outcomes, calls = await _begin(work, reply.tool_calls)
+    message = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
+    risky = tuple(call.id for call in reply.tool_calls if work.risky(call))
+    return Continue(message, tuple(outcomes), tuple(calls), risky, prompt_tokens=tokens, opaque=opaque)
+
+
+def _withheld(reply: ModelReply, work: Work) -> Failure:
+    """What there is to say of an answer that was refused: the same as of a request that is."""
+    agent = work.lease.agent
+    provider = ProviderDetails(agent.provider, agent.model_name, 200, reply.request_id, reply.explanation)
+    return Failure.of(ErrorClass.CONTENT_FILTER, code=f"{agent.provider}.{WITHHELD}", provider=provider)
+
+
+async def _condense(work: Work) -> Verdict:
+    async with work.permit as permit:
+        await condense_now(work)
+    return permit.postponed or Finish(None, StopReason.END_TURN)
+
+
+async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:
+    """Run inline tools, acknowledge calls of client tools and refuse invalid ones here. All other calls become tool
+    steps; some of them wait for an approval or for the client. What comes behind a call that ends the run is not begun.
+
+    If the budget does not allow all calls, all of them become steps, and the store starts none.
+    """
+    outcomes: list[ToolOutcome] = []
+    open_calls: list[OpenCall] = []
+    room = most("inline_results")
+    if not work.lease.allows(len(calls)):
+        return outcomes, [OpenCall(call, idempotent=False) for call in calls]
+    ending: str | None = None
+    for call in calls:
+        if ending is not None:
+            outcomes.append(
+                ToolOutcome.failed(call, Failure.of(ErrorClass.TOOL_DENIED, Sentence.BEHIND_THE_END % ending))
+            )
+            continue
+        # Parsing arguments and running an inline tool take time: other tasks get a turn between two calls.
+        await asyncio.sleep(0)
+        try:
+            if (client_tool := work.client_tool(call)) is not None:
+                if client_tool.acknowledgement is not None:
+                    outcomes.append(answer(call, client_tool.acknowledgement))
+                else:
+                    open_calls.append(OpenCall(call, False, awaits="client_tool", timeout=client_tool.timeout))
+                continue
+            tool, arguments = work.tool(call)
+            approvals = work.lease.agent.approvals
+            if approvals.ask(tool.name, risky=tool.risky):
+                open_calls.append(
+                    OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout, limit=tool.timeout)
+                )
+            elif tool.inline:
+                told = answer(call, await make_call(work, tool, call, arguments), ends_run=tool.ends_run)
+                room -= length_of(told.message.content)
+                if room < 0:
+                    beyond("inline_results")
+                    raise ToolError("the results of the calls made at once are too large together: make fewer at once")
+                outcomes.append(told)
+            else:
+                open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout))
+            if tool.ends_run:
+                ending = tool.name
+        except ToolFailure as error:
+            log_raised(error, call.name, work.lease)
+            outcomes.append(ToolOutcome.failed(call, failure_of(error)))
+    return outcomes, open_calls
+
+
+def answer(call: ToolCall, told: Told, *, edited: bool = False, ends_run: bool = False) -> ToolOutcome:
+    """What was ``told`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``,
+    the model is told what they were."""
+    note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
+    if isinstance(told, str):
+        content: Told = note + hide(told)
+    else:
+        parts = [TextPart(type="text", text=hide(each.text)) if isinstance(each, TextPart) else each for each in told]
+        content = (*([TextPart(type="text", text=note)] if note else []), *parts)
+    message = Message(role="tool", call_id=call.id, name=call.name, content=content)
+    return ToolOutcome(message, ends_run=ends_run)
+
+
+async def call_tool(work: Work) -> Verdict:
+    """Call the tool that the model asked for."""
+    call = work.lease.call
+    assert call is not None  # only tool steps are delivered here
+    tool, arguments = work.tool(call)
+    failpoint("tool.starting")
+    await work.confirm()
+    told = await make_call(work, tool, call, arguments)
+    result = answer(call, told, edited=work.lease.edited, ends_run=tool.ends_run)
+    failpoint("tool.done")
+    return Continue(outcomes=(result,))

@@ -1,0 +1,115 @@
+"""A call of a tool: what the tool may know of it, and what watchers see of it meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final
+
+from palaver.schemas.actions import digest
+from palaver.schemas.models import ToolCall
+from palaver.secrets.redaction import Passing, compared
+from palaver.steps.leases import Lease, Progress
+from palaver.tools import ToolContext, ToolDeclaration
+from palaver.vocabulary.limits import most
+
+from ..sources.containment import Told
+from .delta_writer import DeltaWriter
+from .work import Work
+
+_APART: Final = 1.0 / most("progress")
+"""Seconds between two events about the progress of one call."""
+
+
+async def make_call(work: Work, tool: ToolDeclaration, call: ToolCall, arguments: Mapping[str, Any]) -> Told:
+    """Call ``tool``; what the model is told of its result.
+
+    Raises:
+        ToolFailure: what the model is told in place of a result.
+    """
+    with closing(ProgressBuffer(work.runtime.deltas, work.lease, call)) as progress:
+        lease = work.lease
+        context = ToolContext(
+            run_id=lease.run_id,
+            conversation_id=lease.conversation_id,
+            call_id=call.id,
+            attempt=lease.try_number,
+            metadata=MappingProxyType(lease.metadata),
+            submitted_by=lease.submitted_by,
+            deadline=datetime.now(UTC) + timedelta(seconds=min(tool.timeout, work.time_left)),
+            idempotency_key=_key(lease, call),
+            report=progress.report,
+            traceparent=_traceparent(lease, call),
+            secrets=MappingProxyType(work.secrets),
+        )
+        with work.calling(tool, call):
+            return await work.runtime.tools.call(tool.name, arguments, context)
+
+
+def _traceparent(lease: Lease, call: ToolCall) -> str | None:
+    """The span of the call: of its step, or within that of the model's."""
+    if lease.trace is None:
+        return None
+    within = "" if lease.call is not None else call.id
+    return lease.trace.traceparent(lease.trace.span_id(lease.step, lease.fence, within))
+
+
+def _key(lease: Lease, call: ToolCall) -> str:
+    """The name of a call, and what is asked for: a model may use an id again in a later turn, or in the same one when
+    Redis has lost its first answer and it is asked again."""
+    return f"{lease.run_id}:{lease.step.partition('/')[0]}:{call.id}:{digest(call.name, call.arguments)[:16]}"
+
+
+class ProgressBuffer:
+    """The newest progress of one call, on its way from the thread of its tool to watchers."""
+
+    def __init__(self, writer: DeltaWriter, lease: Lease, call: ToolCall) -> None:
+        self.lost = False
+        self.writing: asyncio.Event | None = None
+        self._writer = writer
+        self._lease = lease
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._newest: tuple[str, float | None] | None = None
+        self._told = False
+        """The loop knows that there is something."""
+        self._next = 0.0
+        """When (by the loop's clock) watchers may be shown the next."""
+        self._closed = False
+        self._secrets = compared()
+
+    def report(self, text: str, fraction: float | None) -> None:
+        """Show this, unless something newer comes before its turn. From any thread, and without waiting."""
+        self._newest = text, fraction
+        if not self._told:
+            self._told = True
+            # The loop is closed where the process ends.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wait_for_turn)
+
+    def _wait_for_turn(self) -> None:
+        self._loop.call_at(self._next, self._writer.wake, self)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to show."""
+        return self._newest is not None and not self._closed
+
+    def take(self, *, last: bool = False) -> Iterator[Progress]:
+        """What is to be shown, without secrets."""
+        self._next = self._loop.time() + _APART
+        # In this order: what is reported from here on is taken below, or wakes the writer again.
+        self._told = False
+        newest, self._newest = self._newest, None
+        if newest is not None:
+            text, fraction = newest
+            # Of a text that was cut, the end may be the beginning of a secret.
+            shown = Passing(*self._secrets).add(text, last=len(text) < most("progress_text"))
+            yield Progress(self._lease, self._call, shown, fraction)
+
+    def close(self) -> None:
+        """The call is over, and its result says more than its progress."""
+        self._closed = True
