@@ -37,7 +37,7 @@ from palaver.processes.failpoints import failpoint
 from palaver.store.server.preflight import Preflight
 from palaver.telemetry.logs import name_process
 from palaver.vocabulary.limits import KIB
-from palaver.vocabulary.step_kinds import KIND_OF, MODEL, RECOVERED, StepKind
+from palaver.vocabulary.step_kinds import KIND_OF, KINDS, MODEL, RECOVERED, StepKind
 
 from .broker import consumer
 from .broker.celery_app import app as app
@@ -58,12 +58,13 @@ from .loops.loop_watch import watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .sources import SOURCES, Toolbox, open_toolbox
+from .steps import step_functions as step_functions  # each `@step` in it is the work of a kind
 from .steps.abilities import Abilities, require_provider
 from .steps.histograms import Histograms
 from .steps.outages import NotSettled
+from .steps.registry import handler_of
 from .steps.runtime import Runtime, worker_id
-from .steps.step import StepFailed, StepHandler, attempt
-from .steps.step_handlers import STEP_HANDLERS
+from .steps.step import StepFailed, attempt
 from .tracing import require_extra
 
 if TYPE_CHECKING:
@@ -262,21 +263,22 @@ def _drain_children(**_: Any) -> None:
     child.drain()
 
 
-def _add_task(row: StepHandler) -> None:
+def _add_task(kind: StepKind) -> None:
     """The Celery task of a kind of step."""
+    handler = handler_of(kind)
 
     async def on_the_loop(run_id: str, conversation_id: str, step: str, number: int) -> str:
         assert _runtime is not None  # the pool enters the lifespan before the first task
-        return await attempt(row, _runtime, run_id, conversation_id, step)
+        return await attempt(handler, _runtime, run_id, conversation_id, step)
 
     def in_a_child(run_id: str, conversation_id: str, step: str, number: int) -> str:
-        return child.current().run(row, run_id, conversation_id, step)
+        return child.current().run(handler, run_id, conversation_id, step)
 
-    if _in_children(row.kind):
-        app.task(in_a_child, name=row.kind.task, Request=ChildRequest, throws=_FAILURES)
+    if _in_children(kind):
+        app.task(in_a_child, name=kind.task, Request=ChildRequest, throws=_FAILURES)
     else:
-        app.task(on_the_loop, name=row.kind.task, Request=StepRequest, throws=_FAILURES)
+        app.task(on_the_loop, name=kind.task, Request=StepRequest, throws=_FAILURES)
 
 
-for _row in STEP_HANDLERS:
-    _add_task(_row)
+for _each in KINDS:
+    _add_task(_each)

@@ -1,6 +1,6 @@
 """The kinds of steps. Queues, lists in Redis, Celery's tasks and routes, and statistics follow from this table.
 
-What the workers do for each kind is in ``workers/steps/step_handlers.py``.
+The work of each kind is the function with its ``@step`` (``workers/steps/registry.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A guest adds a kind of step: a row, a function with its policy, and who opens it. Claim, settle, the sweeper, queues,
+"""A guest adds a kind of step: a row, a function under `@step`, and who opens it. Claim, settle, the sweeper, queues,
 Redis's lists and Celery's tasks follow: on a stack of real processes, in a copy of the tree."""
 
 from __future__ import annotations
@@ -18,22 +18,14 @@ GUEST = (
         'LOOKUP: Final = StepKind("lookup", queue="lookups")\nKINDS: Final = (MODEL, TOOL, LOOKUP)\n',
     ),
     Change(
-        "workers/steps/step_handlers.py",
-        "    StepHandler(TOOL, TOOL_CALL, call_tool),\n",
-        "    StepHandler(TOOL, TOOL_CALL, call_tool),\n    StepHandler(LOOKUP, TOOL_CALL, look_up),\n",
-    ),
-    Change("workers/steps/step_handlers.py", "import MODEL, TOOL\n", "import LOOKUP, MODEL, TOOL\n"),
-    Change(
-        "workers/steps/step_handlers.py", "import call_model, call_tool\n", "import call_model, call_tool, look_up\n"
-    ),
-    Change(
         "workers/steps/step_functions.py",
-        "async def call_tool(",
+        "@step(TOOL, retry=TOOL_CALL)\n",
+        "@step(LOOKUP, retry=TOOL_CALL)\n"
         "async def look_up(work: Work) -> Verdict:\n"
         '    """Look something up."""\n'
         "    assert work.lease.call is not None\n"
         '    return Continue(outcomes=(answer(work.lease.call, "looked up"),))\n\n\n'
-        "async def call_tool(",
+        "@step(TOOL, retry=TOOL_CALL)\n",
     ),
     Change(
         "workers/steps/step_functions.py",
@@ -42,8 +34,8 @@ GUEST = (
     ),
     Change(
         "workers/steps/step_functions.py",
-        "from palaver.schemas.models",
-        "from palaver.vocabulary.step_kinds import LOOKUP\nfrom palaver.schemas.models",
+        "import MODEL, TOOL\n",
+        "import LOOKUP, MODEL, TOOL\n",
     ),
 )
 

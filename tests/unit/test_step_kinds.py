@@ -1,11 +1,37 @@
-"""Every kind of step has a row for its workers, and a queue of its own."""
+"""Every kind of step has its work, and a queue of its own."""
 
 from __future__ import annotations
 
-from palaver.vocabulary.step_kinds import KINDS, QUEUES
-from workers.steps.step_handlers import STEP_HANDLERS
+import pytest
+
+from palaver.steps.retry import MODEL_CALL, TOOL_CALL
+from palaver.steps.verdicts import Verdict
+from palaver.vocabulary.step_kinds import KINDS, MODEL, QUEUES, TOOL, StepKind
+from workers.steps.registry import handler_of, step
+from workers.steps.step_functions import call_model, call_tool
+from workers.steps.work import Work
 
 
-def test_every_kind_has_a_row_and_a_queue_of_its_own() -> None:
-    assert [row.kind for row in STEP_HANDLERS] == list(KINDS)
+def test_every_kind_has_its_work_and_a_queue_of_its_own() -> None:
+    assert [handler_of(kind).kind for kind in KINDS] == list(KINDS)
     assert len({kind.name for kind in KINDS}) == len(QUEUES) == len(KINDS)
+
+
+def test_the_decorator_names_the_work_of_a_kind_and_its_policy() -> None:
+    model, tool = handler_of(MODEL), handler_of(TOOL)
+    assert (model.function, model.retry) == (call_model, MODEL_CALL)
+    assert (tool.function, tool.retry) == (call_tool, TOOL_CALL)
+
+
+def test_a_kind_has_one_function() -> None:
+    async def another(_: Work) -> Verdict:
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="two functions for one kind of step: model"):
+        step(MODEL, retry=MODEL_CALL)(another)
+    assert handler_of(MODEL).function is call_model
+
+
+def test_a_kind_without_a_function_says_so() -> None:
+    with pytest.raises(LookupError, match="no function is the work of dream steps"):
+        handler_of(StepKind("dream", queue="dreams"))

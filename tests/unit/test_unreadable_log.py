@@ -11,13 +11,16 @@ import pytest
 
 from palaver.schemas.models import Message
 from palaver.steps.leases import LogMessage, Settled
+from palaver.steps.retry import MODEL_CALL
 from palaver.steps.verdicts import GiveUp, Verdict
+from palaver.vocabulary.step_kinds import MODEL
 from tests.unit.test_conversations import lease
 from workers.protocols.chat_completions import ChatCompletions
 from workers.steps import step
 from workers.steps.active_step import ActiveStep
 from workers.steps.conversations import ConversationCache
-from workers.steps.step_handlers import STEP_HANDLERS
+from workers.steps.registry import StepHandler
+from workers.steps.step_functions import call_model
 
 BROUGHT = (
     LogMessage(1, Message(role="user", content="go")),
@@ -82,7 +85,7 @@ async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: py
     monkeypatch.setattr(step, "settle", settle)
     assert known is conversations.get("conv")
     with pytest.raises(step.StepFailed):
-        await step.attempt(STEP_HANDLERS[0], runtime, "run", "conv", "1")
+        await step.attempt(StepHandler(MODEL, MODEL_CALL, call_model), runtime, "run", "conv", "1")
     (verdict,) = settled
     assert isinstance(verdict, GiveUp)
     assert (verdict.failure.error_class, verdict.failure.retryable) == ("internal", False)

@@ -42,8 +42,9 @@ from ..sources import SOURCES, Toolbox, open_toolbox
 from ..sources.containment import GRACE, Interrupted, Told, failed, failing, timed_out, told
 from ..steps.abilities import Abilities
 from ..steps.histograms import Histograms
+from ..steps.registry import StepHandler
 from ..steps.runtime import Runtime
-from ..steps.step import StepHandler, attempt
+from ..steps.step import attempt
 from . import processes
 from .output import Output
 from .process_state import Surroundings
@@ -154,12 +155,12 @@ class Child:
             self._loop.call_soon_threadsafe(self._ended.set)
             self._thread.join(5)
 
-    def run(self, kind: StepHandler, *ids: str) -> str:
+    def run(self, handler: StepHandler, *ids: str) -> str:
         """Try a step: its coroutine on the loop, its tool here, in the main thread."""
         assert self._runtime is not None  # the loop has begun before the first task
         self._output.begin(f"{ids[0]}/{ids[2]}")
         self._slots.work(self._place, True)
-        outcome: Future[str] = asyncio.run_coroutine_threadsafe(attempt(kind, self._runtime, *ids), self._loop)
+        outcome: Future[str] = asyncio.run_coroutine_threadsafe(attempt(handler, self._runtime, *ids), self._loop)
         outcome.add_done_callback(self._step_over)
         while (job := self._inbox.get()) is not None:
             self._do(job)

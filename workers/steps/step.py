@@ -1,15 +1,13 @@
 """Every step runs here: claim, work, decide on a failure, settle, publish.
 
-The function of a step kind does the work and returns a verdict. This module does everything around it: the lease, the
-verdict on an exception, cancels, drains, and the report to Flower.
+The function of a kind of step (`@step`, workers/steps/registry.py) does the work and returns a verdict. This module
+does everything around it: the lease, the verdict on an exception, cancels, drains, and the report to Flower.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from celery.exceptions import Retry
@@ -18,40 +16,26 @@ from palaver.errors import FACTS, Failure, StaleLease
 from palaver.processes.failpoints import failpoint
 from palaver.secrets.redaction import keeping
 from palaver.steps.leases import Settled, Stray
-from palaver.steps.retry import RetryPolicy
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 from palaver.telemetry.logs import about, mention
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from palaver.vocabulary.step_kinds import StepKind
 
 from .active_step import ActiveStep, InterruptReason
 from .conversations import CachedConversation
 from .failures import verdict_on
 from .outages import claim, settle
+from .registry import Function, StepHandler
 from .runtime import Runtime
 from .work import Work
 
 log = logging.getLogger("palaver.workers.steps.step")
-
-Function = Callable[[Work], Awaitable[Verdict]]
 
 
 class StepFailed(Exception):
     """Flower shows this as a FAILURE or a RETRY, with the error's class, code and sentence and never with content."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepHandler:
-    """What the workers do for a kind of step."""
-
-    kind: StepKind
-    policy: RetryPolicy
-    """The retry policy for its failures."""
-    function: Function
-    """The work of one attempt."""
-
-
-async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
+async def attempt(handler: StepHandler, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
     """Make one attempt of a step: the body of every Celery task.
 
     Returns a short text for the operator. Raises ``celery.exceptions.Retry`` for a step that will be retried (Celery
@@ -67,10 +51,10 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
             mention(**lease.in_trace)
             failpoint("step.claimed")
             work = Work(lease, runtime, CachedConversation(runtime.terms.protocol(lease.agent)), active)
-            verdict = work.accounted(await _verdict(kind, work, known, active))
+            verdict = work.accounted(await _verdict(handler, work, known, active))
             failpoint("step.settling")
             settled = await settle(runtime, lease, verdict, shown=work.shown_of(verdict), told=work.told(verdict))
-            runtime.histograms.settled(kind.kind, lease, verdict, settled, active)
+            runtime.histograms.settled(handler.kind, lease, verdict, settled, active)
             if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
                 failure = verdict.failure
                 log.warning("run %s failed at step %s: %s %s", run_id, name, failure.error_class, failure.code)
@@ -81,18 +65,18 @@ async def attempt(kind: StepHandler, runtime: Runtime, run_id: str, conversation
     return _for_flower(verdict, settled)
 
 
-async def _verdict(kind: StepHandler, work: Work, known: CachedConversation | None, active: ActiveStep) -> Verdict:
+async def _verdict(handler: StepHandler, work: Work, known: CachedConversation | None, active: ActiveStep) -> Verdict:
     """The verdict of the function, or the verdict on its interruption or its failure.
 
     Raises:
         StaleLease: the lease is lost, so the result of the work is dropped.
     """
     try:
-        return await _work(kind.function, work, known, active)
+        return await _work(handler.function, work, known, active)
     except StaleLease:
         raise
     except Exception as error:
-        return await verdict_on(error, work, kind.policy)
+        return await verdict_on(error, work, handler.retry)
 
 
 async def _work(function: Function, work: Work, known: CachedConversation | None, active: ActiveStep) -> Verdict:

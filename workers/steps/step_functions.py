@@ -10,9 +10,11 @@ from palaver.processes.failpoints import failpoint
 from palaver.schemas.content import TextPart, length_of
 from palaver.schemas.models import Message, ToolCall
 from palaver.secrets.redaction import hide
+from palaver.steps.retry import MODEL_CALL, TOOL_CALL
 from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.step_kinds import MODEL, TOOL
 
 from ..protocols import PAUSE, WITHHELD, ModelReply
 from ..sources.containment import Told, failure_of
@@ -20,12 +22,14 @@ from .condensing import ask_within_window, condense_now
 from .failures import log_raised
 from .output_check import misfit_of
 from .reasoning import ask_with_reasoning
+from .registry import step
 from .tool_calls import make_call
 from .work import Work
 
 _STOPS = {WITHHELD: StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
 
 
+@step(MODEL, retry=MODEL_CALL)
 async def call_model(work: Work) -> Verdict:
     """Call the model, and run quick inline tools at once."""
     if work.lease.condenses:
@@ -135,6 +139,7 @@ def answer(call: ToolCall, told: Told, *, edited: bool = False, ends_run: bool =
     return ToolOutcome(message, ends_run=ends_run)
 
 
+@step(TOOL, retry=TOOL_CALL)
 async def call_tool(work: Work) -> Verdict:
     """Call the tool that the model asked for."""
     call = work.lease.call
