@@ -1,7 +1,7 @@
 """Every metric, said once: the scripts count under these names, ``GET /metrics`` answers with them, and
 docs/reference/metrics.md is made from them.
 
-``python -m palaver.telemetry.metrics`` prints the tables of that page; a test compares them.
+``python -m docs.generate metrics`` prints the tables of that page; a test compares them.
 """
 
 from __future__ import annotations
@@ -459,21 +459,3 @@ METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for eac
 """Every metric, by name."""
 COUNTED: Final = tuple(each for each in _ALL if each.source == "scripts")
 """Those that the scripts count."""
-
-
-def tables() -> str:
-    """docs/reference/metrics.md from its first heading of a group on: a table for each group."""
-    lines: list[str] = []
-    for group in dict.fromkeys(each.group for each in _ALL):
-        lines += ["", f"## {group}", "", "| metric | type | labels | says |", "|---|---|---|---|"]
-        lines += [_row(each) for each in _ALL if each.group == group]
-    return "\n".join(lines[1:]) + "\n"
-
-
-def _row(metric: Metric) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{metric.name}` | {metric.type} | {labels} | {metric.help} |"
-
-
-if __name__ == "__main__":
-    print(tables(), end="")

@@ -1,6 +1,6 @@
 """Every limit, said once: code takes its numbers from here, and docs/reference/limits.md is made from it.
 
-``python -m palaver.vocabulary.limits`` prints the tables of docs/reference/limits.md; a test compares them. A limit
+``python -m docs.generate limits`` prints the tables of docs/reference/limits.md; a test compares them. A limit
 with a ``setting`` is the default of that field of ``palaver.config.settings.Settings``, or of a provider's table where
 it says so.
 """
@@ -393,19 +393,3 @@ def beyond(name: str) -> None:
     """
     LIMITS[name]
     exceeded[name] += 1
-
-
-def tables() -> str:
-    """docs/reference/limits.md from its first heading of a group on: a table for each group."""
-    lines: list[str] = []
-    for group in dict.fromkeys(each.group for each in _ALL):
-        lines += ["", f"## {group}", "", "| limit | at most | setting | counter | beyond it |", "|---|---|---|---|---|"]
-        for each in _ALL:
-            if each.group == group:
-                setting = f"`{each.setting}`" if each.setting else ""
-                lines.append(f"| {each.what} | {each.most:,} {each.unit} | {setting} | `{each.name}` | {each.answer} |")
-    return "\n".join(lines[1:]) + "\n"
-
-
-if __name__ == "__main__":
-    print(tables(), end="")

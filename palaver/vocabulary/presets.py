@@ -1,7 +1,7 @@
 """Model providers that are known by name: where they are asked, and which variable mostly has their key.
 
 A table ``[providers.NAME]`` of such a name needs no ``base_url``. Nothing is asked because a row is here.
-``python -m palaver.vocabulary.presets`` prints the table of docs/how-to/providers.md; a test compares them.
+``python -m docs.generate presets`` prints the table of docs/how-to/providers.md; a test compares them.
 
 Addresses and variables are those of the providers' own documentation, as of November 2026: platform.openai.com,
 platform.claude.com, ai.google.dev (OpenAI compatibility), api-docs.deepseek.com, docs.mistral.ai, platform.kimi.ai,
@@ -92,19 +92,3 @@ PRESETS: Final[Mapping[str, Preset]] = {
     name: preset for first, preset in _ROWS.items() for name in (first, *preset.aliases)
 }
 """Every preset, by each of its names."""
-
-
-def page() -> str:
-    """The presets as a table for people."""
-    lines = ["| name | provider | `base_url` | `api_key_env` |", "|---|---|---|---|"]
-    for name, preset in _ROWS.items():
-        names = ", ".join(f"`{each}`" for each in (name, *preset.aliases))
-        place = f"`{preset.base_url}`" if preset.base_url else f"yours, like `{preset.example}`"
-        lines.append(
-            f"| {names} | {preset.title} | {place} | {f'`{preset.api_key_env}`' if preset.api_key_env else ''} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(page(), end="")

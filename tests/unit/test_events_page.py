@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from palaver import events
 from palaver.events import EVENTS, BaseEvent, EventKind, KnownEvent, read_event
-from palaver.events.page import tables
-
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
-
-
-def test_the_page_has_the_tables() -> None:
-    page = PAGE.read_text()
-    assert page[page.index("## ") :] == tables(), (
-        "python -m palaver.events.page prints what docs/reference/events.md must have"
-    )
 
 
 @pytest.mark.parametrize("kind", EventKind)

@@ -1,0 +1,107 @@
+"""The tables of pages that follow from code: ``python -m docs.generate events`` (or limits, metrics, presets).
+
+Tests compare each with its page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import NoneType
+from typing import Final, get_args
+
+from palaver.events.classes import EVENTS, BaseEvent
+from palaver.events.kinds import EventKind, Kept
+from palaver.telemetry.metrics import METRICS, Metric
+from palaver.vocabulary.limits import LIMITS, Limit
+from palaver.vocabulary.presets import PRESETS
+
+_EVENTS: Final[Mapping[Kept, str]] = {
+    Kept.LOG: "In the conversation's log and in the run's feed",
+    Kept.FEED: "In the run's feed alone",
+    Kept.NOWHERE: "About the stream itself",
+}
+
+
+def events() -> str:
+    """docs/reference/events.md from its first heading on: a table for each place where events are kept."""
+    rows = ((_EVENTS[kind.kept], _event(kind)) for kept in _EVENTS for kind in EventKind if kind.kept is kept)
+    return _grouped(("type", "says", "carries"), rows)
+
+
+def limits() -> str:
+    """docs/reference/limits.md from its first heading of a group on."""
+    rows = ((each.group, _limit(each)) for each in LIMITS.values())
+    return _grouped(("limit", "at most", "setting", "counter", "beyond it"), rows)
+
+
+def metrics() -> str:
+    """docs/reference/metrics.md from its first heading of a group on."""
+    return _grouped(("metric", "type", "labels", "says"), ((each.group, _metric(each)) for each in METRICS.values()))
+
+
+def presets() -> str:
+    """The table of providers in docs/how-to/providers.md."""
+    names: dict[str, list[str]] = {}
+    for name, preset in PRESETS.items():
+        names.setdefault(preset.title, []).append(f"`{name}`")
+    rows = []
+    for preset in {preset.title: preset for preset in PRESETS.values()}.values():
+        place = f"`{preset.base_url}`" if preset.base_url else f"yours, like `{preset.example}`"
+        variable = f"`{preset.api_key_env}`" if preset.api_key_env else ""
+        rows.append((", ".join(names[preset.title]), preset.title, place, variable))
+    return "\n".join(_table(("name", "provider", "`base_url`", "`api_key_env`"), rows)) + "\n"
+
+
+def _grouped(heads: tuple[str, ...], rows: Iterable[tuple[str, tuple[str, ...]]]) -> str:
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for group, row in rows:
+        groups.setdefault(group, []).append(row)
+    parts = ["\n".join((f"## {group}", "", *_table(heads, its))) for group, its in groups.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _event(kind: EventKind) -> tuple[str, ...]:
+    event = EVENTS[kind]
+    fields = (
+        f"`{name}`?" if NoneType in get_args(field.annotation) else f"`{name}`"
+        for name, field in event.model_fields.items()
+        if name not in BaseEvent.model_fields
+    )
+    return f"`{kind}`", " ".join((event.__doc__ or "").split()), ", ".join(fields)
+
+
+def _limit(limit: Limit) -> tuple[str, ...]:
+    setting = f"`{limit.setting}`" if limit.setting else ""
+    return limit.what, f"{limit.most:,} {limit.unit}", setting, f"`{limit.name}`", limit.answer
+
+
+def _metric(metric: Metric) -> tuple[str, ...]:
+    return f"`{metric.name}`", metric.type, ", ".join(f"`{label}`" for label in metric.labels), metric.help
+
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "events": events,
+    "limits": limits,
+    "metrics": metrics,
+    "presets": presets,
+}
+"""Each by the name that the command takes."""
+
+
+def main() -> None:
+    """Print one."""
+    parser = argparse.ArgumentParser(prog="python -m docs.generate", description="Print the tables of a page.")
+    parser.add_argument("page", choices=TABLES)
+    print(TABLES[parser.parse_args().page](), end="")
+
+
+if __name__ == "__main__":
+    main()

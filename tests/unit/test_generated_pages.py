@@ -1,0 +1,20 @@
+"""The tables of pages are those that follow from the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from docs.generate import TABLES
+from tests.pages import ROOT
+
+PAGES = {
+    "events": "docs/reference/events.md",
+    "limits": "docs/reference/limits.md",
+    "metrics": "docs/reference/metrics.md",
+    "presets": "docs/how-to/providers.md",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_has_the_tables(name: str) -> None:
+    assert TABLES[name]() in (ROOT / PAGES[name]).read_text(), f"{PAGES[name]}: python -m docs.generate {name}"
