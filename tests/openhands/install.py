@@ -28,6 +28,11 @@ def _environment(generation: str) -> Environment:
     return Environment(f"openhands/{generation}", HERE / f"constraints-{generation}.txt")
 
 
+def _import(generation: str) -> None:
+    """Import what the tests do: compiled once, and not by each of several processes at the same time."""
+    subprocess.run([str(interpreter(generation)), str(HERE / "driver.py")], stdin=subprocess.DEVNULL, check=True)
+
+
 def main() -> None:
     """Install what is not there yet."""
     missing = [each for each in GENERATIONS if interpreter(each) is None]
@@ -43,6 +48,7 @@ def main() -> None:
         print(f"installing OpenHands' client {each} (once, about a minute)", flush=True)
         try:
             _environment(each).install(python)
+            _import(each)
         except subprocess.CalledProcessError:
             print(f"OPENHANDS' CLIENT {each} IS NOT TESTED: it could not be installed", file=sys.stderr)
             sys.exit(REQUIRED)
