@@ -31,9 +31,8 @@ from palaver.store.server.preflight import Preflight
 from .closing import closing_on_signals
 from .dialects import Dialect, respond
 from .hosts import refuse_open_bind
+from .installed import dialects_of
 from .middleware import Access, Middleware
-from .native import NATIVE
-from .openhands import OPENHANDS
 from .operations import Backend, Publishing
 from .operations.catalog import Catalog
 from .operations.measured import Measured
@@ -44,9 +43,8 @@ _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
     "conversations": "What was said, and what is known about it.",
     "operations": "What serves runs: queues, models, tools, health, metrics.",
-    "openhands": "The same conversations for OpenHands' clients.",
 }
-"""In the order in which people read about them."""
+"""In the order in which people read about them; behind them a group for each dialect."""
 _RUN: Final = "/v1/runs/{run_id}"
 _FIRST: Final = ("/v1/runs", _RUN, *(f"{_RUN}/{what}" for what in ("events", "cancel", "input", "retry")))
 """Paths in the order in which a client needs them; all others come behind them, short ones first."""
@@ -58,14 +56,17 @@ def create_app(
     publisher: Publishing | None = None,
     providers: Mapping[str, Provider] | None = None,
     policies: Mapping[str, RetryPolicy] | None = None,
-    dialects: Sequence[Dialect] = (NATIVE, OPENHANDS),
+    dialects: Sequence[Dialect] | None = None,
 ) -> FastAPI:
     """The API. What is not given is made from the settings, and those from the environment, when it starts.
 
-    One of the ``dialects`` has no prefix: it owns what the others do not. Raises ValueError if none is such.
+    One of the ``dialects`` has no prefix: it owns what the others do not. Raises ValueError if none is such, and
+    ConfigurationError for dialects that are not installed.
 
     Starting raises ConfigurationError for settings that do not fit.
     """
+    if dialects is None:
+        dialects = dialects_of((settings or environment()).dialects)
     if all(dialect.prefix for dialect in dialects):
         raise ValueError("one of the dialects needs an empty prefix: it owns what the others do not")
 
@@ -73,7 +74,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
-        app.state.access = Access.of(chosen)
+        app.state.access = Access.of(chosen, app.state.dialects)
         kept = store or Store.connect(chosen, shared=True)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
@@ -180,17 +181,18 @@ def _document(app: FastAPI) -> dict[str, Any]:
         else:
             for operation in (each for methods in document["paths"].values() for each in methods.values()):
                 operation.pop("security", None)
-        document["paths"] = dict(sorted(document["paths"].items(), key=_when_used))
-        document["tags"] = [{"name": name, "description": about} for name, about in _GROUPS.items()]
+        groups = _GROUPS | {dialect.name: dialect.about for dialect in app.state.dialects if dialect.name}
+        document["paths"] = dict(sorted(document["paths"].items(), key=lambda entry: _when_used(entry, [*groups])))
+        document["tags"] = [{"name": name, "description": about} for name, about in groups.items()]
         app.openapi_schema = document
     return app.openapi_schema
 
 
-def _when_used(entry: tuple[str, Mapping[str, Any]]) -> tuple[int, int, int]:
+def _when_used(entry: tuple[str, Mapping[str, Any]], groups: Sequence[str]) -> tuple[int, int, int]:
     path, methods = entry
     (group,) = {tag for operation in methods.values() for tag in operation["tags"]}
     place = _FIRST.index(path) if path in _FIRST else len(_FIRST)
-    return [*_GROUPS, group].index(group), place, path.count("/")
+    return [*groups, group].index(group), place, path.count("/")
 
 
 def _schemas(dialects: Sequence[Dialect]) -> dict[str, Any]:
@@ -207,6 +209,3 @@ def _wants_keys(app: FastAPI) -> bool:
     """Whether there are keys; as long as it has not been started, nobody knows that there are none."""
     access: Access | None = getattr(app.state, "access", None)
     return access is None or not access.keys.none
-
-
-app = create_app()

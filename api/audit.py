@@ -15,8 +15,6 @@ from starlette.types import Scope
 
 AUDIT: Final = logging.getLogger("palaver.audit")
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-UNRECORDED: Final = frozenset({"submit", "ask", "openhands_ask_agent"})
-"""Operations that leave a trace of who asked, or none at all."""
 _details: Final[ContextVar[dict[str, Any] | None]] = ContextVar("details", default=None)
 
 
@@ -33,17 +31,18 @@ class Audit:
     def __init__(self, scope: Scope, route: APIRoute) -> None:
         self._scope = scope
         self._operation = route.operation_id or route.name
+        self._unaudited: frozenset[str] | set[str] = scope["state"]["dialect"].unaudited
         self._facts: dict[str, Any] = {}
         _details.set(self._facts)
 
     def answered(self, answer: Response) -> None:
         """Write the line of a request that was answered: what was refused has changed nothing."""
-        if answer.status_code < 400 and (self._facts or self._operation not in UNRECORDED):
+        if answer.status_code < 400 and (self._facts or self._operation not in self._unaudited):
             self._write(answer.status_code, answer.headers.get("location"))
 
     def failed(self) -> None:
         """Write the line of a request whose effect nobody knows: the store did not answer."""
-        if self._facts or self._operation not in UNRECORDED:
+        if self._facts or self._operation not in self._unaudited:
             self._write(None, None)
 
     def _write(self, status: int | None, created: str | None) -> None:

@@ -1,4 +1,4 @@
-"""API keys: ``Authorization: Bearer …`` on everything but what is named here, if ``PALAVER_API_KEYS`` is set."""
+"""API keys: ``Authorization: Bearer …`` on everything but probes and what is named here, if there are any."""
 
 from __future__ import annotations
 
@@ -14,13 +14,6 @@ from palaver.config.settings import ApiKey
 from .operations import Caller
 from .problems import Problem
 
-PROBES: Final = frozenset(
-    {
-        "/healthz", "/readyz",
-        "/openhands/health", "/openhands/alive", "/openhands/ready", "/openhands/server_info",
-    }
-)  # fmt: skip
-"""Routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
 METRICS: Final = "/metrics"
 """The one route that a key of ``PALAVER_METRICS_KEYS`` opens."""
 QUEUES: Final = "/v1/queues"

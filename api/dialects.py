@@ -39,6 +39,7 @@ class Dialect:
         key_of: KeyOf = bearer,
         query: type[Query] = Query,
         unfit: Unfit | None = None,
+        about: str = "",
     ) -> None:
         self.name: Final = name
         """Before the names of its operations in the document; empty for none."""
@@ -51,6 +52,12 @@ class Dialect:
         """Of routes that take no parameters there."""
         self.unfit: Final = unfit
         """Looks, where a body does not fit, whether something else is said first."""
+        self.about: Final = about
+        """A sentence of the document about the operations that have its name as their tag."""
+        self.probes: Final[set[str]] = set()
+        """Paths of its routes that want no key."""
+        self.unaudited: Final[set[str]] = set()
+        """Its operations that leave a trace of who asked themselves, or none at all."""
         self.router: Final = APIRouter()
         self.schemas: Final = Schemas()
         self.sockets: Final[list[WebSocketRoute]] = []
@@ -70,11 +77,16 @@ class Dialect:
         problems: Sequence[str] = (),
         examples: Mapping[str, Any] | None = None,
         also: Mapping[str, Any] | None = None,
+        probe: bool = False,
+        audited: bool = True,
     ) -> Callable[[H], H]:
         """Serve requests by a handler: its parameters say what they take (``Takes``), its docstring what it does.
 
         ``answers`` are the statuses with a sentence and a model, the usual one first; ``problems`` the codes that it
         may raise itself; ``examples`` are of its body; ``also`` describes a 200 that is not JSON, by media type.
+        A ``probe`` tells nobody more than yes or no: it wants no key, and answers whatever else is asked. A request
+        that changes something is written to the audit log, unless the route is not ``audited``.
+
         Raises ValueError for a path that is not the dialect's.
         """
 
@@ -82,7 +94,12 @@ class Dialect:
             raise ValueError(f"{path} is not below {self.prefix}, the prefix of the dialect {self.name}")
 
         def declare(handler: H) -> H:
-            takes = Takes.of(handler, path)
+            takes = Takes.of(handler, path, probe=probe)
+            operation_id = "_".join(filter(None, (self.name, handler.__name__)))
+            if probe:
+                self.probes.add(path)
+            if not audited:
+                self.unaudited.add(operation_id)
             says = Says(answers, problems, examples, also)
             self.router.add_api_route(
                 path,
@@ -91,7 +108,7 @@ class Dialect:
                 ),
                 methods=[method],
                 name=handler.__name__,
-                operation_id="_".join(filter(None, (self.name, handler.__name__))),
+                operation_id=operation_id,
                 tags=[tag],
                 summary=summary,
                 description=inspect.getdoc(handler) or "",

@@ -1,6 +1,7 @@
 """The outermost layer: request ids, arrival, who may ask, limits on what precedes the body, and the answer to errors.
 
-Everything wants a key but what ``api.auth`` names: a route that somebody adds, mounts or forgets is closed.
+Everything wants a key but the probes of dialects and what ``api.auth`` names: a route that somebody adds, mounts or
+forgets is closed.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -23,7 +24,7 @@ from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import beyond, most
 
 from .access_log import log_request
-from .auth import DOCUMENTS, METRICS, PROBES, QUEUES, Keys, routed_path, unauthenticated
+from .auth import DOCUMENTS, METRICS, QUEUES, Keys, routed_path, unauthenticated
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
 from .operations import Caller, watching_for
@@ -44,23 +45,26 @@ class Access:
 
     keys: Keys
     hosts: Hosts
+    probes: frozenset[str]
+    """Paths of routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
     opened: frozenset[str]
-    """Paths of routes that need no key."""
+    """Paths of all routes that need no key."""
     narrow: Mapping[str, Keys]
     """By the path that they open, keys for nothing else."""
     tracing: Tracing | None = None
     """How the runs that are submitted get their traces; None if tracing is off."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Access:
-        """The access to an application with these settings.
+    def of(cls, settings: Settings, dialects: Sequence[Dialect]) -> Access:
+        """The access to an application with these settings, which speaks these dialects.
 
         Raises:
             ConfigurationError: traces are to be sent, and not as Palaver can.
         """
-        opened = PROBES | DOCUMENTS if settings.open_docs else PROBES
+        probes = frozenset(path for dialect in dialects for path in dialect.probes)
+        opened = probes | DOCUMENTS if settings.open_docs else probes
         narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
-        return cls(Keys(settings.api_keys), Hosts(settings), opened, narrow, Tracing.of(os.environ))
+        return cls(Keys(settings.api_keys), Hosts(settings), probes, opened, narrow, Tracing.of(os.environ))
 
     def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect) -> Caller:
         """Who asks for a path, as routes are compared with it. A socket of a dialect hears that from the client.
@@ -68,7 +72,7 @@ class Access:
         Raises:
             Problem: whoever asks may not, or not from there.
         """
-        if path in PROBES:
+        if path in self.probes:
             host_of(headers)
         else:
             self.hosts.check(scope, headers)

@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from palaver.errors import Refused
 
-from .auth import PROBES
 from .bodies import read_body, read_optional_body
 from .headers import JSON, Header, Offers, accepted
 from .operations import Backend, Caller
@@ -62,13 +61,13 @@ class Takes:
     """What reads each parameter but the body from a request."""
 
     @classmethod
-    def of(cls, handler: Handler, path: str) -> Takes:
+    def of(cls, handler: Handler, path: str, *, probe: bool = False) -> Takes:
         """What ``handler`` takes at ``path``.
 
         Raises:
             TypeError: it has a parameter that is none of the above, or another path.
         """
-        takes = cls(handler, probe=path in PROBES)
+        takes = cls(handler, probe=probe)
         hints = get_type_hints(handler, include_extras=True)
         for parameter in inspect.signature(handler).parameters.values():
             takes._add(parameter, hints[parameter.name])

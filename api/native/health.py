@@ -42,6 +42,7 @@ class Readiness(BaseModel):
     tag="operations",
     summary="Is the process alive?",
     answers={200: ("It is.", Health)},
+    probe=True,
 )
 async def healthz() -> Response:
     """Says nothing about Redis: restarting this process would not bring that back."""
@@ -55,6 +56,7 @@ async def healthz() -> Response:
     summary="Can it serve?",
     answers={200: ("It can: Redis answers.", Readiness)},
     problems=("not_ready",),
+    probe=True,
 )
 async def readyz(backend: Backend, caller: Caller) -> Response:
     """503 while Redis is away, and once the process was told to end: send requests elsewhere. Only who has a key, where

@@ -128,6 +128,7 @@ async def fork(
         *AGENT_PROBLEMS, "conversation_not_found", "conversation_changed", "conversation_full", "no_answer",
         "empty_input", "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable",
     ),
+    audited=False,
 )  # fmt: skip
 async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId, wanted: Question) -> Response:
     """Its agent answers with all that was said, in one model call and without its tools. The conversation goes on

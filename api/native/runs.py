@@ -87,6 +87,7 @@ class RunQuery(Query):
         "invalid_history", "invalid_time", "too_many_runs", "store_nearly_full", "not_durable", "too_many_watchers",
     ),
     also=STREAMS,
+    audited=False,
 )  # fmt: skip
 async def submit(
     backend: Backend,

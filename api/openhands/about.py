@@ -17,6 +17,7 @@ from .dialect import OPENHANDS
     tag="openhands",
     summary="Ask what the server is",
     answers={200: ("Its name and version.", OpenHandsServerInfo)},
+    probe=True,
 )
 async def server_info() -> Response:
     """Wants no key. The version is Palaver's."""
@@ -24,7 +25,12 @@ async def server_info() -> Response:
 
 
 @OPENHANDS.route(
-    "GET", "/openhands/health", tag="openhands", summary="Is it there?", answers={200: ("It is.", OpenHandsHealth)}
+    "GET",
+    "/openhands/health",
+    tag="openhands",
+    summary="Is it there?",
+    answers={200: ("It is.", OpenHandsHealth)},
+    probe=True,
 )
 async def health() -> Response:
     """Wants no key, as clients send none here."""
@@ -32,7 +38,12 @@ async def health() -> Response:
 
 
 @OPENHANDS.route(
-    "GET", "/openhands/alive", tag="openhands", summary="Does it live?", answers={200: ("Yes.", OpenHandsHealth)}
+    "GET",
+    "/openhands/alive",
+    tag="openhands",
+    summary="Does it live?",
+    answers={200: ("Yes.", OpenHandsHealth)},
+    probe=True,
 )
 async def alive() -> Response:
     """Wants no key."""
@@ -46,6 +57,7 @@ async def alive() -> Response:
     summary="Can it serve?",
     answers={200: ("It can: Redis answers.", OpenHandsHealth)},
     problems=("unavailable",),
+    probe=True,
 )
 async def ready(backend: Backend) -> Response:
     """Wants no key."""

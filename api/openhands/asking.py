@@ -51,6 +51,7 @@ class TitleWanted(Known):
     summary="Ask the agent beside the conversation",
     answers={200: ("What it answered.", AgentAnswer)},
     problems=_ASKING_PROBLEMS,
+    audited=False,
 )
 async def ask_agent(
     backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: AgentQuestion

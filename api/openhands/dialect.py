@@ -62,6 +62,7 @@ OPENHANDS: Final = Dialect(
     key_of,
     query=AnyQuery,
     unfit=_conversation_first,
+    about="The same conversations for OpenHands' clients.",
 )
 
 

@@ -96,6 +96,9 @@ class Settings(BaseSettings):
     """Serve at any address though there are no keys: whoever reaches it may do everything."""
     open_docs: bool = False
     """Whether ``/docs`` and ``/openapi.json`` want no key."""
+    dialects: Annotated[tuple[str, ...], NoDecode] = ("*",)
+    """Dialects that the API speaks beside its own, comma separated, as packages call them; ``*``: all that are
+    installed; ``native``: none but its own."""
     flower_open: bool = False
     """Whether Flower starts without a login: whoever reaches it may look."""
     log_format: LogFormat = "text"
@@ -171,7 +174,7 @@ class Settings(BaseSettings):
     def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
         return value and known_server(value, amqp=field.field_name == "broker_url")
 
-    @field_validator("tools", "tool_env", "allowed_hosts", mode="before")
+    @field_validator("tools", "tool_env", "allowed_hosts", "dialects", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return _parts(value) if isinstance(value, str) else value

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+import httpx
 import pytest
 
 from deploy.lock import STACK, pins
@@ -171,6 +172,7 @@ def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(
 
     said = run(environment / "palaver", "run", "hello", "-m", "fake/tool-1", "-t", "greet", "--url", url, cwd=tmp_path)
     assert "← greet Hello, " in said
+    assert httpx.get(f"{url}/openhands/health", trust_env=False).status_code == 200, "a dialect by its entry point"
 
     with Palaver(url) as client:
         run_id = client.submit("Tell me a story.", model="fake/tokens-60+rate-20").id

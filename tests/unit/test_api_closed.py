@@ -17,7 +17,8 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import Message
 
 from api.app import create_app
-from api.auth import DOCUMENTS, PROBES
+from api.auth import DOCUMENTS
+from api.installed import dialects_of
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, world
@@ -25,6 +26,7 @@ from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, 
 KEY = "key-of-the-operators"
 GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)
 BEARER = {"Authorization": f"Bearer {KEY}"}
+PROBES = {path for dialect in dialects_of(("*",)) for path in dialect.probes}
 EVERY_ROUTE = [
     (method, route.path_format.replace("{run_id}", RUN_ID).replace("{conversation_id}", "conv_x"))
     for route in create_app().routes

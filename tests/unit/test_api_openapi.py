@@ -175,7 +175,7 @@ def test_every_code_of_a_problem_is_told_by_some_route() -> None:
 def test_without_keys_the_document_asks_for_none() -> None:
     assert all("security" in operation for _, path, operation in OPERATIONS if path.startswith("/v1"))
     app = create_app(SETTINGS)
-    app.state.access = Access.of(SETTINGS)
+    app.state.access = Access.of(SETTINGS, app.state.dialects)
     open_document = app.openapi()
     assert "securitySchemes" not in open_document["components"]
     assert '"security"' not in json.dumps(open_document["paths"])

@@ -1,0 +1,56 @@
+"""Dialects that packages offer, as entry points of the group ``palaver.dialects``.
+
+The name of an entry point is what ``PALAVER_DIALECTS`` calls it, its object a `Dialect`. Only those that are chosen are
+imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from palaver.errors import ConfigurationError
+from palaver.vocabulary.names import did_you_mean
+
+from .dialects import Dialect
+from .native import NATIVE
+
+GROUP: Final = "palaver.dialects"
+_ALWAYS: Final = "native"
+_OURS: Final = "palaver.api"
+"""This package in an installed wheel; in a checkout it is ``api``."""
+
+
+def dialects_of(chosen: Sequence[str]) -> tuple[Dialect, ...]:
+    """The native dialect, and others by their names; ``*`` is all that are installed.
+
+    Raises:
+        ConfigurationError: none of that name is installed, or it cannot be imported.
+    """
+    names = [name for name in chosen if name != _ALWAYS]
+    if not names:
+        return (NATIVE,)
+    known = {each.name: each for each in entry_points(group=GROUP)}
+    wanted = known if "*" in names else dict.fromkeys(names)
+    return (NATIVE, *(_load(name, known) for name in wanted))
+
+
+def _load(name: str, known: Mapping[str, EntryPoint]) -> Dialect:
+    if name not in known:
+        there = ", ".join(sorted({_ALWAYS, *known}))
+        raise ConfigurationError(
+            f"PALAVER_DIALECTS: no dialect {name!r} is installed, there is {there}{did_you_mean(name, known)}"
+        )
+    entry = known[name]
+    module = entry.module
+    if module.startswith(f"{_OURS}."):
+        module = f"{__package__}{module.removeprefix(_OURS)}"
+    try:
+        found = getattr(import_module(module), entry.attr)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"PALAVER_DIALECTS: {name!r} cannot be imported from {module}: {error}") from error
+    if not isinstance(found, Dialect):
+        raise ConfigurationError(f"PALAVER_DIALECTS: {entry.value}, which {name!r} names, is no Dialect")
+    return found

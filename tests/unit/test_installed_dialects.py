@@ -1,0 +1,84 @@
+"""Dialects are found by their entry points, and those that nobody chose are not imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.app import create_app
+from api.installed import dialects_of
+from api.native import NATIVE
+from palaver.config.settings import Settings
+from palaver.errors import ConfigurationError
+from tests.pages import ROOT
+from tests.unit.api_world import world
+from tests.unit.toy_dialect import TOY
+
+OFFERED = """
+[palaver.dialects]
+toy = tests.unit.toy_dialect:TOY
+gone = tests.unit.nothing:THERE
+lost = tests.unit.toy_dialect:NOTHING
+wrong = tests.unit.toy_dialect:LINES
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that is installed and offers some."""
+    folder = tmp_path / "offers-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: offers\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(OFFERED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_all_that_are_installed_are_spoken_unless_some_are_chosen() -> None:
+    from api.openhands import OPENHANDS
+
+    assert Settings().dialects == ("*",)
+    assert dialects_of(("*",)) == dialects_of(("openhands",)) == (NATIVE, OPENHANDS)
+    assert dialects_of(("native",)) == (NATIVE,)
+
+
+@pytest.mark.usefixtures("package")
+def test_another_package_brings_one() -> None:
+    assert dialects_of(("toy",)) == dialects_of(("native", "toy")) == (NATIVE, TOY)
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("openhand", r"no dialect 'openhand' is installed, there is gone, .*openhands.*; did you mean 'openhands'\?"),
+        ("gone", "'gone' cannot be imported from tests.unit.nothing: No module named"),
+        ("lost", "'lost' cannot be imported from tests.unit.toy_dialect: .* has no attribute 'NOTHING'"),
+        ("wrong", "tests.unit.toy_dialect:LINES, which 'wrong' names, is no Dialect"),
+    ],
+)
+def test_what_cannot_be_spoken_is_refused_in_a_sentence(name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^PALAVER_DIALECTS: .*{said}"):
+        create_app(Settings(dialects=(name,)))
+
+
+async def test_one_that_is_switched_off_is_not_there() -> None:
+    settings = Settings(redis_url="redis://fake/0", dialects=("native",))
+    async with world(settings, dialects=dialects_of(settings.dialects)) as api:
+        answer: httpx.Response = await api.client.get("/openhands/health")
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+        document = (await api.client.get("/openapi.json")).json()
+    assert "openhands" not in {tag["name"] for tag in document["tags"]}
+    assert not [path for path in document["paths"] if path.startswith("/openhands")]
+
+
+@pytest.mark.parametrize(("chosen", "there"), [("native", False), ("openhands", True)])
+def test_one_that_nobody_chose_is_not_imported(chosen: str, there: bool) -> None:
+    program = "import sys, api.app; api.app.create_app(); print(any('openhands' in name for name in sys.modules))"
+    environment = {**os.environ, "PALAVER_DIALECTS": chosen}
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (str(there), "")
