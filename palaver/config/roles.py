@@ -89,7 +89,7 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
 def become_program(name: str, arguments: Sequence[str]) -> NoReturn:
     """Replace this process by one of the ``PROGRAMS``. Raises SystemExit, with a sentence, if it is not installed."""
     require_server(f"palaver {name}")
-    os.execv(sys.executable, [sys.executable, "-m", _module(f"workers.{name}"), *arguments])
+    os.execv(sys.executable, [sys.executable, "-m", _module(f"workers.commands.{name}"), *arguments])
 
 
 def require_server(who: str) -> None:
