@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -65,10 +67,20 @@ async def outages(store: Store) -> tuple[Outage, ...]:
 
 
 async def test_a_few_failures_in_a_row_open_it_and_who_comes_waits(store: Store) -> None:
-    told = await break_down(store)
-    assert [each.code for each in told] == ["outage"] * 4
-    # Each would have its probe an interval after the one before.
-    assert [round(each.seconds / INTERVAL) for each in told] == [1, 2, 3, 4]
+    probes: list[tuple[float, float]] = []
+    for number in range(8):
+        earliest = time.monotonic()
+        told = await fail(store, f"f{number}")
+        if number < 4:
+            assert told is None
+        else:
+            assert told is not None
+            assert told.code == "outage"
+            probes.append((earliest + told.seconds, time.monotonic() + told.seconds))
+    # Each would have its probe an interval after the one before, somewhere between these.
+    for (first_from, first_until), (next_from, next_until) in pairwise(probes):
+        assert next_until - first_from > INTERVAL * 0.9
+        assert next_from - first_until < INTERVAL * 1.9
     answer = await admit(store, "new")
     assert isinstance(answer, Wait)
     assert answer.code == "outage"
