@@ -35,6 +35,8 @@ def read(text: str) -> dict[str, Any]:
         beyond(limit)
         what = "levels" if limit == "arguments_depth" else "values"
         raise InvalidToolCall(f"the arguments have more than {most(limit)} {what}")
+    if _infinite(found, text):
+        raise InvalidToolCall("the arguments are not JSON: a number is too large")
     return found
 
 
@@ -44,7 +46,7 @@ def readable(text: str) -> dict[str, Any] | None:
         found = _object(text)
     except InvalidToolCall:
         return None
-    return None if exceeded(found, text) else found
+    return None if exceeded(found, text) or _infinite(found, text) else found
 
 
 def in_words(faults: Sequence[tuple[Sequence[int | str], str]], *, whole: str = "arguments") -> str:
@@ -64,9 +66,12 @@ def _object(text: str) -> dict[str, Any]:
         raise InvalidToolCall(f"the arguments are not JSON: {str(error)[:_QUOTED]}") from None
     if not isinstance(found, dict):
         raise InvalidToolCall("the arguments must be a JSON object")
-    if _HUGE.search(text) and any(isinstance(each, float) and math.isinf(each) for each in _values(found)):
-        raise InvalidToolCall("the arguments are not JSON: a number is too large")
     return found
+
+
+def _infinite(found: dict[str, Any], text: str) -> bool:
+    """Whether a number in it is too large for a float. It looks at each value, so they have to be counted before."""
+    return bool(_HUGE.search(text)) and any(isinstance(each, float) and math.isinf(each) for each in _values(found))
 
 
 def _values(found: dict[str, Any]) -> Iterator[Any]:

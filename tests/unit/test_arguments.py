@@ -110,6 +110,11 @@ def sent_to_the_model(call: ToolCall) -> dict[str, Any]:
     return dict(json.loads(CHAT_COMPLETIONS.turn(asking, ())[0]))
 
 
+def test_values_are_counted_before_each_of_them_is_looked_at() -> None:
+    with pytest.raises(InvalidToolCall, match="the arguments have more than 10000 values"):
+        read('{"items": [' + "1," * 131_000 + "1e999]}")
+
+
 @pytest.mark.parametrize("text", [*BAD, deep(64), "", "{}"], ids=lambda text: f"{text[:16]!r}-{len(text)}")
 def test_whatever_arguments_are_in_the_log_the_conversation_goes_on(text: str) -> None:
     call = ToolCall(id="c", name="order", arguments=text)
