@@ -105,8 +105,8 @@ class Takes:
     ) -> Callable[[Request], Awaitable[Response]]:
         """Reads all that from a request and hands it to the handler, which answers ``in_json`` or with nothing.
 
-        ``others`` is what a query is read as where the handler takes none. ``unfit`` gets what else was read where the
-        body does not fit, and raises what is to be answered in place of that.
+        ``others`` is what a query is read as where the handler takes none. ``unfit`` gets what was read where the
+        query or the body does not fit, and raises what is to be answered in place of that.
         """
         checks: list[Callable[[Request], object]] = []
         if in_json and self.offers is None and not self.probe:
@@ -120,14 +120,16 @@ class Takes:
         async def endpoint(request: Request) -> Response:
             for check in checks:
                 check(request)
-            given = {name: reader(request) for name, reader in readers}
-            if body is not None:
-                try:
+            given: dict[str, Any] = {}
+            try:
+                for name, reader in readers:
+                    given[name] = reader(request)
+                if body is not None:
                     given[body_name] = await read(request, body)
-                except Refused:
-                    if unfit is not None:
-                        await unfit(request, given)
-                    raise
+            except Refused:
+                if unfit is not None:
+                    await unfit(request, given)
+                raise
             return await handler(**given)
 
         return endpoint

@@ -44,7 +44,7 @@ def _in_query(query: bytes) -> bytes | None:
 
 
 async def _conversation_first(request: Request, given: Mapping[str, Any]) -> None:
-    """OpenHands looks for the conversation before it reads the body.
+    """OpenHands looks for the conversation before it reads query and body.
 
     Raises:
         UnknownConversation: there is none.

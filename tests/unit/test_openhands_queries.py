@@ -96,6 +96,16 @@ async def test_the_next_page_has_the_name_of_its_first_event_and_actions_may_beg
                 assert event["kind"] == "ActionEvent" or page["next_page_id"] == event["id"]
 
 
+async def test_a_conversation_that_is_not_there_is_said_before_what_is_wrong_with_a_query() -> None:
+    async with world() as api:
+        talk = await begin(api)
+        for path in ("events/search?limit=1000", "events/search?sort_order=x", "events/count?timestamp__gte=x"):
+            absent = await api.client.get(f"{PREFIX}/{uuid4()}/{path}")
+            assert absent.status_code == 404, absent.text
+            there = await api.client.get(f"{PREFIX}/{talk.id}/{path}")
+            assert there.status_code == 422, there.text
+
+
 async def test_a_conversation_that_is_not_there_is_said_before_what_is_wrong_with_a_body() -> None:
     async with world() as api:
         talk = await begin(api)
