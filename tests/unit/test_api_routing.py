@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from api.app import create_app
+from api.native.dialect import NATIVE
 from api.operations import Caller
 from api.routing import Handlers
 from tests.unit.api_world import world
@@ -26,7 +27,7 @@ class Here(Exception):
 
 
 def asked(method: str, path: str, **more: Any) -> Scope:
-    state = {"caller": Caller(trusted=True), "request_id": "req_1"}
+    state = {"caller": Caller(trusted=True), "request_id": "req_1", "dialect": NATIVE}
     return {
         "type": "http", "method": method, "path": path, "headers": [], "query_string": b"", "state": state, **more
     }  # fmt: skip

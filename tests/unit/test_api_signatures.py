@@ -56,7 +56,7 @@ def test_all_that_a_handler_takes_is_found() -> None:
     assert takes.offers.kinds == (JSON, EVENT_STREAM)
     assert set(takes.readers) == {"backend", "caller", "run_id", "kind", "key", "colour"}
     assert not Takes.of(_lenient, "/x").body_required
-    assert Takes.of(_lenient, "/healthz").probe
+    assert Takes.of(_lenient, "/healthz", probe=True).probe
 
 
 @pytest.mark.parametrize(
