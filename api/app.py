@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -28,7 +31,6 @@ from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.server.preflight import Preflight
 
-from .closing import closing_on_signals
 from .dialects import Dialect, respond
 from .hosts import refuse_open_bind
 from .installed import dialects_of
@@ -48,6 +50,7 @@ _GROUPS: Final = {
 _RUN: Final = "/v1/runs/{run_id}"
 _FIRST: Final = ("/v1/runs", _RUN, *(f"{_RUN}/{what}" for what in ("events", "cancel", "input", "retry")))
 """Paths in the order in which a client needs them; all others come behind them, short ones first."""
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def create_app(
@@ -136,6 +139,35 @@ class _Application(FastAPI):
         # What has no handler of a dialect: sockets, documents, and what is not there.
         others = ExceptionMiddleware(AsyncExitStackMiddleware(self.router), self.exception_handlers)
         return Middleware(Handlers(self.routes, others))
+
+
+@contextmanager
+def closing_on_signals(closing: asyncio.Event) -> Iterator[None]:
+    """Set ``closing`` on SIGTERM and SIGINT, then do what was done before.
+
+    uvicorn tells an application only after all connections have ended, and a stream ends when its run does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def tell(number: int, where: FrameType | None) -> None:
+        loop.call_soon_threadsafe(closing.set)
+        if callable(before[number]):
+            before[number](number, where)
+
+    for number, handler in before.items():
+        # Only where a server listens already: elsewhere, in a test or a REPL, Ctrl-C is not ours.
+        if callable(handler) and handler is not signal.default_int_handler:
+            signal.signal(number, tell)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is tell:
+                signal.signal(number, handler)
 
 
 def require_redis(settings: Settings) -> None:

@@ -42,8 +42,8 @@ class _Programs(click.Group):
 
 def _look_at_redis() -> None:
     """Workers do so themselves, once they know what they are."""
+    from palaver.config.exits import refusing
     from palaver.config.settings import settings
-    from palaver.config.starting import refusing
     from palaver.store.server.preflight import Preflight
 
     with refusing():

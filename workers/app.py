@@ -28,9 +28,9 @@ from celery.signals import (
     worker_shutting_down,
 )
 
+from palaver.config.exits import refusing
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings, settings
-from palaver.config.starting import refusing
 from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
 from palaver.processes.failpoints import failpoint
@@ -53,8 +53,7 @@ from .children.output import Output
 from .children.printed import Printed
 from .children.request import ChildRequest, StepRequest
 from .children.vacancies import Vacancies
-from .loops.keeper import running
-from .loops.loop_watch import watched
+from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .sources import SOURCES, Toolbox, open_toolbox

@@ -7,8 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.schemas.conversation import Conversation, Fork
-from palaver.schemas.conversation_message import AppendedMessages, Asked
+from palaver.schemas.conversation import AppendedMessages, Asked, Conversation, Fork
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import Message
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from palaver.schemas import models
 
-from ..roots import below_root
+from ..requests import below_root
 
 
 class Links(BaseModel):

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
-from palaver.delivery.follow_up import follow_up
+from palaver.delivery.publishing import follow_up
 from palaver.errors import NoRoom, NotDurable, StoreUnavailable
 from palaver.schemas.models import AgentSpec, Run
 from palaver.steps.leases import Delivery, Settled

@@ -11,8 +11,7 @@ from pydantic import BaseModel
 
 from palaver.errors import Fault, Refused
 from palaver.events import MESSAGES, EventKind
-from palaver.schemas.conversation import Conversation, ConversationPatch, NewConversation
-from palaver.schemas.conversation_message import ConversationMessage
+from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
 from palaver.schemas.models import Message
 from palaver.store.conversations.conversations import Kept, KeptText
 from palaver.store.reading.events import LogEntry

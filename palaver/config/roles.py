@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
-from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse
+from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse, refusing
 from palaver.telemetry import logs
 
 ROLES: Final[Mapping[str, str]] = {
@@ -174,7 +174,6 @@ def _check_flower(arguments: Sequence[str]) -> None:
 
 def _require_open_flower() -> None:
     from palaver.config.settings import settings
-    from palaver.config.starting import refusing
 
     with refusing():
         if not settings().flower_open:
@@ -196,7 +195,6 @@ def wait_for_redis(url: str) -> None:
 def _redis() -> str:
     """The address of the store. Raises SystemExit, with a sentence, if it is not set, or none."""
     from palaver.config.settings import settings
-    from palaver.config.starting import refusing
 
     with refusing():
         url = os.environ.get("PALAVER_REDIS_URL") or settings().store_url

@@ -36,7 +36,7 @@ _MODEL_SERVER: Final = "palaver.testing.model_server"
 _READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
 _PRELOADED: Final = """
-    palaver.cli palaver.config.roles palaver.config.settings palaver.config.starting palaver.store.server.preflight
+    palaver.cli palaver.config.roles palaver.config.settings palaver.config.exits palaver.store.server.preflight
     palaver.testing.model_server.server
     workers.broker.consumer workers.broker.pool workers.broker.transport workers.children.child workers.loops.keeper
     workers.loops.metrics_server workers.steps.step

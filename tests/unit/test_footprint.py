@@ -19,7 +19,7 @@ import sys, palaver.cli
 sys.argv = ["palaver", "up"]
 palaver.cli._command()
 palaver.cli.up.model_to_try(None)
-import palaver.config.secret_files, palaver.stack.supervision, palaver.config.starting""",
+import palaver.config.secret_files, palaver.stack.supervision, palaver.config.exits""",
     "api": "import api.__main__",
     "worker": f"{_CELERY}, workers.app, workers.models.model",
     "tools": f"{_CELERY}, workers.app",

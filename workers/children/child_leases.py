@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from celery.worker.state import active_requests
 
 from palaver.config.settings import settings
-from palaver.delivery.follow_up import follow_up
-from palaver.delivery.publishing import LoopPublisher
+from palaver.delivery.publishing import LoopPublisher, follow_up
 from palaver.errors import Failure, StaleLease
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.steps.leases import Lease, Renewal, Settled

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from palaver.config.providers import Limits, Provider
-from palaver.delivery.follow_up import Publish, follow_up
+from palaver.delivery.publishing import Publish, follow_up
 from palaver.errors import ErrorClass, Failure, sign_of_outage
 from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from palaver.config.settings import Settings
-from palaver.delivery.follow_up import follow_up
-from palaver.delivery.publishing import LoopPublisher
+from palaver.delivery.publishing import LoopPublisher, follow_up
 from palaver.errors import ErrorClass, classify
 from palaver.steps.leases import Delivery, Lease, Settled
 from palaver.steps.verdicts import Postpone
