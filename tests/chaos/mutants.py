@@ -24,7 +24,7 @@ MUTANTS: Final = by_name(
         "a commit without its fence",
         "frozen",
         "newest_try_commits",
-        f"{_LUA}_settled.lua",
+        f"{_LUA}_verdict.lua",
         "leased_to(STEPS, args.step, args.fence)",
         "leased_to(STEPS, args.step, (step_of(args.step) or {}).fence)",
     ),

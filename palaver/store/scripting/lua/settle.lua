@@ -1,4 +1,4 @@
--- needs: verdict, time_limits, settled, version
+-- needs: verdict, time_limits, version
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end

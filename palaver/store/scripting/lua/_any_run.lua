@@ -1,4 +1,12 @@
--- The feed of a run, which watchers read.
+-- For scripts about one run and for those about many: the fence, by which only the worker with the newest lease may write,
+-- and the feed of a run, which watchers read.
+
+-- The step, if it is leased and this is its newest fence; nil or false otherwise.
+local function leased_to(steps, name, fence)
+  local text = redis.call('HGET', steps, name)
+  local step = text and cjson.decode(text)
+  return step and step.state == StepState.LEASED and step.fence == fence and step
+end
 
 -- Add an event to a run's feed, and tell who listens. Small ones are limited by their number; the bytes of the others are
 -- counted in RUN `shown`, and beyond the limit the older half of the feed goes.
