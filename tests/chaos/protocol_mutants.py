@@ -38,8 +38,8 @@ PROTOCOL_MUTANTS: Final = by_name(
     _mutant(
         "a call without an end that is made",
         "test_messages_answer.py",
-        f"{_PROTOCOLS}messages/answer.py",
-        "if not all(self._blocks.found[index].ended for index in calls):",
+        f"{_PROTOCOLS}event_stream.py",
+        "if not all(parts[index].ended for index in calls):",
         "if False:",
     ),
     _mutant(
@@ -60,8 +60,8 @@ PROTOCOL_MUTANTS: Final = by_name(
         "writes into the cache that are no input",
         "test_messages_answer.py",
         f"{_PROTOCOLS}messages/answer.py",
-        "input_tokens=fresh + cached + cache_write,",
-        "input_tokens=fresh + cached,",
+        "given=fresh + cached + cache_write,",
+        "given=fresh + cached,",
     ),
     _mutant(
         "results of parallel calls in messages of their own",
