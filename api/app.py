@@ -11,15 +11,12 @@ from types import FrameType
 from typing import Any, Final
 
 from fastapi import FastAPI
-from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.openapi.utils import get_openapi
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings
@@ -124,21 +121,19 @@ def create_app(
     for dialect in dialects:
         app.routes.extend([*dialect.router.routes, *dialect.sockets])
     add_pages(app)
+    # Behind these: sockets, documents, and what is not there.
+    app.add_middleware(Handlers, app.routes)
+    app.add_middleware(Middleware)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
 
 class _Application(FastAPI):
-    """Without the layers around the routes that the framework has: ours answers all errors, bodies are bounded where
-    they are read, and traces are those of `palaver.telemetry.traces`."""
+    """Without the spans that the framework has of each request where OpenTelemetry is installed: traces are those of
+    `palaver.telemetry.traces`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Starlette.__call__(self, scope, receive, send)
-
-    def build_middleware_stack(self) -> ASGIApp:
-        # What has no handler of a dialect: sockets, documents, and what is not there.
-        others = ExceptionMiddleware(AsyncExitStackMiddleware(self.router), self.exception_handlers)
-        return Middleware(Handlers(self.routes, others))
 
 
 @contextmanager
@@ -183,24 +178,7 @@ async def _require_durability(settings: Settings) -> None:
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 405:
-        # The framework names the methods of the first route of that path only.
-        first = (error.headers or {}).get("Allow", "").split(", ")
-        error.headers = {"Allow": ", ".join(sorted(_methods(request).union(filter(None, first))))}
     return respond(error, request)
-
-
-def _methods(request: Request) -> set[str]:
-    matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-    # Of paths that the request fits, the one that has the fewest parts filled in: it is meant.
-    fewest = min((len(route.param_convertors) for route in matching if isinstance(route, Route)), default=0)
-    return {
-        method
-        for route in matching
-        if isinstance(route, Route) and len(route.param_convertors) == fewest
-        for method in route.methods or ()
-    }
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
