@@ -40,7 +40,8 @@ def shared(name: str, value: Any) -> KeyValue:
     """An attribute whose value other spans have as well, to be copied."""
     span = Span()
     fill(span.attributes, {name: value})
-    return span.attributes[0]
+    made: KeyValue = span.attributes[0]
+    return made
 
 
 def fill(field: Any, attributes: Attributes) -> None:
