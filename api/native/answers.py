@@ -12,7 +12,7 @@ from starlette.responses import Response
 from palaver.schemas.models import Run
 
 from ..answers import answer_json
-from ..operations import EventSlice, Taken
+from ..operations import EventSlice, PlacedSlice, Taken
 from .links import page_path, run_json, run_path
 
 _POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}
@@ -50,7 +50,7 @@ def answer_list(
     return answer_json(_page(listed, rest), headers=headers)
 
 
-def answer_events(page: EventSlice) -> Response:
+def answer_events(page: EventSlice | PlacedSlice) -> Response:
     """A page of events, which are passed on as they are stored."""
     rest = {"next_after": page.reached, "has_more": page.more}
     return answer_json(_page((event.to_json() for event in page.events), rest))

@@ -58,8 +58,17 @@ class Attempt(NamedTuple):
     def read(cls, text: str) -> Self:
         """From the text of a record. Raises ValueError for what is none."""
         *head, step, fence, number, worker, tool, outcome, entries, told = text.split("\n", 14)
-        own = step, int(fence), int(number), worker, tool, outcome, int(entries), orjson.loads(told)
-        return cls(*_head(head), *own)
+        return cls(
+            *_head(head),
+            step,
+            int(fence),
+            int(number),
+            worker,
+            tool,
+            outcome,
+            int(entries),
+            orjson.loads(told),
+        )
 
 
 class EndedRun(NamedTuple):
