@@ -13,9 +13,9 @@ from palaver.store.scripting.contracts.logs import Appended
 from palaver.vocabulary.ids import is_id, shard_of
 
 from .admission import admit_agent, admit_messages, refuse
+from .admission.history import input_faults
 from .backend import Backend, Caller, promised, within_deadline
 from .conversations import check_kept, chosen_id
-from .history_rules import input_faults
 from .secrets import carrying_secrets, secret_faults
 
 

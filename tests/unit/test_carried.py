@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from api.operations.carried_rules import content_faults, option_faults
+from api.operations.admission.content import content_faults, option_faults
 from palaver.config import carried
 from palaver.config.carried import CARRIED, Carried
 from palaver.config.providers import Provider
@@ -85,7 +85,7 @@ def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.M
         parts=dict.fromkeys(get_args(carried.Role), frozenset()),
         addresses=frozenset(), written=frozenset(),
     )  # fmt: skip
-    monkeypatch.setattr("api.operations.carried_rules.CARRIED", {"chat_completions": poor})
+    monkeypatch.setattr("api.operations.admission.content.CARRIED", {"chat_completions": poor})
     assert {where for where, _, _ in faults(**FULL)} == {
         *(f"/agent/{name}" for name in FULL), "/agent/response_format/type",
     }  # fmt: skip

@@ -9,7 +9,7 @@ from palaver.errors import Fault
 from palaver.schemas.models import Message, ToolCall
 from palaver.vocabulary.limits import beyond, most
 
-from ..strict_json import pointer
+from ...strict_json import pointer
 
 _ID: Final = most("message_id")
 _CALLS: Final = most("message_calls")

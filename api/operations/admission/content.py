@@ -17,8 +17,8 @@ from palaver.schemas.structured_output import output_schema_faults
 from palaver.vocabulary.limits import beyond, most
 from palaver.vocabulary.names import did_you_mean
 
-from ..strict_json import pointer
-from .tool_schemas import shape_faults, size_fault
+from ...strict_json import pointer
+from .schemas import shape_faults, size_fault
 
 _EXTRA_BODY: Final = most("extra_body")
 

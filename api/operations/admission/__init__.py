@@ -1,4 +1,4 @@
-"""What a request must be beyond its shape: known names, whole turns, times that make sense."""
+"""Admission of a request, beyond its shape: an agent's spec, its content, its history and its money."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from palaver.errors import Fault, Refused
 from palaver.schemas.models import AgentSpec, Budget, Message, Retry, Submission
 from palaver.vocabulary.limits import most
 
-from .agents import agent_faults, price_faults, reached_by, resolved
-from .backend import Backend
-from .carried_rules import content_faults
-from .catalog import Known
-from .history_rules import input_faults
-from .secrets import secret_faults
+from ..backend import Backend
+from ..catalog import Known
+from ..secrets import secret_faults
+from .content import content_faults
+from .history import input_faults
+from .spec import agent_faults, price_faults, reached_by, resolved
 
 _FARTHEST: Final = timedelta(days=366)
 """A typing error in a year is likelier than a run that takes one."""

@@ -14,11 +14,11 @@ from palaver.steps.policies import policy_of_agent
 from palaver.steps.retry import RetryPolicy
 from palaver.vocabulary.names import did_you_mean
 
-from .backend import Backend
-from .carried_rules import option_faults
-from .catalog import Known, KnownTools
-from .secrets import NO_KEY
-from .tool_schemas import schema_faults
+from ..backend import Backend
+from ..catalog import Known, KnownTools
+from ..secrets import NO_KEY
+from .content import option_faults
+from .schemas import schema_faults
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",

@@ -9,7 +9,7 @@ import orjson
 
 from palaver.vocabulary.limits import beyond, most
 
-from ..strict_json import Path, pointer
+from ...strict_json import Path, pointer
 
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 _HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {

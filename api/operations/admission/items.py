@@ -8,9 +8,9 @@ from itertools import chain
 from palaver.errors import Fault
 from palaver.schemas.actions import ALL, ApprovalDecision, Item, PendingAction, Steering, ToolOutput
 
-from .admission import refuse
-from .backend import Backend, within_deadline
-from .catalog import KnownTools, argument_faults
+from ..backend import Backend, within_deadline
+from ..catalog import KnownTools, argument_faults
+from . import refuse
 
 
 async def admit_items(run_id: str, items: Sequence[Item], backend: Backend) -> None:
